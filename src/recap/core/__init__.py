@@ -1,0 +1,1 @@
+"""What every room shares: config, errors, atomic files, seeds, digests, progress."""

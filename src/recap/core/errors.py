@@ -1,0 +1,37 @@
+"""Errors a user can act on: one sentence that names the file, key or id and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RecapError(Exception):
+    """Base of every error shown to the user as one sentence; the command line exits with 2."""
+
+
+class ConfigError(RecapError):
+    """A YAML file holds an unknown key, an unknown name or a value out of range."""
+
+
+class DataError(RecapError):
+    """A caption file, an image or a split is missing or broken."""
+
+
+class FeatureError(RecapError):
+    """A feature store is missing, broken, or lacks an image."""
+
+
+class TrainingError(RecapError):
+    """Training cannot go on: no such device, a state of another run, numbers that are not finite."""
+
+
+class MetricError(RecapError):
+    """Captions and references do not fit together, or a scorer failed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'zodiac'? ``, or lists all."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(names)}"

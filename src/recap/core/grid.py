@@ -1,0 +1,93 @@
+"""The grid of jobs that the rows of all requested tables need; equal rows are trained once.
+
+Paths: ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recap.core.config import Profile, Recipe, Row, Table
+from recap.core.errors import ConfigError
+from recap.core.params import load_named
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One training stage of one seed."""
+
+    dataset: str
+    subset: str
+    features: str
+    model: str
+    recipe: str
+    seed: int
+    stage: str
+
+    @property
+    def path(self) -> str:
+        """The folder of this run below ``runs/`` and ``scores/``."""
+        return f"{self.setting}/seed-{self.seed}/{self.stage}"
+
+    @property
+    def setting(self) -> str:
+        """The folder shared by all seeds and stages."""
+        return f"{self.dataset}/{self.subset}/{self.features}/{self.model}@{self.recipe}"
+
+
+def row_runs(row: Row, seeds: list[int]) -> list[Run]:
+    """Return the scored runs of a table row, one a seed."""
+    return [Run(row.dataset, row.subset, row.features, row.model, row.recipe, seed, row.stage) for seed in seeds]
+
+
+class Grid:
+    """Everything a profile needs, loaded and checked before the first job."""
+
+    def __init__(self, profile: Profile, params: Path) -> None:
+        self.profile = profile
+        self.params = params
+        self.tables: dict[str, Table] = {name: load_named(params, "tables", name) for name in profile.tables}
+        self._cache: dict[tuple[str, str], Any] = {}
+        for table in self.tables.values():
+            for row in table.rows:
+                for section, name in self._parts(row):
+                    self.get(section, name)
+                if row.stage == "scst" and self.get("recipes", row.recipe).scst is None:
+                    raise ConfigError(f"row {row.id!r} asks for stage scst, but recipe {row.recipe!r} has none")
+
+    @staticmethod
+    def _parts(row: Row) -> list[tuple[str, str]]:
+        return [
+            ("datasets", row.dataset),
+            ("subsets", row.subset),
+            ("features", row.features),
+            ("models", row.model),
+            ("recipes", row.recipe),
+        ]
+
+    def get(self, section: str, name: str) -> Any:
+        """Return the config object ``params/<section>/<name>.yaml``, loaded once."""
+        if (section, name) not in self._cache:
+            self._cache[section, name] = load_named(self.params, section, name)
+        return self._cache[section, name]
+
+    def spec(self, section: str, name: str) -> dict[str, Any]:
+        """Return a config object as plain JSON values, complete with defaults."""
+        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
+        return values
+
+    def scored(self) -> list[Run]:
+        """Return the runs whose captions are scored, each once."""
+        rows = [row for table in self.tables.values() for row in table.rows]
+        return sorted({run for row in rows for run in row_runs(row, self.profile.seeds)})
+
+    def datasets(self) -> list[str]:
+        """Return the names of the data sets in use."""
+        return sorted({run.dataset for run in self.scored()})
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe by name."""
+        recipe: Recipe = self.get("recipes", name)
+        return recipe

@@ -1,0 +1,106 @@
+"""Scaled dot-product attention with several heads (Vaswani et al. 2017, Eq. 1).
+
+The captions of one image share its keys and values: they are projected once an image and attended to by all captions
+as one block of query rows, which is what keeps decoding and training cheap.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
+Carry = tuple[Tensor, ...]  # what an attention hands from word to word beside its keys; empty for most
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, C, T, D] -> [B, C, H, T, K]."""
+    return x.unflatten(-1, (heads, -1)).transpose(2, 3)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """[B, C, H, T, K] -> [B, C, T, D]."""
+    return x.transpose(2, 3).flatten(-2)
+
+
+def captions_as_rows(x: Tensor) -> Tensor:
+    """[B, C, H, T, K] -> [B, H, C * T, K]: the captions of an image become query rows against its shared keys."""
+    return x.transpose(1, 2).flatten(2, 3)
+
+
+def rows_as_captions(x: Tensor, captions: int) -> Tensor:
+    """[B, H, C * T, K] -> [B, C, H, T, K]; undoes `captions_as_rows`."""
+    return x.unflatten(2, (captions, -1)).transpose(1, 2)
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """Return [T, T], True where row t may see column t' <= t."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention with biases on all four projections.
+
+    Args:
+        d_model: width D, divisible by `heads`.
+        heads: number of heads H.
+
+    Raises:
+        ValueError: D is not divisible by H.
+    """
+
+    def __init__(self, *, d_model: int, heads: int) -> None:
+        super().__init__()
+        if d_model % heads:
+            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+        self.heads = heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def keys(self, source: Tensor) -> KeyValue:
+        """Project what is attended to: [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
+        return split_heads(self.key(source), self.heads), split_heads(self.value(source), self.heads)
+
+    def start(self, images: int, captions: int, like: Tensor) -> Carry:
+        """Return what the first word carries: nothing."""
+        return ()
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: KeyValue,
+        *,
+        mask: Tensor | None = None,
+        real: Tensor | None = None,
+        causal: bool = False,
+        carry: Carry = (),
+    ) -> tuple[Tensor, Carry]:
+        """Attend.
+
+        Args:
+            query: [B, C, T, D].
+            keys: keys and values, [B, C or 1, H, N, K].
+            mask: [B, N], True where a vector is real; None when all are.
+            real: [B, T], True where a query row is no padding; of use only to attentions that pool over rows.
+            causal: row t sees columns up to t (then N = T).
+            carry: unused here; see `recap.layers.zoneup`.
+
+        Returns:
+            [B, C, T, D] and the carry for the next word.
+        """
+        q = split_heads(self.query(query), self.heads)  # [B, C, H, T, K]
+        k, v = keys
+        captions = q.shape[1]
+        if k.shape[1] == captions:  # every caption has keys of its own
+            visible = None if mask is None else mask[:, None, None, :].repeat_interleave(captions, 0)
+            folded = (x.flatten(0, 1) for x in (q, k, v))  # [B * C, H, T or N, K]
+            attended = scaled_dot_product_attention(*folded, attn_mask=visible, is_causal=causal)
+            attended = attended.unflatten(0, (-1, captions))
+        else:
+            visible = None if mask is None else mask[:, None, None, :]
+            attended = scaled_dot_product_attention(captions_as_rows(q), k[:, 0], v[:, 0], attn_mask=visible)
+            attended = rows_as_captions(attended, captions)
+        return self.output(merge_heads(attended)), carry

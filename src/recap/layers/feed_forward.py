@@ -1,0 +1,27 @@
+"""Position-wise feed-forward block (Vaswani et al. 2017, Eq. 2), with the activation as an option."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU}
+
+
+class FeedForward(nn.Module):
+    """Linear, activation, dropout, linear: [..., D] -> [..., D].
+
+    ZoDIAC's released code has no activation here (`none`); the paper is silent.
+    """
+
+    def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
+        self.inner = nn.Linear(d_model, d_hidden)
+        self.activation = ACTIVATIONS[activation]()
+        self.dropout = nn.Dropout(dropout)
+        self.outer = nn.Linear(d_hidden, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.outer(self.dropout(self.activation(self.inner(x))))

@@ -1,0 +1,196 @@
+"""ZoDIAC attention: refined attention whose output is scaled by an injected intensity ("ZoneUp").
+
+Paper: ZoDIAC, Eq. 2-9 (one head) and 10-12 (several heads). With G the exact GELU and m the mask:
+
+    RA_map = softmax(G(G(Q1) G(K)^T / sqrt(K)), m)                       (2)
+    RA     = dropout(RA_map G(V))                                        (3)
+    IV_map = G(G(Q2) G(V)^T / sqrt(K))                                   (4)
+    RAP    = sum of IV_map over allowed entries / their number           (6-7)
+    out    = RA * (zeta + gate(RAP))                                     (8-9)
+
+What one RAP is averaged over (`scope`):
+
+    prefix  per caption and head, row t averages rows 0..t: no look at future words, a running sum makes it cacheable,
+            and its last row equals `head` on that prefix
+    head    per caption and head, all rows (Eq. 6-7 as printed: each head is a ZoDIAC of its own)
+    image   per caption, all heads and rows
+    global  one number a call
+    code    one number a call, as released: divided by the sum of the mask before it is broadcast, so too large by
+            H (causal self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu
+
+from recap.layers.attention import (
+    Carry,
+    KeyValue,
+    captions_as_rows,
+    causal_mask,
+    merge_heads,
+    rows_as_captions,
+    split_heads,
+)
+
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": torch.zeros_like}
+SCOPES = ("prefix", "head", "image", "global", "code")
+
+
+def _product(rows: Tensor, keys: Tensor) -> Tensor:
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
+    if keys.shape[1] == rows.shape[1]:
+        return rows @ keys
+    return rows_as_captions(captions_as_rows(rows) @ keys[:, 0], rows.shape[1])
+
+
+def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable) -> Tensor:
+    """Eq. 2-3 before dropout. The mask goes on after the GELU, so unmasked keys keep a score of at least -0.17.
+
+    Args:
+        q1: [B, C, H, T, K]; k, v: [B, C or 1, H, N, K], already activated.
+        mask: broadcastable to [B, C, H, T, N], True = keep.
+        activation: G.
+
+    Returns:
+        [B, C, H, T, K].
+    """
+    scores = activation(_product(q1, k.mT) / math.sqrt(k.shape[-1]))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return _product(scores.softmax(-1), v)
+
+
+def intensity_pool(
+    intensity_map: Tensor, *, mask: Tensor | None, scope: str, real: Tensor | None = None, carry: Carry = ()
+) -> tuple[Tensor, Carry]:
+    """RAP of Eq. 6-7: average the intensity map [B, C, H, T, N] over what `scope` says.
+
+    Args:
+        intensity_map: IV_map, [B, C, H, T, N].
+        mask: broadcastable to the map with True = keep, in the shape in which the caller has it (`code` depends on it).
+        scope: one of SCOPES.
+        real: broadcastable to [B, C, H, T], True where a row is no padding; padded rows are left out of both sums
+            (but for `code`, which counts them as released).
+        carry: (sum, count) [B, C, H] of the words before, for `prefix`; empty at the first word.
+
+    Returns:
+        A pool broadcastable to [B, C, H, T], and the new carry (empty unless `prefix`).
+    """
+    rows = intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)  # [B, C, H, T]
+    if mask is None:
+        counts = torch.full_like(rows, intensity_map.shape[-1])
+    else:
+        counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
+    if real is not None and scope != "code":
+        rows, counts = rows * real, counts * real
+    if scope == "prefix":
+        sums, counts = rows.cumsum(-1), counts.cumsum(-1)
+        if carry:
+            sums, counts = sums + carry[0][..., None], counts + carry[1][..., None]
+        return sums / counts, (sums[..., -1], counts[..., -1])
+    if scope == "code":
+        size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
+        return (rows.sum() / size).expand(1, 1, 1, 1), ()
+    over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
+    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True), ()
+
+
+class ZodiacMultiHead(nn.Module):
+    """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated before them.
+
+    Args:
+        d_model: width D, divisible by `heads`.
+        heads: number of heads H.
+        gate: phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta).
+        zeta: the ZoneUp constant of Eq. 8. With gate none and zeta 0 nothing is injected: the intensity is 1.
+        scope: what one intensity is averaged over, see the module.
+        dropout: on the attended values (Eq. 3), not on the weights.
+        gelu: False removes every G (the paper's ablation).
+    """
+
+    def __init__(
+        self, *, d_model: int, heads: int, gate: str, zeta: float, scope: str, dropout: float, gelu: bool
+    ) -> None:
+        super().__init__()
+        if d_model % heads:
+            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+        if gate not in GATES or scope not in SCOPES:
+            raise ValueError(f"unknown gate {gate!r} or scope {scope!r}; gates are {[*GATES]}, scopes are {SCOPES}")
+        self.heads, self.gate, self.zeta, self.scope, self.dropout = heads, gate, zeta, scope, dropout
+        self.gelu = gelu
+        self.query = nn.Linear(d_model, d_model)
+        self.intensity_query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def activation(self, x: Tensor) -> Tensor:
+        """G: the exact GELU, or the identity in the ablation."""
+        return gelu(x) if self.gelu else x
+
+    def keys(self, source: Tensor, value_source: Tensor | None = None) -> KeyValue:
+        """Project and activate what is attended to: [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
+        key_input = self.activation(source)
+        value_input = key_input if value_source is None else self.activation(value_source)
+        k, v = (split_heads(x, self.heads) for x in (self.key(key_input), self.value(value_input)))
+        return self.activation(k), self.activation(v)
+
+    def start(self, images: int, captions: int, like: Tensor) -> Carry:
+        """Return the running sum and count [B, C, H] before the first word (`prefix`), else nothing."""
+        if self.scope != "prefix":
+            return ()
+        empty = like.new_zeros(images, captions, self.heads)
+        return empty, empty.clone()
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: KeyValue,
+        *,
+        mask: Tensor | None = None,
+        real: Tensor | None = None,
+        causal: bool = False,
+        carry: Carry = (),
+    ) -> tuple[Tensor, Carry]:
+        """Attend; arguments and results as in `recap.layers.attention.MultiHeadAttention`.
+
+        Padded words of a caption stand after its real ones, so no real row's prefix holds one.
+        """
+        visible = None if mask is None else mask[:, None, None, None, :]  # [B, 1, 1, 1, N]
+        if causal:
+            triangle = causal_mask(query.shape[2], query.device)[None, None, None]
+            visible = triangle if visible is None else visible & triangle
+        rows = None if real is None else real[:, None, None, :]  # [B, 1, 1, T]
+        return self.attend(query, keys, visible=visible, real=rows, carry=carry)
+
+    def attend(
+        self,
+        query: Tensor,
+        keys: KeyValue,
+        *,
+        visible: Tensor | None,
+        real: Tensor | None = None,
+        carry: Carry = (),
+    ) -> tuple[Tensor, Carry]:
+        """Eq. 2-12 under a mask of any shape broadcastable to [B, C, H, T, N]; `real` as in `intensity_pool`."""
+        activated = self.activation(query)
+        q1 = self.activation(split_heads(self.query(activated), self.heads))  # [B, C, H, T, K]
+        q2 = self.activation(split_heads(self.intensity_query(activated), self.heads))
+        k, v = keys
+        attended = refined_attention(q1, k, v, mask=visible, activation=self.activation)
+        attended = dropout(attended, self.dropout, self.training)
+        if self.gate != "none":
+            intensity_map = self.activation(_product(q2, v.mT) / math.sqrt(v.shape[-1]))
+            pool, carry = intensity_pool(
+                intensity_map, mask=visible, scope=self.scope, real=real, carry=carry
+            )
+            attended = attended * (self.zeta + GATES[self.gate](pool))[..., None]
+        elif self.zeta:
+            attended = attended * self.zeta
+        return self.output(merge_heads(attended)), carry

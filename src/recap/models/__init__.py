@@ -1,0 +1,1 @@
+"""One architecture a file, each behind the interface of `recap.models.base`."""

@@ -1,0 +1,81 @@
+"""The interface of every captioner, and the state that decoding carries from word to word.
+
+    memory = model.encode(features, mask)           once an image
+    hidden = model.decode(tokens, memory)           teacher forcing, all captions of an image at once
+    logits = model.logits(hidden)
+    state  = model.start(memory)                    one word at a time: equal to teacher forcing
+    log_probabilities, state = model.step(tokens, state)
+
+Shape letters as in `recap.layers`: B images, C captions or beams, T words, N vectors, D width, V words known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is real."""
+
+    values: Tensor
+    mask: Tensor
+
+    def keep(self, images: Tensor) -> Memory:
+        """Return the memory of some of the images, given by index."""
+        return Memory(self.values[images], self.mask[images])
+
+
+@dataclass
+class State:
+    """Everything a model carries between two words.
+
+    `per_beam` tensors are [B, C, ...] and follow their beam; `per_image` tensors are [B, ...] and are shared by the
+    beams of an image.
+    """
+
+    memory: Memory
+    position: int = 0
+    per_beam: dict[str, Tensor] = field(default_factory=dict)
+    per_image: dict[str, Tensor] = field(default_factory=dict)
+
+    def reorder(self, beams: Tensor) -> State:
+        """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
+        images = beams.new_tensor(range(beams.shape[0]))[:, None]
+        moved = {name: value[images, beams] for name, value in self.per_beam.items()}
+        return State(self.memory, self.position, moved, self.per_image)
+
+    def keep(self, images: Tensor) -> State:
+        """Return the state of some of the images, given by index."""
+        return State(
+            self.memory.keep(images),
+            self.position,
+            {name: value[images] for name, value in self.per_beam.items()},
+            {name: value[images] for name, value in self.per_image.items()},
+        )
+
+
+class Captioner(nn.Module):
+    """Base of all models."""
+
+    def encode(self, features: Tensor, mask: Tensor) -> Memory:
+        """Encode images: features [B, N, F] and mask [B, N] (True = real) -> Memory."""
+        raise NotImplementedError
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
+        raise NotImplementedError
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V] scores before the softmax."""
+        raise NotImplementedError
+
+    def start(self, memory: Memory) -> State:
+        """Return the state before the first word, with one beam an image."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """One word: tokens [B, C] -> log-probabilities of the next word [B, C, V] and the new state."""
+        raise NotImplementedError

@@ -1,0 +1,150 @@
+"""Every registered model: what the interface promises."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from recap.models.registry import MODELS, build_model
+
+SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2}
+B, C, T, N, F, V = 3, 2, 6, 5, 7, 11
+VARIANTS = [{"kind": kind, **SMALL} for kind in MODELS] + [
+    {"kind": "transformer", **SMALL, "norm": "post"},
+    {"kind": "transformer", **SMALL, "layer_norm": "unbiased", "visual_positions": "learned"},
+    {"kind": "zodiac", **SMALL, "gate": "tanh"},
+    {"kind": "zodiac", **SMALL, "gate": "none", "zeta": 0.0},
+    {"kind": "zodiac", **SMALL, "gelu": False, "feed_forward_activation": "relu"},
+]
+
+
+def name(config):
+    return "-".join(str(value) for key, value in config.items() if key not in SMALL)
+
+
+@pytest.fixture(params=VARIANTS, ids=name)
+def model(request):
+    torch.manual_seed(0)
+    return build_model(request.param, feature_size=F, vocabulary_size=V).double().eval()
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(B, N, F, generator=generator, dtype=torch.float64)
+    mask = torch.ones(B, N, dtype=torch.bool)
+    mask[1, 3:] = False
+    tokens = torch.randint(3, V, (B, C, T), generator=generator)
+    return features, mask, tokens
+
+
+def log_probabilities(model, features, mask, tokens):
+    return model.logits(model.decode(tokens, model.encode(features, mask))).log_softmax(-1)
+
+
+def stepwise(model, features, mask, tokens):
+    state = model.start(model.encode(features, mask))
+    state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long))
+    steps = []
+    for word in tokens.unbind(-1):
+        out, state = model.step(word, state)
+        steps.append(out)
+    return torch.stack(steps, 2)
+
+
+def test_forward_and_backward_are_finite(model, batch):
+    model.train()
+    loss = -log_probabilities(model, *batch).mean()
+    loss.backward()
+    assert torch.isfinite(loss)
+    missing = [key for key, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all()]
+    unused = "intensity_query" if any(getattr(m, "gate", "") == "none" for m in model.modules()) else None
+    assert [key for key in missing if unused is None or unused not in key] == []
+
+
+def test_step_equals_teacher_forcing(model, batch):
+    torch.testing.assert_close(stepwise(model, *batch), log_probabilities(model, *batch), atol=1e-10, rtol=0)
+
+
+def test_causal(model, batch):
+    features, mask, tokens = batch
+    changed = tokens.clone()
+    changed[..., 4:] = 3 + (changed[..., 4:] - 2) % (V - 3)
+    before, after = (log_probabilities(model, features, mask, words) for words in (tokens, changed))
+    torch.testing.assert_close(before[..., :4, :], after[..., :4, :], atol=1e-12, rtol=0)
+    assert (before[..., 4:, :] - after[..., 4:, :]).abs().max() > 1e-4
+
+
+def test_masked_vectors_change_nothing(model, batch):
+    features, mask, tokens = batch
+    noisy = torch.where(mask[..., None], features, 100.0)
+    torch.testing.assert_close(
+        log_probabilities(model, noisy, mask, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
+    )
+    more = torch.cat([features, torch.full((B, 2, F), 9.0, dtype=torch.float64)], 1)
+    wider = torch.cat([mask, torch.zeros(B, 2, dtype=torch.bool)], 1)
+    if model.visual_positions is None:
+        torch.testing.assert_close(
+            log_probabilities(model, more, wider, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
+        )
+
+
+def test_batch_of_one_equals_batch_of_eight(model):
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(8, N, F, generator=generator, dtype=torch.float64)
+    mask = torch.ones(8, N, dtype=torch.bool)
+    tokens = torch.randint(3, V, (8, C, T), generator=generator)
+    together = log_probabilities(model, features, mask, tokens)
+    for index in range(8):
+        one = slice(index, index + 1)
+        alone = log_probabilities(model, features[one], mask[one], tokens[one])
+        torch.testing.assert_close(alone, together[one], atol=1e-12, rtol=0)
+
+
+def test_captions_of_an_image_do_not_see_each_other(model, batch):
+    features, mask, tokens = batch
+    torch.testing.assert_close(
+        log_probabilities(model, features, mask, tokens[:, :1]),
+        log_probabilities(model, features, mask, tokens)[:, :1],
+        atol=1e-12,
+        rtol=0,
+    )
+
+
+def test_state_keeps_and_reorders(model, batch):
+    features, mask, tokens = batch
+    whole = stepwise(model, features, mask, tokens.flip(1))
+    state = model.start(model.encode(features, mask)).reorder(torch.zeros(B, C, dtype=torch.long))
+    _, state = model.step(tokens[..., 0], state)
+    state = state.reorder(torch.tensor([[1, 0]] * B)).keep(torch.tensor([2, 0]))
+    out, _ = model.step(tokens.flip(1)[[2, 0], :, 1], state)
+    torch.testing.assert_close(out, whole[[2, 0], :, 1], atol=1e-10, rtol=0)
+
+
+def test_save_and_load(model, batch, tmp_path):
+    expected = log_probabilities(model, *batch)
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    model.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(log_probabilities(model, *batch), expected)
+
+
+@pytest.mark.parametrize(("kind", "millions"), [("transformer", 54.91), ("zodiac", 59.64)])
+def test_parameters_at_coco_size(kind, millions):
+    # The counted models have one id for <bos>, <eos> and <pad>, 9,487 words with <unk>: 9,488 ids.
+    with torch.device("meta"):
+        model = build_model({"kind": kind}, feature_size=2048, vocabulary_size=9488)
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("scope", ["image", "global", "code"])
+def test_uncached_scopes_decode_a_growing_prefix(scope, batch):
+    torch.manual_seed(0)
+    config = {"kind": "zodiac", **SMALL, "rap_scope": scope}
+    model = build_model(config, feature_size=F, vocabulary_size=V).double().eval()
+    features, mask, tokens = batch
+    steps = stepwise(model, features, mask, tokens)
+    for length in (1, 4, T):
+        prefix = log_probabilities(model, features, mask, tokens[..., :length])[..., -1, :]
+        torch.testing.assert_close(steps[..., length - 1, :], prefix, atol=1e-12, rtol=0)
