@@ -1,0 +1,1 @@
+"""Decoding knows a `step` callable and a state that can be reordered, never a model."""

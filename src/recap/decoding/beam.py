@@ -1,0 +1,87 @@
+"""Beam search over all images and beams of a batch at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recap.decoding.step import DecodingState, Step
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: DecodingState,
+    *,
+    images: int,
+    beam: int,
+    max_length: int,
+    bos: int,
+    eos: int,
+    pad: int,
+    device: torch.device,
+    length_penalty: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Find the `beam` most probable captions of each image.
+
+    A finished caption stays among the candidates with its score; an image leaves the batch when all its beams are
+    finished, so its result does not depend on its neighbours. Beams are compared by summed log-probability while the
+    search runs; the final order divides by length ** `length_penalty` (the end token counts).
+
+    Args:
+        step: see `recap.decoding.step.Step`.
+        state: the state of `images` images before the first word, with one beam each.
+        beam: beams an image, K; at most the number of words.
+        max_length: words after which an unfinished caption is cut.
+
+    Returns:
+        Tokens [B, K, max_length] without <bos>, padded after <eos>, best first; scores [B, K].
+
+    Raises:
+        ValueError: the beam is wider than the vocabulary, or a log-probability is not a number.
+    """
+    tokens = torch.full((images, beam, max_length), pad, dtype=torch.long, device=device)
+    scores = torch.full((images, beam), -torch.inf, device=device)
+    active = torch.arange(images, device=device)  # images still searched
+    words = torch.full((images, 1), bos, dtype=torch.long, device=device)
+    total = torch.zeros(images, 1, device=device)  # summed log-probability of each beam
+    done = torch.zeros(images, 1, dtype=torch.bool, device=device)
+    history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
+    for length in range(1, max_length + 1):
+        log_probabilities, state = step(words, state)  # [B', K', V]
+        total, beams, words = _extend(total, done, log_probabilities, beam=beam, pad=pad)
+        history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), words[..., None]], 2)
+        done = done.gather(1, beams) | (words == eos)
+        finished = done.all(1) | (length == max_length)
+        if finished.any():
+            tokens[active[finished], :, :length] = history[finished]
+            scores[active[finished]] = total[finished].to(scores.dtype)
+            going = (~finished).nonzero()[:, 0]
+            if not len(going):
+                break
+            active, total, done, words, history, beams = (
+                x[going] for x in (active, total, done, words, history, beams)
+            )
+            state = state.keep(going)
+        state = state.reorder(beams)
+    if length_penalty:
+        scores = scores / (tokens != pad).sum(-1).clamp(min=1) ** length_penalty
+    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    return tokens.gather(1, order[..., None].expand_as(tokens)), scores
+
+
+def _extend(
+    total: Tensor, done: Tensor, log_probabilities: Tensor, *, beam: int, pad: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their words [B, K]."""
+    size = log_probabilities.shape[-1]
+    if beam > size:
+        raise ValueError(f"beam {beam} is wider than the vocabulary of {size} words")
+    if torch.isnan(log_probabilities).any():
+        raise ValueError("the model gave a log-probability that is not a number")
+    # A finished beam has one continuation: padding, at no cost.
+    frozen = torch.full_like(log_probabilities[:1, :1], -torch.inf)
+    frozen[..., pad] = 0.0
+    candidates = total[..., None] + torch.where(done[..., None], frozen, log_probabilities)  # [B, K', V]
+    best, flat = candidates.flatten(1).topk(beam, dim=1)
+    return best, flat // size, flat % size

@@ -1,0 +1,41 @@
+"""What decoding needs of a model, and the words it must not say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+
+class DecodingState(Protocol):
+    """A model's state for B images with C beams each."""
+
+    def reorder(self, beams: Tensor) -> Self:
+        """Let beam c of image b continue old beam `beams[b, c]`."""
+
+    def keep(self, images: Tensor) -> Self:
+        """Drop all images but those given by index."""
+
+
+Step = Callable[[Tensor, DecodingState], tuple[Tensor, DecodingState]]
+"""tokens [B, C], state -> log-probabilities of the next word [B, C, V], new state."""
+
+
+def forbid(log_probabilities: Tensor, words: Sequence[int]) -> Tensor:
+    """Return the distribution [..., V] given that none of `words` is said (renormalised)."""
+    if not words:
+        return log_probabilities
+    ids = torch.tensor(list(words), device=log_probabilities.device)
+    return log_probabilities.index_fill(-1, ids, -torch.inf).log_softmax(-1)
+
+
+def forbidding(step: Step, words: Sequence[int]) -> Step:
+    """Return a step that never says `words` (<pad>, <bos>, <unk>)."""
+
+    def restricted(tokens: Tensor, state: DecodingState) -> tuple[Tensor, DecodingState]:
+        log_probabilities, state = step(tokens, state)
+        return forbid(log_probabilities, words), state
+
+    return restricted

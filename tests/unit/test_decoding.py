@@ -1,0 +1,148 @@
+"""Beam search and sampling on a toy language model with known probabilities."""
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from recap.decoding.beam import beam_search
+from recap.decoding.sampling import draw, sample
+from recap.decoding.step import forbidding
+
+PAD, BOS, EOS, V = 0, 1, 2, 5
+
+
+@dataclass
+class ToyState:
+    """The last word and the place, per beam; `table` [B, length, V, V] differs between images."""
+
+    table: torch.Tensor
+    seen: torch.Tensor
+    position: int = 0
+
+    def reorder(self, beams):
+        return ToyState(self.table, self.seen.gather(1, beams), self.position)
+
+    def keep(self, images):
+        return ToyState(self.table[images], self.seen[images], self.position)
+
+
+def toy_step(tokens, state):
+    # The sum of words seen enters the table, so a wrongly reordered state gives wrong scores.
+    seen = (state.seen + tokens) % V
+    images = torch.arange(len(tokens))[:, None]
+    return state.table[images, state.position, seen, :], ToyState(state.table, seen, state.position + 1)
+
+
+STEP = forbidding(toy_step, [PAD, BOS])
+
+
+def toy_state(images, length, seed=0):
+    table = torch.randn(images, length, V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return ToyState((2 * table).log_softmax(-1), torch.zeros(images, 1, dtype=torch.long))
+
+
+def options(**changes):
+    return {"max_length": 4, "bos": BOS, "eos": EOS, "pad": PAD, "device": torch.device("cpu")} | changes
+
+
+def all_captions(state, length):
+    """Every caption and its log-probability, by walking all branches of image 0."""
+    found = {}
+    for words in itertools.product(range(2, V), repeat=length):
+        cut = words[: words.index(EOS) + 1] if EOS in words else words
+        total, here, last = 0.0, state, BOS
+        for word in cut:
+            out, here = STEP(torch.tensor([[last]]), here)
+            total, last = total + out[0, 0, word].item(), word
+        found[cut] = total
+    return sorted(found.items(), key=lambda item: -item[1])
+
+
+def strip(row):
+    return tuple(word for word in row.tolist() if word != PAD)
+
+
+def test_wide_beam_is_exhaustive_search():
+    state = toy_state(1, 3)
+    expected = all_captions(state, 3)
+    # 3 words may be said, so 3 ** 2 beams lose nothing before the third word; only 5 fit the vocabulary at the first.
+    tokens, scores = beam_search(STEP, state, images=1, beam=5, **options(max_length=3))
+    assert strip(tokens[0, 0]) == expected[0][0]
+    assert scores[0, 0].item() == pytest.approx(expected[0][1], abs=1e-6)
+
+
+def test_beam_one_is_greedy():
+    state = toy_state(4, 4)
+    tokens, _ = beam_search(STEP, state, images=4, beam=1, **options())
+    words, done = torch.full((4, 1), BOS), torch.zeros(4, 1, dtype=torch.bool)
+    for place in range(4):
+        out, state = STEP(words, state)
+        words = torch.where(done, PAD, out.argmax(-1))
+        assert torch.equal(tokens[:, 0, place], words[:, 0])
+        done |= words == EOS
+
+
+def test_result_is_independent_of_the_batch():
+    together, scores = beam_search(STEP, toy_state(6, 4), images=6, beam=3, **options())
+    whole = toy_state(6, 4)
+    for image in range(6):
+        one = whole.keep(torch.tensor([image]))
+        tokens, score = beam_search(STEP, one, images=1, beam=3, **options())
+        assert torch.equal(tokens[0], together[image])
+        torch.testing.assert_close(score[0], scores[image])
+
+
+def test_scores_are_the_sum_of_log_probabilities_and_sorted():
+    state = toy_state(1, 4, seed=3)
+    known = dict(all_captions(state, 4))
+    tokens, scores = beam_search(STEP, state, images=1, beam=4, **options())
+    for row, score in zip(tokens[0], scores[0], strict=True):
+        assert known[strip(row)] == pytest.approx(score.item(), abs=1e-5)
+    assert torch.equal(scores.sort(1, descending=True).values, scores)
+
+
+def test_length_penalty_prefers_longer_captions():
+    state = toy_state(1, 4, seed=3)
+    tokens, scores = beam_search(STEP, state, images=1, beam=4, **options(length_penalty=1.0))
+    known = dict(all_captions(state, 4))
+    for row, score in zip(tokens[0], scores[0], strict=True):
+        assert known[strip(row)] / len(strip(row)) == pytest.approx(score.item(), abs=1e-5)
+
+
+def test_too_wide_a_beam_and_nan_are_refused():
+    with pytest.raises(ValueError, match="wider than the vocabulary"):
+        beam_search(STEP, toy_state(1, 4), images=1, beam=V + 1, **options())
+    state = toy_state(1, 4)
+    state.table[:] = torch.nan
+    with pytest.raises(ValueError, match="not a number"):
+        beam_search(toy_step, state, images=1, beam=2, **options())
+
+
+def test_all_finished_at_the_first_word():
+    state = toy_state(2, 4)
+    state.table[..., EOS] = 50.0
+    tokens, _ = beam_search(STEP, state, images=2, beam=1, **options())
+    assert tokens[:, 0].tolist() == [[EOS, PAD, PAD, PAD]] * 2
+
+
+def test_draw_follows_the_distribution_and_skips_impossible_words():
+    torch.manual_seed(0)
+    probabilities = torch.tensor([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])
+    words = draw(probabilities.log().expand(20000, -1))
+    shares = torch.bincount(words, minlength=6) / 20000
+    assert shares[[0, 2, 5]].sum() == 0
+    torch.testing.assert_close(shares, probabilities, atol=0.02, rtol=0)
+
+
+def test_samples_end_once_and_repeat_with_the_seed():
+    torch.manual_seed(5)
+    first = sample(STEP, toy_state(3, 4), images=3, samples=7, **options())
+    torch.manual_seed(5)
+    assert torch.equal(first, sample(STEP, toy_state(3, 4), images=3, samples=7, **options()))
+    assert first.shape == (3, 7, 4)
+    for row in first.flatten(0, 1).tolist():
+        after = row[row.index(EOS) + 1 :] if EOS in row else []
+        assert set(after) <= {PAD}
+        assert not {PAD, BOS} & set(row[: row.index(EOS)] if EOS in row else row)
