@@ -1,0 +1,34 @@
+"""Chooses the processor that tensors live on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recap.core.errors import ConfigError, RecapError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def select_device(device: str) -> torch.device:
+    """Return the device named ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one.
+
+    Raises:
+        RecapError: a GPU is asked for, but there is none that this build of torch can use.
+        ConfigError: another name.
+    """
+    import torch
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device: there is no {device!r}; use auto, cpu or cuda")
+    if device == "cpu":
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if device == "cuda":
+        reason = "sees no GPU" if torch.version.cuda else "is a build without CUDA"
+        raise RecapError(
+            f"device: 'cuda' is asked for, but torch {torch.__version__} {reason}; use 'auto' or 'cpu', or install "
+            "a CUDA build of torch on a machine with a GPU"
+        )
+    return torch.device("cpu")

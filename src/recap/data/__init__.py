@@ -1,0 +1,1 @@
+"""Captions, pictures, vocabularies and subsets: every data set becomes one corpus file."""

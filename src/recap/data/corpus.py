@@ -1,0 +1,270 @@
+"""The corpus: one Parquet file a data set, one row a caption; nothing after it knows where images came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recap.core.atomic import atomic_path
+from recap.core.config import Dataset, KarpathyDataset, ScenesDataset
+from recap.core.errors import DataError, nearest
+from recap.core.log import say
+from recap.core.manifests import sha256_file, value_hash
+from recap.core.params import validate
+from recap.data.text import one_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recap.data.images import ImageSource
+
+SPLITS = ("train", "val", "test")
+COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """One caption of one image; ``caption`` is raw, ``tokens`` are its words."""
+
+    image_id: int
+    file: str
+    split: str
+    caption_id: int
+    caption: str
+    tokens: list[str]
+
+
+def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind: str, source_sha256: str) -> None:
+    """Write captions as a corpus file, sorted by caption id; equal captions give equal bytes.
+
+    Line-break characters inside a caption become a space (a caption must stay one line for the tokenisers behind);
+    how many captions that concerned is reported.
+
+    Raises:
+        DataError: there are no captions.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = sorted(captions, key=lambda row: row.caption_id)
+    if not rows:
+        raise DataError(f"{dataset}: no captions to write; correct the annotations")
+    texts = [one_line(row.caption) for row in rows]
+    changed = sum(text != row.caption for text, row in zip(texts, rows, strict=True))
+    if changed:
+        say(f"{dataset}: line breaks inside {changed} captions became spaces")
+    types = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.string()))
+    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    values["caption"] = texts
+    table = pa.table({name: pa.array(values[name], type=kind_) for name, kind_ in zip(COLUMNS, types, strict=True)})
+    about = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
+    about["split_hash"] = value_hash(sorted([image, split] for image, split in {(r.image_id, r.split) for r in rows}))
+    about["content_hash"] = _content_hash(table, about)
+    table = table.replace_schema_metadata({"recap": json.dumps(about, sort_keys=True)})
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+class Corpus:
+    """A corpus in memory; ``table`` is the Arrow table with the columns of COLUMNS, sorted by caption id."""
+
+    def __init__(self, table: pa.Table, about: Mapping[str, str], path: Path) -> None:
+        self.table = table
+        self.path = path
+        self.dataset = about["dataset"]
+        self.kind = about["kind"]
+        self.source_sha256 = about["source_sha256"]
+        self.split_hash = about["split_hash"]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Corpus:
+        """Read and verify a corpus file.
+
+        Raises:
+            DataError: the file is missing, is no corpus, or its content is not what its hash says.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = Path(path)
+        if not path.is_file():
+            raise DataError(f"{path}: no such corpus; run `recap data corpus` first")
+        try:
+            table = pq.read_table(path, page_checksum_verification=True).combine_chunks()
+            about = json.loads(table.schema.metadata[b"recap"])
+            table = table.replace_schema_metadata(None)
+            whole = about.pop("content_hash") == _content_hash(table, about)
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise DataError(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
+        if not whole:
+            raise DataError(f"{path}: its content does not match its hash; delete it and make it again")
+        return cls(table, about, path)
+
+    @cached_property
+    def image_id(self) -> np.ndarray:
+        """Image id of each row, int64 [rows]."""
+        return self.table["image_id"].to_numpy()
+
+    @cached_property
+    def caption_id(self) -> np.ndarray:
+        """Caption id of each row, int64 [rows], rising."""
+        return self.table["caption_id"].to_numpy()
+
+    @cached_property
+    def split(self) -> np.ndarray:
+        """Split of each row, str [rows]."""
+        return np.asarray(self.table["split"].to_pylist(), dtype=str)
+
+    def rows(self, split: str | None = None) -> np.ndarray:
+        """Return the row numbers of a split (all without one), int64, in the order of caption ids.
+
+        Raises:
+            DataError: no such split, or nothing in it.
+        """
+        if split is None:
+            return np.arange(len(self.image_id))
+        if split not in SPLITS:
+            raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
+        rows = np.flatnonzero(self.split == split)
+        if not len(rows):
+            raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
+        return rows
+
+    def image_ids(self, split: str | None = None) -> list[int]:
+        """Return the image ids of a split, each once, rising."""
+        ids: list[int] = np.unique(self.image_id[self.rows(split)]).tolist()
+        return ids
+
+    def caption_ids(self, split: str | None = None) -> list[int]:
+        """Return the caption ids of a split, rising."""
+        ids: list[int] = self.caption_id[self.rows(split)].tolist()
+        return ids
+
+    def captions(self, split: str | None = None) -> dict[int, list[str]]:
+        """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
+        rows = self.rows(split)
+        texts = self.table["caption"].take(rows).to_pylist()
+        found: dict[int, list[str]] = {image: [] for image in self.image_ids(split)}
+        for image, text in zip(self.image_id[rows].tolist(), texts, strict=True):
+            found[image].append(text)
+        return found
+
+    def files(self) -> dict[int, str]:
+        """Return the file of each image id, image ids rising."""
+        ids, first = np.unique(self.image_id, return_index=True)
+        return dict(zip(ids.tolist(), self.table["file"].take(first).to_pylist(), strict=True))
+
+    def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
+        """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""
+        rows = self.rows(split) if caption_ids is None else self._rows_of(caption_ids)
+        words: list[list[str]] = self.table["tokens"].take(rows).to_pylist()
+        return words
+
+    def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
+        """Return the image id of each caption id, in their order."""
+        ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
+        return ids
+
+    def _rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
+        wanted = np.asarray(caption_ids, dtype=np.int64)
+        rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
+        unknown = wanted[self.caption_id[rows] != wanted]
+        if len(unknown):
+            raise DataError(f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus")
+        return rows
+
+
+def _content_hash(table: pa.Table, about: Mapping[str, str]) -> str:
+    """Return a hash of all values of a table of one chunk a column, and of what is said about it."""
+    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+    for name in COLUMNS:
+        column = table[name].combine_chunks()
+        if name == "tokens":
+            digest.update(np.diff(column.offsets.to_numpy()).tobytes())
+            column = column.flatten()
+        # The bytes of all strings and each one's length say which strings they are.
+        for part in _bytes_of(column):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _bytes_of(column: Any) -> list[bytes]:
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        return [column.to_numpy().tobytes()]
+    import pyarrow.compute as pc
+
+    return ["".join(column.to_pylist()).encode(), pc.binary_length(column).to_numpy().tobytes()]
+
+
+def build_corpus(
+    *, name: str, spec: Mapping[str, Any] | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
+) -> None:
+    """Write ``corpus.parquet`` of a data set into the folder ``out`` (for scenes also images.zip and boxes.json).
+
+    Args:
+        name: name of the data set.
+        spec: its config object, or the mapping of it.
+        inputs: folder that the paths in the spec are relative to.
+        out: folder of the data set.
+
+    Raises:
+        DataError: annotations or images are missing or broken.
+        ConfigError: the mapping is no data set.
+    """
+    spec = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
+    if isinstance(spec, ScenesDataset):
+        captions, source = _scenes(spec, out)
+    else:
+        captions, source = _karpathy(spec, Path(inputs))
+    write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=spec.kind, source_sha256=source)
+
+
+def _scenes(spec: ScenesDataset, out: Path) -> tuple[list[Caption], str]:
+    from recap.data.scenes import render_scenes
+
+    captions = render_scenes(
+        train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=Path(out)
+    )
+    return captions, sha256_file(Path(out) / "images.zip")
+
+
+def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:
+    from recap.data.images import ImageSource
+    from recap.data.karpathy import read_karpathy
+
+    annotations = inputs / spec.annotations
+    captions = read_karpathy(annotations, merge_restval=spec.merge_restval)
+    source = ImageSource([inputs / images for images in spec.images])
+    _check_pictures({row.file: row.image_id for row in captions}, source, annotations)
+    return captions, sha256_file(annotations)
+
+
+def _check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
+    """Refuse files (with their image ids) that have no picture, and two files that would share one."""
+    missing = source.missing(ids)
+    if missing:
+        more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
+        places = ", ".join(str(root) for root in source.roots)
+        raise DataError(
+            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {places}{more}; "
+            f"add it, or remove the image from {annotations}"
+        )
+    owners: dict[object, str] = {}
+    for file in ids:
+        # a/1.jpg and b/1.jpg both fall back to a lone 1.jpg; one of them would get the other's picture.
+        owner = owners.setdefault(source.locate(file), file)
+        if owner != file:
+            raise DataError(
+                f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as one picture; "
+                f"name all folders of images"
+            )

@@ -1,0 +1,146 @@
+"""Finds and decodes pictures in folders and zips."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from recap.core.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS = 100_000_000
+MAX_BYTES = 512 * 2**20
+_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+
+
+class ImageSource:
+    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
+
+    Pickles as its paths alone; zips are opened lazily, once a process, so that forked workers share no file position.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """Check that every root is a folder or a zip.
+
+        Raises:
+            DataError: a root is missing or neither.
+        """
+        self.roots = [Path(root) for root in roots]
+        self._process = os.getpid()
+        self._opened: dict[Path, zipfile.ZipFile] = {}
+        for root in self.roots:
+            if not root.exists():
+                raise DataError(f"{root}: no such folder or zip of images; correct the paths of the images")
+            if not root.is_dir() and not zipfile.is_zipfile(root):
+                raise DataError(f"{root}: neither a folder nor a whole zip of images; fetch it again")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"roots": self.roots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.roots = state["roots"]
+        self._process, self._opened = os.getpid(), {}
+
+    def read(self, file: str) -> bytes:
+        """Return the bytes of a picture.
+
+        Raises:
+            DataError: no such picture, several of that base name, or its zip entry is damaged.
+        """
+        found = self.locate(file)
+        if found is None:
+            raise DataError(f"{file}: not found in {self._where()}; add the image, or correct the paths of the images")
+        root, name = found
+        try:
+            if root.is_dir():
+                return (root / name).read_bytes()
+            archive = self._zip(root)
+            if archive.getinfo(name).file_size > MAX_BYTES:
+                raise DataError(f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}")
+            return archive.read(name)
+        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise DataError(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
+
+    def open_rgb(self, file: str) -> Image:
+        """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features.
+
+        Raises:
+            DataError: not found, truncated, no picture, or larger than MAX_PIXELS.
+        """
+        import io
+
+        from PIL import Image
+
+        content = self.read(file)
+        try:
+            with Image.open(io.BytesIO(content)) as picture:
+                if picture.width * picture.height > MAX_PIXELS:
+                    raise DataError(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
+                picture.load()
+                return picture.convert("RGB")
+        except Image.DecompressionBombError as error:
+            raise DataError(f"{file}: has too many pixels ({error}); scale it down") from error
+        except _BROKEN as error:
+            raise DataError(
+                f"{file}: truncated or no picture ({error}; {len(content)} bytes in {self._where()}); "
+                f"fetch it again or remove the image from the annotations"
+            ) from error
+
+    def missing(self, files: Iterable[str]) -> list[str]:
+        """Return those of ``files`` that are in no root, in their order; only names are looked at."""
+        return [file for file in files if self.locate(file) is None]
+
+    def locate(self, file: str) -> tuple[Path, str] | None:
+        """Return root and name of a picture, None if there is none; only names are looked at.
+
+        Raises:
+            DataError: several pictures have that base name, or the name is not safe.
+        """
+        path = PurePosixPath(file)
+        if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
+            raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")
+        places = [(root, file) for root in self.roots if self._holds(root, file)] or self._names.get(path.name, [])
+        if len(places) > 1:
+            both = " and ".join(f"{root}/{name}" for root, name in places[:2])
+            raise DataError(f"{file}: found as {both}; remove one, or give the file with its folder")
+        return places[0] if places else None
+
+    def _holds(self, root: Path, file: str) -> bool:
+        return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
+
+    @cached_property
+    def _names(self) -> dict[str, list[tuple[Path, str]]]:
+        """Every file of every root by base name; built when a picture is first not found by its relative name."""
+        names: dict[str, list[tuple[Path, str]]] = {}
+        for root in self.roots:
+            for name in _folder_names(root) if root.is_dir() else self._zip(root).namelist():
+                names.setdefault(name.rsplit("/", 1)[-1], []).append((root, name))
+        names.pop("", None)
+        return names
+
+    def _zip(self, root: Path) -> zipfile.ZipFile:
+        if self._process != os.getpid():
+            self._process, self._opened = os.getpid(), {}
+        if root not in self._opened:
+            self._opened[root] = zipfile.ZipFile(root)
+        return self._opened[root]
+
+    def _where(self) -> str:
+        return ", ".join(str(root) for root in self.roots)
+
+
+def _folder_names(root: Path) -> list[str]:
+    """Return the relative names of all files below a folder, sorted."""
+    names: list[str] = []
+    for folder, _, files in os.walk(root):
+        relative = Path(folder).relative_to(root)
+        names.extend((relative / file).as_posix() for file in files)
+    return sorted(names)

@@ -1,0 +1,39 @@
+"""From a raw caption to words, as Karpathy's files do it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+_APOSTROPHES = re.compile("['\u2019]")
+_WORD = re.compile(r"[^\W_]+")
+# Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later caption of a
+# tokeniser that reads a line a caption.
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
+
+
+def tokenize(caption: str) -> list[str]:
+    """Return the lower-case words of a caption.
+
+    Apostrophes vanish, every other character that is no letter or digit (punctuation, emoji, control characters)
+    parts words; this gives the tokens of all 40,000 captions of dataset_flickr8k.json.
+    """
+    if not caption.isascii():
+        caption = unicodedata.normalize("NFC", caption)
+    return _WORD.findall(_APOSTROPHES.sub("", caption.lower()))
+
+
+def clean_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return tokens of a file in lower case, without white space, control characters or empty words in them."""
+    words = " ".join(tokens).lower()
+    return words.split() if words.isprintable() else [word for part in words.split() for word in _printable(part)]
+
+
+def _printable(word: str) -> list[str]:
+    return [word] if word.isprintable() else tokenize(word)
+
+
+def one_line(caption: str) -> str:
+    """Return the caption with each run of line-break characters turned into one space; all else is kept."""
+    return _LINE_BREAKS.sub(" ", caption)

@@ -1,0 +1,1 @@
+"""Training: a plain loop that resumes exactly, its two objectives, and the view of it in MLflow."""

@@ -1,0 +1,66 @@
+"""Decode a split with a trained model and score it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recap.core.config import Evaluation
+from recap.core.device import select_device
+from recap.core.params import read_mapping, validate
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import Vocabulary
+from recap.features.store import FeatureStore
+from recap.metrics.evaluate import evaluate_captions
+from recap.models.registry import build_model
+from recap.training.decode_split import decode_images
+from recap.training.job import load_weights
+
+
+def evaluate(
+    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Path, out: Path
+) -> None:
+    """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
+
+    Args:
+        spec: {"evaluation", "device", "threads"}.
+        corpus, vocabulary, features: the files that training saw.
+        model: the run folder.
+        out: folder of the scores.
+    """
+    settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
+    device = select_device(spec["device"])
+    torch.set_num_threads(spec["threads"])
+    words, store, table = Vocabulary.load(vocabulary), FeatureStore(features), Corpus.read(corpus)
+    references = table.captions(settings.split)
+    images = sorted(references)
+    store.require(images)
+    config = read_mapping(model / "config.yaml")["spec"]["model_config"]
+    captioner = build_model(config, feature_size=store.dim, vocabulary_size=len(words)).to(device)
+    load_weights(captioner, model / "model.safetensors")
+    ids = decode_images(
+        captioner,
+        store,
+        images,
+        beam=settings.beam,
+        max_length=settings.max_length,
+        length_penalty=settings.length_penalty,
+        batch_size=settings.batch_size,
+        device=device,
+        name=f"beam {settings.beam}",
+    )
+    evaluate_captions(
+        references=references,
+        hypotheses={image: words.decode(ids[image]) for image in images},
+        metrics=settings.metrics,
+        settings={
+            "split": settings.split,
+            "split_hash": table.split_hash,
+            "beam": settings.beam,
+            "max_length": settings.max_length,
+            "length_penalty": settings.length_penalty,
+        },
+        out=out,
+    )

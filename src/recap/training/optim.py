@@ -1,0 +1,57 @@
+"""Optimisers and learning-rate schedules, as plain functions of step, epoch and drops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from recap.core.config import Schedule, Stage
+
+
+def learning_rate(schedule: Schedule, base: float, *, step: int, epoch: int, drops: int, d_model: int) -> float:
+    """Return the rate of one step.
+
+    noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
+    step:     base * factor^(epoch // every)
+    plateau:  base * factor^drops
+    table:    the entry of the last epoch that is not after this one
+    constant: base
+    All but noam rise linearly over the first `warmup` steps.
+
+    Args:
+        schedule: kind and numbers.
+        base: the stage's learning rate.
+        step: steps counted from 1.
+        epoch: epochs counted from 0.
+        drops: how often a plateau was met so far.
+        d_model: D of the model.
+    """
+    if schedule.kind == "noam":
+        return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
+    warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
+    if schedule.kind == "step":
+        return float(warm * base * schedule.factor ** (epoch // schedule.every))
+    if schedule.kind == "plateau":
+        return float(warm * base * schedule.factor**drops)
+    if schedule.kind == "table":
+        return float(warm * schedule.table[max(start for start in schedule.table if start <= epoch)])
+    return warm * base
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
+    """Build the stage's optimiser; its rate is set before every step."""
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[stage.optimizer]
+    return kind(
+        parameters, lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon, weight_decay=stage.weight_decay, fused=True
+    )
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> None:
+    """Clip by global norm, then by value, whichever the stage asks for."""
+    parameters = list(parameters)
+    if stage.clip_norm is not None:
+        nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
+    if stage.clip_value is not None:
+        nn.utils.clip_grad_value_(parameters, stage.clip_value)

@@ -1,0 +1,108 @@
+"""Self-critical sequence training (Rennie et al. 2017): REINFORCE on the CIDEr-D of sampled captions.
+
+Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that has the gradient.
+Both passes run without dropout, so that the gradient is that of the very policy that drew the captions; released code
+samples with dropout on and differentiates those passes, which is why it must keep the graph of every step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from recap.core.config import SelfCritical
+from recap.core.errors import TrainingError
+from recap.data.vocabulary import BOS, EOS, PAD, UNK
+from recap.decoding.beam import beam_search
+from recap.decoding.sampling import sample
+from recap.decoding.step import forbid, forbidding
+from recap.metrics.cider_d import CiderD
+from recap.models.base import Captioner, Memory
+from recap.training.batches import Batch
+
+NEVER_SAID = (PAD, BOS, UNK)
+
+
+def advantages(rewards: Tensor, greedy: Tensor | None) -> Tensor:
+    """Reward minus baseline, [B, S]: the greedy caption's reward [B], or the mean of the image's other samples."""
+    if greedy is not None:
+        return rewards - greedy[:, None]
+    others = (rewards.sum(1, keepdim=True) - rewards) / (rewards.shape[1] - 1)
+    return rewards - others
+
+
+def policy_loss(log_probabilities: Tensor, real: Tensor, advantage: Tensor) -> Tensor:
+    """Mean over words of -advantage * log-probability: [B, S, T], [B, S, T] (True = word), [B, S]."""
+    weighted = -(advantage[..., None] * log_probabilities)
+    return weighted[real].sum() / real.sum()
+
+
+class SelfCriticalObjective:
+    """The loss of the second stage.
+
+    Args:
+        model: the captioner.
+        stage: the recipe's `scst`.
+        references: image id -> word ids of its training captions, without <bos> and <eos>.
+        max_length: words of a sampled caption, the end token among them.
+    """
+
+    def __init__(
+        self, model: Captioner, stage: SelfCritical, *, references: dict[int, list[list[int]]], max_length: int
+    ) -> None:
+        self.model, self.stage, self.max_length = model, stage, max_length
+        end = [EOS] if stage.reward_end_token else []
+        self.scorer = CiderD({image: [[*words, *end] for words in rows] for image, rows in references.items()})
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+        """Sample, reward, and return the policy loss with the batch's reward statistics."""
+        self.model.eval()
+        with torch.no_grad():
+            memory = self.model.encode(batch.features, batch.mask)
+            sampled = self._draw(memory)  # [B, S, T]
+            rewards = self._reward(batch.image_ids, sampled)
+            greedy = None
+            if self.stage.baseline == "greedy":
+                greedy = self._reward(batch.image_ids, self._search(memory, 1))[:, 0]
+        advantage = advantages(rewards, greedy).to(batch.features.device)
+        log_probabilities, real = self._score(batch, sampled)
+        loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
+        return loss, {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+
+    def _draw(self, memory: Memory) -> Tensor:
+        """Draw S captions an image, [B, S, T]; T is the longest of them."""
+        if self.stage.sampling == "beam":
+            tokens = self._search(memory, self.stage.samples)
+        else:
+            step = forbidding(self.model.step, NEVER_SAID)
+            tokens = sample(step, self.model.start(memory), samples=self.stage.samples, **self._limits(memory))
+        return tokens[..., : int((tokens != PAD).sum(-1).max())]
+
+    def _search(self, memory: Memory, beam: int) -> Tensor:
+        step = forbidding(self.model.step, NEVER_SAID)
+        return beam_search(step, self.model.start(memory), beam=beam, **self._limits(memory))[0]
+
+    def _limits(self, memory: Memory) -> dict:
+        values = memory.values
+        ends = {"bos": BOS, "eos": EOS, "pad": PAD}
+        return {"images": len(values), "max_length": self.max_length, "device": values.device, **ends}
+
+    def _reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
+        """CIDEr-D of captions [B, S, T] -> [B, S] float64 on the CPU."""
+        drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
+        captions = [[word for word in row if word not in drop] for row in tokens.flatten(0, 1).tolist()]
+        owners = [image for image in image_ids for _ in range(tokens.shape[1])]
+        rewards = torch.from_numpy(self.scorer.score(owners, captions))
+        if not torch.isfinite(rewards).all():
+            raise TrainingError(f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is no number")
+        return rewards.unflatten(0, tuple(tokens.shape[:2]))
+
+    def _score(self, batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each sampled word, [B, S, T], by teacher forcing, and where words are."""
+        start = torch.full_like(sampled[..., :1], BOS)
+        inputs = torch.cat([start, sampled[..., :-1]], -1)
+        hidden = self.model.decode(inputs, self.model.encode(batch.features, batch.mask))
+        real = sampled != PAD
+        allowed = forbid(self.model.logits(hidden[real]).float(), NEVER_SAID)  # [R, V]
+        words = allowed.gather(-1, sampled[real][:, None])[:, 0]
+        return torch.zeros_like(sampled, dtype=words.dtype).masked_scatter(real, words), real

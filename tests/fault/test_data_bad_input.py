@@ -1,0 +1,201 @@
+"""Broken annotations and pictures: one sentence with the file, key or id and a remedy, and nothing half-written."""
+
+import json
+import random
+import runpy
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from recap.core.errors import DataError, RecapError
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.images import ImageSource
+from recap.data.subsample import draw_subset, read_subset
+from recap.data.vocabulary import Vocabulary, build_vocabulary
+
+GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "generators.py"))
+jpeg, write_flickr = GENERATORS["jpeg"], GENERATORS["write_flickr"]
+
+SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
+
+
+def image(content, number=0):
+    return content["images"][number]
+
+
+def sentence(content):
+    return content["images"][0]["sentences"][1]
+
+
+CHANGES = {
+    "empty caption": (lambda c: sentence(c).update(raw=" \n", tokens=[]), "image id 0, sentid 1: the caption is empty"),
+    "caption of emoji alone": (lambda c: sentence(c).update(raw="\U0001f436", tokens=[]), "image id 0, sentid 1"),
+    "half a surrogate": (lambda c: sentence(c).update(raw="a \ud83d dog"), "sentid 1: 'raw' holds half of a surrogate"),
+    "tokens no list": (lambda c: sentence(c).update(tokens="a dog"), "image id 0, sentid 1: 'tokens' must be a list"),
+    "sentid twice": (lambda c: sentence(c).update(sentid=7), "sentid 7 stands at image ids 0 and 1"),
+    "sentid a text": (lambda c: sentence(c).update(sentid="1"), "image id 0: 'sentid' must be a whole number"),
+    "no raw": (lambda c: sentence(c).pop("raw"), "image id 0, sentid 1: the key 'raw' is missing"),
+    "no filename": (lambda c: image(c).pop("filename"), "image id 0: the key 'filename' is missing"),
+    "no image id": (lambda c: image(c).pop("imgid"), "image number 0: the key 'imgid' is missing"),
+    "no sentences": (lambda c: image(c).update(sentences=[]), "image id 0: it has no captions"),
+    "misspelt split": (lambda c: image(c).update(split="trian"), "no such split as 'trian'; did you mean 'train'?"),
+    "image id twice": (lambda c: image(c, 4).update(imgid=0), "image id 0 stands twice (in splits 'train' and 'test')"),
+    "file in two splits": (
+        lambda c: image(c, 4).update(filename="0000_ab.jpg"),
+        "0000_ab.jpg is image id 0 in split 'train' and image id 4 in split 'test'",
+    ),
+    "split without images": (lambda c: image(c, 3).update(split="train"), "the split 'val' has no images"),
+    "no images": (lambda c: c.pop("images"), "no list of images under the key 'images'"),
+    "missing image": (lambda c: image(c, 2).update(filename="x.jpg"), "x.jpg: the picture of image id 2 is not in"),
+    "one picture for two images": (
+        lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
+        "other/0000_ab.jpg (image id 5) and 0000_ab.jpg (image id 0) are found as one picture",
+    ),
+    "unsafe name": (lambda c: image(c, 2).update(filename="../x.jpg"), "'../x.jpg': not a safe name"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_spoilt_annotations(tmp_path, name):
+    change, message = CHANGES[name]
+    inputs = write_flickr(tmp_path / "in", change=change)
+    with pytest.raises(DataError) as caught:
+        build_corpus(name="t", spec=SPEC, inputs=inputs, out=tmp_path / "out")
+    text = str(caught.value)
+    assert message in text
+    assert "\n" not in text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"images": [', "dataset.json: not valid JSON"),
+        (b"\xff\xfe\x00", "dataset.json: not valid JSON"),
+        (b"[]", "dataset.json: the file must be a JSON object"),
+        (None, "dataset.json: no such annotation file"),
+    ],
+)
+def test_annotations_that_are_no_json(tmp_path, content, message):
+    write_flickr(tmp_path)
+    (tmp_path / "dataset.json").unlink()
+    if content is not None:
+        (tmp_path / "dataset.json").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        build_corpus(name="t", spec=SPEC, inputs=tmp_path, out=tmp_path / "out")
+    assert message in str(caught.value)
+
+
+def test_a_zip_with_two_annotation_files_is_not_guessed_at(tmp_path):
+    with zipfile.ZipFile(tmp_path / "both.zip", "w") as archive:
+        archive.writestr("a.json", "{}")
+        archive.writestr("b.json", "{}")
+    with pytest.raises(DataError, match="expected one JSON in the zip, found a.json, b.json"):
+        build_corpus(name="t", spec={**SPEC, "annotations": "both.zip"}, inputs=tmp_path, out=tmp_path / "out")
+
+
+def test_an_unknown_key_of_the_spec(tmp_path):
+    with pytest.raises(RecapError, match="unknown key 'anotations'; did you mean 'annotations'"):
+        build_corpus(name="t", spec={**SPEC, "anotations": "x"}, inputs=tmp_path, out=tmp_path)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 300, 600])
+def test_truncated_jpegs_are_named(tmp_path, cut):
+    (tmp_path / "a.jpg").write_bytes(jpeg(1)[:cut])
+    with pytest.raises(DataError, match=r"^a.jpg: truncated or no picture .*; fetch it again or remove"):
+        ImageSource([tmp_path]).open_rgb("a.jpg")
+
+
+def test_a_damaged_zip_entry_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr("a.jpg", jpeg(1))
+    content = bytearray((tmp_path / "z.zip").read_bytes())
+    content[100] ^= 255
+    (tmp_path / "z.zip").write_bytes(content)
+    with pytest.raises(DataError, match=r"^a.jpg: cannot be read from .*z.zip"):
+        ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
+
+
+def test_missing_pictures_and_roots_are_named(tmp_path):
+    with pytest.raises(DataError, match="x.jpg: not found in"):
+        ImageSource([tmp_path]).read("x.jpg")
+    with pytest.raises(DataError, match="nowhere: no such folder or zip"):
+        ImageSource([tmp_path / "nowhere"])
+    (tmp_path / "half.zip").write_bytes(b"PK\x03\x04 half a download")
+    with pytest.raises(DataError, match="half.zip: neither a folder nor a whole zip"):
+        ImageSource([tmp_path / "half.zip"])
+
+
+def test_too_many_pixels_are_refused_before_decoding(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.data.images.MAX_PIXELS", 1000)
+    (tmp_path / "a.jpg").write_bytes(jpeg(1))
+    with pytest.raises(DataError, match="a.jpg: has 32 x 40 pixels, too many"):
+        ImageSource([tmp_path]).open_rgb("a.jpg")
+
+
+@pytest.mark.parametrize("name", ["../a.jpg", "/etc/passwd", "b/../../a.jpg", "", "..\\a.jpg", "a\0.jpg"])
+def test_unsafe_names_are_refused(tmp_path, name):
+    with pytest.raises(DataError, match="not a safe name"):
+        ImageSource([tmp_path]).read(name)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    build_corpus(name="t", spec=SPEC, inputs=write_flickr(folder / "in"), out=folder)
+    return folder / "corpus.parquet"
+
+
+def test_flipped_bytes_of_a_corpus_never_change_what_is_read(built, tmp_path):
+    content, whole = built.read_bytes(), Corpus.read(built)
+    random_numbers, refused = random.Random(0), 0
+    for number in range(100):
+        broken = bytearray(content)
+        for place in random_numbers.sample(range(len(content)), 3):
+            broken[place] ^= random_numbers.randrange(1, 256)
+        path = tmp_path / f"{number}.parquet"
+        path.write_bytes(broken)
+        try:
+            corpus = Corpus.read(path)
+        except DataError as error:
+            refused += 1
+            assert str(path) in str(error)
+        else:
+            # Bytes outside the data (page statistics, the writer's name) may differ; what is read may not.
+            assert corpus.table.equals(whole.table)
+            assert (corpus.dataset, corpus.split_hash) == (whole.dataset, whole.split_hash)
+    assert refused >= 50
+
+
+def test_a_missing_or_foreign_corpus(tmp_path):
+    with pytest.raises(DataError, match="no such corpus; run `recap data corpus` first"):
+        Corpus.read(tmp_path / "corpus.parquet")
+    (tmp_path / "corpus.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match="damaged or no corpus"):
+        Corpus.read(tmp_path / "corpus.parquet")
+
+
+def test_unknown_splits_and_caption_ids_are_named(built):
+    corpus = Corpus.read(built)
+    with pytest.raises(DataError, match="no such split as 'tets'; did you mean 'test'"):
+        corpus.image_ids("tets")
+    with pytest.raises(DataError, match="no caption id 99"):
+        corpus.token_lists([0, 99])
+
+
+def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
+    vocabulary, subset = tmp_path / "v.json", tmp_path / "s.json"
+    build_vocabulary(corpus=built, rule={"min_count": 1}, out=vocabulary)
+    draw_subset(corpus=built, name="half", fraction=0.5, unit="pair", seed=0, out=subset)
+    values = json.loads(vocabulary.read_text())
+    values["words"][0], values["words"][1] = values["words"][1], values["words"][0]
+    vocabulary.write_text(json.dumps(values))
+    subset.write_text(subset.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(DataError, match=r"v.json: the words do not match their hash"):
+        Vocabulary.load(vocabulary)
+    with pytest.raises(DataError, match=r"s.json: the ids do not match their hash"):
+        read_subset(subset)
+    vocabulary.write_text("[]")
+    with pytest.raises(DataError, match=r"v.json: no vocabulary"):
+        Vocabulary.load(vocabulary)

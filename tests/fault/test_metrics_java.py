@@ -1,0 +1,183 @@
+"""Java that shifts lines, hangs, dies or talks nonsense: captions keep their ids; a metric is "not run", never 0."""
+
+import json
+import os
+import random
+import time
+
+import pytest
+
+from recap.core.errors import MetricError
+from recap.metrics import coco, tokenise
+from recap.metrics.coco import score
+from recap.metrics.java import java_executable
+from recap.metrics.meteor import MeteorClient
+from recap.metrics.spice import MODEL_JARS, spice_scores, spice_status
+from recap.metrics.tokenise import ptb_tokenise
+
+LINE_ENDS = ["\r", "\n", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x00", "\x1c", "\x1d", "\x1e", "\x1f"]
+NASTY = [*LINE_ENDS, "|||", "😀", "\ud83d", "é", "\u00a0", "\u200b", "\ufeff", "\u202e", "\u0301", "<br", ">", "<p>"]
+NASTY += ["&#10;", "&#13;", "&amp;", "U.S.", "...", "'", '"', "(", "½", "http://a.b/c?d", "1-800-555-1234", "$", "\\"]
+NASTY += ["\\n", "<!--", "-->", "{", "]]>", "\t", "\x1b[2J", "--", "a@b.cd", "No.", "Mr.", "e.g.", "_", "~", "`"]
+REFERENCES = {1: ["a dog runs", "the dog is running"], 2: ["a red car", "one red car stands"]}
+HYPOTHESES = {1: "a dog runs fast", 2: "a car"}
+
+
+def jar():
+    return coco._folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
+
+
+def fake_java(path, body):
+    """A program in Java's place: METEOR does `body`, everything else runs the real one."""
+    path.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) {body};; *) exec {java_executable()} "$@";; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_ten_thousand_nasty_captions_keep_their_place():
+    random_ = random.Random(8)
+    captions = []
+    for number in range(10_000):
+        parts = random_.choices([*NASTY, "word", "Dog", " ", " "], k=random_.randint(0, 7))
+        captions.append(f"id{number}x " + "".join(parts) + f" end{number}x")
+    captions[17] = captions[4_000] = captions[-1] = "\r\u2028"
+    lines = ptb_tokenise(captions, java=java_executable(), jar=jar(), timeout_seconds=120)
+    assert len(lines) == len(captions)
+    for number, line in enumerate(lines):
+        words = line.split(" ")
+        expected = [""] if number in (17, 4_000, 9_999) else [f"id{number}x", f"end{number}x"]
+        assert [words[0], words[-1]][: len(expected)] == expected, (captions[number], line)
+
+
+@pytest.mark.parametrize("char", ["\r", "\u2028"])
+def test_a_shifted_line_is_noticed_even_if_sanitising_were_lost(monkeypatch, char):
+    monkeypatch.setattr(tokenise, "sanitise", lambda caption: caption)
+    with pytest.raises(MetricError, match="made 3 lines of 2 captions"):
+        ptb_tokenise([f"a dog{char}runs", "a cat"], java=java_executable(), jar=jar(), timeout_seconds=60)
+
+
+def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypatch):
+    pid = tmp_path / "pid"
+    java = fake_java(tmp_path / "java", f"echo $$ > {pid}; sleep 600")
+    monkeypatch.setattr(coco, "java_executable", lambda: java)
+    start = time.monotonic()
+    scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"], timeout_seconds=3)
+    assert time.monotonic() - start < 6
+    assert scores.corpus["METEOR"] is None
+    assert scores.not_run["METEOR"] == "METEOR did not finish within 3 s and was stopped"
+    assert scores.corpus["BLEU-1"] is not None and scores.corpus["ROUGE-L"] is not None
+    assert gone(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("echo no memory left >&2; exit 3", "METEOR stopped early with exit code 3: no memory left"),
+        ("kill -9 $$", "METEOR stopped early with exit code -9"),
+        ("yes nonsense", "METEOR answered 'nonsense' where a score was expected"),
+    ],
+)
+def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, reason):
+    java = fake_java(tmp_path / "java", body)
+    monkeypatch.setattr(coco, "java_executable", lambda: java)
+    scores = score(REFERENCES, HYPOTHESES, metrics=["METEOR", "ROUGE-L"], timeout_seconds=20)
+    assert scores.corpus["METEOR"] is None
+    assert scores.not_run["METEOR"].startswith(reason)
+    assert scores.corpus["ROUGE-L"] is not None
+
+
+def test_a_hung_tokeniser_is_stopped_and_leaves_no_process(tmp_path):
+    pid = tmp_path / "pid"
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho $$ > {pid}\nsleep 600\n")
+    java.chmod(0o755)
+    with pytest.raises(MetricError, match="PTB tokeniser did not finish within 1 s"):
+        ptb_tokenise(["a dog"], java=java, jar=jar(), timeout_seconds=1)
+    assert gone(int(pid.read_text()))
+
+
+def test_a_java_that_cannot_start_is_one_sentence(tmp_path):
+    (tmp_path / "java").write_text("not a program")
+    with pytest.raises(MetricError, match="PTB tokeniser could not start"):
+        ptb_tokenise(["a dog"], java=tmp_path / "java", jar=jar(), timeout_seconds=5)
+
+
+def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
+    monkeypatch.setattr(coco, "java_executable", lambda: None)
+    # Nothing but punctuation in every reference: pycocoevalcap's CIDEr takes the maximum of nothing.
+    scores = score({1: ["..."], 2: ["!"]}, {1: "a dog", 2: ""}, metrics=["CIDEr", "BLEU"])
+    assert scores.corpus["CIDEr"] is None
+    assert scores.not_run["CIDEr"].startswith("ValueError")
+    assert scores.corpus["BLEU-1"] == pytest.approx(0, abs=1e-6)
+
+
+def test_meteor_refuses_a_caption_that_would_shift_its_answers(tmp_path):
+    java = fake_java(tmp_path / "java", "cat > /dev/null")
+    with (
+        MeteorClient(java=java, jar=coco._folder("meteor") / "meteor-1.5.jar", timeout_seconds=20) as client,
+        pytest.raises(MetricError, match="holds a line break"),
+    ):
+        client.score([["a dog"]], ["a\ndog"])
+
+
+def spice_folder(tmp_path, result):
+    """A SPICE folder that looks installed, and a program in Java's place that writes `result` where SPICE would."""
+    (tmp_path / "lib").mkdir()
+    for name in MODEL_JARS:
+        (tmp_path / "lib" / name).touch()
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    java = tmp_path / "java"
+    java.write_text(f'#!/bin/sh\nwhile [ "$1" != -out ]; do shift; done\ncp {tmp_path}/result.json "$2"\n')
+    java.chmod(0o755)
+    return java
+
+
+def item(image_id, f):
+    return {"image_id": image_id, "scores": {"All": {"pr": 0.5, "re": 0.5, "f": f}}}
+
+
+def test_spice_status_looks_at_files_only(tmp_path):
+    assert spice_status(java=None, folder=tmp_path) == "no-java"
+    assert spice_status(java=tmp_path / "java", folder=tmp_path) == "no-models"
+    java = spice_folder(tmp_path, [])
+    assert spice_status(java=java, folder=tmp_path) == "ok"
+
+
+def test_spice_results_come_back_in_the_order_of_the_ids(tmp_path):
+    java = spice_folder(tmp_path, [item(2, 0.1), item(1, 0.3)])
+    corpus, values = spice_scores(REFERENCES, HYPOTHESES, java=java, folder=tmp_path, timeout_seconds=10)
+    assert list(values.items()) == [(1, 0.3), (2, 0.1)]
+    assert corpus == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ([item(1, 0.3)], "no number for image 2"),
+        ([item(1, 0.3), item(2, float("nan"))], "no number for image 2"),
+        ({"wrong": 1}, "without a readable result"),
+    ],
+)
+def test_a_spice_without_numbers_is_an_error(tmp_path, result, words):
+    java = spice_folder(tmp_path, result)
+    with pytest.raises(MetricError, match=words):
+        spice_scores(REFERENCES, HYPOTHESES, java=java, folder=tmp_path, timeout_seconds=10)
+
+
+def test_spice_scores_reach_the_result_where_it_is_installed(tmp_path, monkeypatch):
+    java = spice_folder(tmp_path, [item(1, 0.3), item(2, 0.1)])
+    real = coco._folder
+    monkeypatch.setattr(coco, "_folder", lambda part: tmp_path if part == "spice" else real(part))
+    monkeypatch.setattr(coco, "java_executable", lambda: java)
+    monkeypatch.setattr(coco, "_tokenise", lambda *_: coco._Tokenized(REFERENCES, HYPOTHESES, "ptb"))
+    scores = score(REFERENCES, HYPOTHESES, metrics=["SPICE"])
+    assert scores.corpus["SPICE"] == pytest.approx(0.2)
+    assert scores.per_image["SPICE"] == {1: 0.3, 2: 0.1}

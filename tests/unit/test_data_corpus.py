@@ -1,0 +1,65 @@
+import pytest
+from generators import SENTENCES, karpathy, write_flickr
+
+from recap.core.manifests import value_hash
+from recap.data.corpus import SPLITS, Caption, Corpus, build_corpus, write_corpus
+
+SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
+
+
+@pytest.fixture
+def built(tmp_path):
+    build_corpus(name="tiny", spec=SPEC, inputs=write_flickr(tmp_path / "in"), out=tmp_path / "out")
+    return tmp_path / "out" / "corpus.parquet"
+
+
+def test_everything_is_there(built):
+    corpus = Corpus.read(built)
+    assert (corpus.dataset, corpus.kind) == ("tiny", "karpathy")
+    assert {split: corpus.image_ids(split) for split in SPLITS} == {"train": [0, 1, 2], "val": [3], "test": [4, 5]}
+    assert corpus.captions("test") == {4: list(SENTENCES), 5: list(SENTENCES)}
+    assert corpus.files()[5] == "0005_ab.jpg"
+    assert corpus.token_lists(split="val")[0] == ["a", "dog", "runs"]
+    assert corpus.token_lists([6, 0])[0] == ["the", "brown", "dog", "is", "running"]
+    assert corpus.image_ids_of([29, 0, 6]) == [5, 0, 1]
+    assert corpus.split_hash == value_hash(
+        [[0, "train"], [1, "train"], [2, "train"], [3, "val"], [4, "test"], [5, "test"]]
+    )
+
+
+def test_two_runs_give_the_same_bytes(built, tmp_path):
+    build_corpus(name="tiny", spec=SPEC, inputs=tmp_path / "in", out=tmp_path / "again")
+    assert (tmp_path / "again" / "corpus.parquet").read_bytes() == built.read_bytes()
+    assert sorted(path.name for path in built.parent.iterdir()) == ["corpus.parquet"]
+
+
+def test_rows_are_sorted_by_caption_id_whatever_the_order(tmp_path):
+    rows = [
+        Caption(number % 3, f"{number % 3}.jpg", SPLITS[number % 3], number, "a b", ["a", "b"]) for number in range(9)
+    ]
+    for path, given in ((tmp_path / "a", rows), (tmp_path / "b", rows[::-1])):
+        write_corpus(given, path, dataset="d", kind="k", source_sha256="0")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert Corpus.read(tmp_path / "a").caption_ids() == list(range(9))
+
+
+def test_line_breaks_emoji_and_control_characters(tmp_path, capsys):
+    odd = ("two\r\ndogs\u2028run", "a dog \U0001f436\U0001f3fd runs", "a\x00 dog |||", "dog\x85", "plain dog")
+
+    def no_tokens(content):
+        for image in content["images"]:
+            for sentence in image["sentences"]:
+                sentence["tokens"] = []
+
+    inputs = write_flickr(tmp_path / "in", sentences=odd, change=no_tokens)
+    build_corpus(name="odd", spec=SPEC, inputs=inputs, out=tmp_path)
+    corpus = Corpus.read(tmp_path / "corpus.parquet")
+    assert corpus.captions("val")[3] == ["two dogs run", odd[1], odd[2], "dog ", odd[4]]
+    assert corpus.token_lists(split="val")[:3] == [["two", "dogs", "run"], ["a", "dog", "runs"], ["a", "dog"]]
+    assert "odd: line breaks inside 12 captions became spaces" in capsys.readouterr().err
+
+
+def test_generator_has_the_real_layout():
+    image = karpathy()["images"][0]
+    assert set(image) == {"sentids", "imgid", "sentences", "split", "filename"}
+    assert set(image["sentences"][0]) == {"tokens", "raw", "imgid", "sentid"}

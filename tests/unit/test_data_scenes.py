@@ -1,0 +1,174 @@
+"""The built-in data set: same bytes, no scene twice, and captions that are true of the painted boxes."""
+
+import hashlib
+import itertools
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.images import ImageSource
+from recap.data.scene_layout import COLOURS, SHAPES
+from recap.data.scenes import distinct_scenes
+
+SPEC = {"kind": "scenes", "train": 110, "val": 15, "test": 25, "size": 112, "seed": 3}
+NAMES = ("images.zip", "boxes.json", "corpus.parquet")
+NOUNS = {"disc": "circle", "hoop": "ring", "plus sign": "cross"}
+NUMBERS = {"a": 1, "an": 1, "one": 1, "a pair of": 2, "two": 2, "three": 3, "four": 4, "five": 5}
+SIZES = {"small": "small", "little": "small", "large": "large", "big": "large"}
+PHRASE = re.compile(
+    r"\b(a pair of|an|a|one|two|three|four|five) (?:(small|little|large|big) )?"
+    rf"({'|'.join(COLOURS)}) (?:(striped|dotted) )?({'|'.join([*SHAPES, *NOUNS])})(e?s)?"
+    r"(?: with white (stripe|dot)s)?\b"
+)
+GROUND = re.compile(r"\b(white|grey|black|dark|striped|checkered) (?:background|wall)\b")
+RELATIONS = {
+    "left of": "left",
+    "right of": "right",
+    "above": "above",
+    "over": "above",
+    "below": "below",
+    "under": "below",
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    out = tmp_path_factory.mktemp("scenes")
+    build_corpus(name="scenes", spec=SPEC, inputs=out, out=out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def records(built):
+    return {image["image_id"]: image for image in json.loads((built / "boxes.json").read_text())["images"]}
+
+
+def digests(folder):
+    return [hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in NAMES]
+
+
+def test_the_same_bytes_in_another_process(built, tmp_path):
+    code = (
+        "import sys, json; from pathlib import Path; from recap.data.corpus import build_corpus;"
+        "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), out=Path(sys.argv[2]))"
+    )
+    subprocess.run([sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120)
+    assert digests(tmp_path) == digests(built)
+
+
+def test_test_pictures_do_not_depend_on_the_number_of_training_pictures(built, tmp_path):
+    build_corpus(name="scenes", spec={**SPEC, "train": 2}, inputs=tmp_path, out=tmp_path)
+    few, many = Corpus.read(tmp_path / "corpus.parquet"), Corpus.read(built / "corpus.parquet")
+    assert few.captions("test") == many.captions("test")
+    file = few.files()[few.image_ids("test")[-1]]
+    assert ImageSource([tmp_path / "images.zip"]).read(file) == ImageSource([built / "images.zip"]).read(file)
+
+
+def test_no_two_pictures_share_a_description():
+    descriptions = [scene.description for scene in distinct_scenes(3000, 0)]
+    assert len(set(descriptions)) == 3000
+
+
+def test_five_different_captions_of_five_to_sixteen_words(built):
+    corpus = Corpus.read(built / "corpus.parquet")
+    for split, count in (("train", 110), ("val", 15), ("test", 25)):
+        captions = corpus.captions(split)
+        assert len(captions) == count
+        assert all(len(set(texts)) == 5 for texts in captions.values())
+    assert all(5 <= len(tokens) <= 16 for tokens in corpus.token_lists())
+    assert 75 <= len({word for tokens in corpus.token_lists() for word in tokens}) <= 150
+
+
+def test_objects_lie_apart_inside_the_picture_and_are_not_too_small(records):
+    for record in records.values():
+        boxes = [thing["box"] for thing in record["objects"]]
+        assert 1 <= len(boxes) <= 5
+        for left, top, right, bottom in boxes:
+            assert 0 <= left < right <= 112
+            assert 0 <= top < bottom <= 112
+            assert max(right - left, bottom - top) >= 23
+        for one, other in itertools.combinations(boxes, 2):
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def groups_of(record):
+    groups = {}
+    for thing in record["objects"]:
+        groups.setdefault(thing["group"], []).append(thing)
+    return list(groups.values())
+
+
+def matching(group, phrase):
+    number, size, colour, texture, noun, plural, with_texture = phrase
+    thing = group[0]
+    said = texture or {"stripe": "striped", "dot": "dotted", "": "plain"}[with_texture]
+    return (
+        NUMBERS[number] == len(group)
+        and bool(plural) == (len(group) > 1)
+        and SIZES.get(size, thing["size"]) == thing["size"]
+        and (colour, said, NOUNS.get(noun, noun)) == (thing["colour"], thing["texture"], thing["shape"])
+    )
+
+
+def holds(relation, subject, target):
+    """Whether every subject box lies wholly on the said side of every target box."""
+    axis = 0 if relation in ("left", "right") else 1
+    first, second = (subject, target) if relation in ("left", "above") else (target, subject)
+    return max(thing["box"][axis + 2] for thing in first) <= min(thing["box"][axis] for thing in second)
+
+
+def check_two(caption, groups):
+    phrases = PHRASE.findall(caption)
+    assert len(phrases) == 2, caption
+    order = [[group for group in groups if matching(group, phrase)] for phrase in phrases]
+    assert [len(found) for found in order] == [1, 1], caption
+    subject, target = order[0][0], order[1][0]
+    assert subject is not target
+    if caption.endswith("on the right"):
+        relation = "left"
+    elif caption.endswith("at the bottom"):
+        relation = "above"
+    else:
+        relation = next(meaning for words, meaning in RELATIONS.items() if f" {words} " in caption)
+    assert holds(relation, subject, target), caption
+
+
+def check_one(caption, group):
+    phrases = PHRASE.findall(caption.replace("a row of ", "").replace("a column of ", ""))
+    assert len(phrases) == 1, caption
+    assert matching(group, phrases[0]), caption
+    middles = [[(t["box"][axis] + t["box"][axis + 2]) / 224 for axis in (0, 1)] for t in group]
+    (x, y), spread = middles[0], [max(m[axis] for m in middles) - min(m[axis] for m in middles) for axis in (0, 1)]
+    for words, true in {
+        "left corner": x < 0.4, "right corner": x > 0.6, "top": y < 0.4, "upper": y < 0.4, "bottom": y > 0.6,
+        "lower": y > 0.6, "centre": max(abs(x - 0.5), abs(y - 0.5)) < 0.1, "side by side": spread[1] < 0.05,
+        "row": spread[1] < 0.05, "column": spread[0] < 0.05, "one above": spread[0] < 0.05,
+        "scattered": min(spread) > 0.1, "spread out": min(spread) > 0.1,
+    }.items():  # fmt: skip
+        assert true or words not in caption, caption
+
+
+def test_every_caption_is_true_of_the_boxes(built, records):
+    for image_id, texts in Corpus.read(built / "corpus.parquet").captions().items():
+        groups = groups_of(records[image_id])
+        for caption in texts:
+            check_two(caption, groups) if len(groups) == 2 else check_one(caption, groups[0])
+            ground = GROUND.search(caption)
+            if ground:
+                assert ground[1].replace("dark", "black") == records[image_id]["background"], caption
+
+
+def test_boxes_lie_on_their_colours(built, records):
+    source = ImageSource([built / "images.zip"])
+    for record in list(records.values())[:30]:
+        picture = source.open_rgb(record["file"])
+        assert picture.size == (112, 112)
+        for thing in record["objects"]:
+            left, top, right, bottom = (round(value) for value in thing["box"])
+            crop = np.asarray(picture.crop((left, top, right, bottom)).convert("HSV"))
+            assert (crop[..., 1] > 80).mean() > 0.2, thing

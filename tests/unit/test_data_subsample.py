@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recap.core.errors import DataError
+from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.data.subsample import UNITS, draw_subset, rank, read_subset, subset_size
+
+FRACTIONS = (0.001, 0.005, 0.01, 0.1, 0.5, 1.0)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.parquet"
+    rows = [
+        Caption(image, f"{image}.jpg", "train" if image < 1000 else "test", image * 5 + index, "a dog", ["a", "dog"])
+        for image in range(1100)
+        for index in range(5)
+    ]
+    write_corpus(rows, path, dataset="tiny", kind="karpathy", source_sha256="0")
+    return path
+
+
+def draw(corpus, out, fraction, unit, seed=1):
+    return draw_subset(corpus=corpus, name="s", fraction=fraction, unit=unit, seed=seed, out=out)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_smaller_fractions_lie_inside_larger_ones(corpus, tmp_path, unit):
+    draws = [draw(corpus, tmp_path / "s.json", fraction, unit) for fraction in FRACTIONS]
+    for key in ("caption_ids", "image_ids"):
+        sets = [set(values[key]) for values in draws]
+        assert all(small <= large for small, large in zip(sets, sets[1:], strict=False))
+    total = 5000 if unit == "pair" else 1000
+    counted = [len(values["caption_ids" if unit == "pair" else "image_ids"]) for values in draws]
+    assert counted == [round(total * fraction) for fraction in FRACTIONS]
+    assert draws[-1]["caption_ids"] == Corpus.read(corpus).caption_ids("train")
+
+
+def test_images_come_with_all_their_captions(corpus, tmp_path):
+    values = draw(corpus, tmp_path / "s.json", 0.01, "image")
+    assert values["caption_ids"] == [image * 5 + index for image in values["image_ids"] for index in range(5)]
+
+
+def test_seeds_and_units_draw_differently_and_files_say_so(corpus, tmp_path):
+    draws = [draw(corpus, tmp_path / f"{unit}{seed}.json", 0.01, unit, seed) for unit in UNITS for seed in (1, 2)]
+    assert len({values["hash"] for values in draws}) == 4
+    assert len({tuple(values["image_ids"]) for values in draws}) == 4
+    assert read_subset(tmp_path / "pair2.json") == draws[1]
+
+
+def test_goldens_equal_on_every_python_version(corpus, tmp_path):
+    assert rank(range(10), dataset="tiny", unit="pair", seed=1) == [0, 2, 4, 7, 3, 8, 5, 6, 9, 1]
+    assert draw(corpus, tmp_path / "a", 0.005, "pair")["hash"] == "cd2c9f89573b1e7e"
+    assert draw(corpus, tmp_path / "b", 0.005, "image")["hash"] == "cf84219eeb6c69f3"
+
+
+@given(st.sets(st.integers(0, 2**40), max_size=40), st.integers(0, 99), st.randoms())
+def test_rank_is_a_permutation_that_ignores_the_given_order(ids, seed, random):
+    shuffled = sorted(ids)
+    random.shuffle(shuffled)
+    ranked = rank(shuffled, dataset="d", unit="pair", seed=seed)
+    assert sorted(ranked) == sorted(ids)
+    assert ranked == rank(sorted(ids), dataset="d", unit="pair", seed=seed)
+
+
+@given(st.integers(1, 10**7), st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_sizes_grow_with_the_fraction(total, one, other):
+    small, large = sorted((one, other))
+    assert 0 <= subset_size(total, small) <= subset_size(total, large) <= total
+    assert subset_size(total, 1) == total
+
+
+@pytest.mark.parametrize(
+    ("fraction", "unit", "message"),
+    [
+        (0.00001, "pair", "subset 's': a fraction of 1e-05 of 5000 training pairs leaves none; raise it"),
+        (0.0, "pair", "fraction must lie above 0"),
+        (1.5, "image", "fraction must lie above 0 and at most at 1, got 1.5"),
+        (0.5, "images", "no such unit as 'images'; did you mean 'image'?"),
+    ],
+)
+def test_impossible_draws_are_refused(corpus, tmp_path, fraction, unit, message):
+    with pytest.raises(DataError) as caught:
+        draw(corpus, tmp_path / "s.json", fraction, unit)
+    assert message in str(caught.value)
+    assert not (tmp_path / "s.json").exists()

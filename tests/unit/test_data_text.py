@@ -1,0 +1,37 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recap.data.text import clean_tokens, one_line, tokenize
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A black dog , running .", ["a", "black", "dog", "running"]),
+        ("A man in a red t-shirt ca n't see .", ["a", "man", "in", "a", "red", "t", "shirt", "ca", "nt", "see"]),
+        ("five o'clock, FIVE o\u2019clock", ["five", "oclock", "five", "oclock"]),
+        ("a dog\U0001f436\u200d\U0001f436runs\x00away\u2028now", ["a", "dog", "runs", "away", "now"]),
+        ("Cafe\u0301 Ünter_den Linden", ["café", "ünter", "den", "linden"]),
+        (" .!? \U0001f525", []),
+    ],
+)
+def test_words_are_lower_case_without_punctuation(caption, words):
+    assert tokenize(caption) == words
+
+
+@given(st.text(max_size=60))
+def test_tokens_are_words_that_survive_a_second_pass(caption):
+    words = tokenize(caption)
+    assert all(word and word.isprintable() and not any(letter.isspace() for letter in word) for word in words)
+    assert len(one_line(caption).splitlines()) <= 1
+
+
+def test_one_line_turns_breaks_into_one_space_and_keeps_all_else():
+    assert one_line("a\r\nb\u2028c\x85d\x0be\x0cf\x1cg") == "a b c d e f g"
+    assert one_line("a \U0001f436\x00\tb") == "a \U0001f436\x00\tb"
+
+
+def test_tokens_of_a_file_are_made_sane():
+    assert clean_tokens(["A", "hot dog", "", "x\ny", "z\x00q"]) == ["a", "hot", "dog", "x", "y", "z", "q"]
+    assert clean_tokens(["n't", "&"]) == ["n't", "&"]

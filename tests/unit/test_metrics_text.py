@@ -1,0 +1,84 @@
+"""Sanitising, signatures and the simple tokeniser."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from recap.core.errors import MetricError
+from recap.metrics.sanitise import sanitise
+from recap.metrics.signature import parse, reference_range, signature
+from recap.metrics.tokenise import simple_tokenise
+
+ANY_TEXT = st.text(alphabet=st.characters(), max_size=40)
+
+
+@given(ANY_TEXT)
+@example("a\rb\nc\vd\fe\x85f\u2028g\u2029h\x00i\x1cj")
+@example("a ||||| b")
+@example("\ud83d half an emoji")
+def test_a_sanitised_caption_is_one_writable_line(caption):
+    clean = sanitise(caption)
+    assert len(clean.splitlines()) <= 1
+    assert "|||" not in clean and "\x00" not in clean
+    assert clean.encode("utf-8").decode("utf-8") == clean
+    assert sanitise(clean) == clean
+
+
+@pytest.mark.parametrize("caption", ["A dog's ball.", "un café 😀 | |", "", "two  spaces stay"])
+def test_ordinary_captions_stay(caption):
+    assert sanitise(caption) == caption
+
+
+def test_words_on_both_sides_of_a_line_break_stay_apart():
+    assert sanitise("a dog\r\nruns|||fast\u2028now").split() == ["a", "dog", "runs", "fast", "now"]
+
+
+@given(st.lists(ANY_TEXT, max_size=8))
+def test_the_simple_tokeniser_keeps_the_number_of_captions(captions):
+    tokenised = simple_tokenise(captions)
+    assert len(tokenised) == len(captions)
+    assert all(len(line.splitlines()) <= 1 for line in tokenised)
+
+
+def test_the_simple_tokeniser_drops_punctuation_and_case():
+    assert simple_tokenise(["A Dog's ball, well-worn!", "..."]) == ["a dog's ball well-worn", ""]
+
+
+def test_signature_is_readable_and_can_be_parsed():
+    line = signature(
+        tokenizer="ptb",
+        references="5",
+        images=1000,
+        split="test",
+        split_hash="ab12",
+        beam=3,
+        max_length=20,
+        length_penalty=0.7,
+    )
+    assert line.startswith("pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|len:20|lp:0.7|recap:")
+    assert list(parse(line)) == ["pycocoevalcap", "tok", "refs", "images", "split", "beam", "len", "lp", "recap"]
+
+
+@pytest.mark.parametrize("text", ["", "tok", "tok:|refs:5", "a|b"])
+def test_what_is_no_signature_is_refused(text):
+    with pytest.raises(MetricError, match="no score signature"):
+        parse(text)
+
+
+def test_a_separator_inside_a_field_is_refused():
+    with pytest.raises(MetricError, match="split"):
+        signature(
+            tokenizer="ptb",
+            references="5",
+            images=1,
+            split="a|b",
+            split_hash="x",
+            beam=1,
+            max_length=20,
+            length_penalty=0,
+        )
+
+
+def test_reference_range():
+    assert reference_range({1: ["a", "b"], 2: ["c", "d"]}) == "2"
+    assert reference_range({1: ["a"], 2: ["c", "d", "e"]}) == "1-3"

@@ -1,0 +1,221 @@
+"""The loop on a tiny captioning task: it learns, it resumes exactly, it keeps the best weights."""
+
+import os
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from recap.core.config import CrossEntropy, SelfCritical
+from recap.core.errors import TrainingError
+from recap.models.registry import build_model
+from recap.training.batches import Batch, CaptionBatches, ahead, caption_tensor
+from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.loop import Training
+from recap.training.self_critical import SelfCriticalObjective, advantages
+
+CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+IMAGES, V = 12, 9
+
+
+class Store:
+    """Features in memory: image i shows the word 4 + i % 5."""
+
+    def read(self, image_ids):
+        kinds = torch.tensor([image % 5 for image in image_ids])
+        return torch.eye(5)[kinds][:, None].repeat(1, 3, 1), torch.ones(len(image_ids), 3, dtype=torch.bool)
+
+
+CAPTIONS = {image: [[4 + image % 5, 4 + image % 5], [4 + image % 5]] for image in range(IMAGES)}
+
+
+class Killed(Exception):
+    pass
+
+
+def training(state, *, stage=None, scores=None, die_at=None):
+    torch.manual_seed(0)
+    model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
+    if isinstance(stage, SelfCritical):
+        objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
+    else:
+        objective = CrossEntropyObjective(model, stage)
+    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    calls = iter(scores or [])
+    loop = Training(
+        model=model,
+        objective=objective,
+        batches=batches,
+        validate=lambda: next(calls, 0.0) if scores else -loop.at.step,
+        stage=stage,
+        d_model=16,
+        device=torch.device("cpu"),
+        state=state,
+        identity="test",
+    )
+    if die_at is not None:
+        inner = loop.objective
+
+        def objective(batch):
+            if loop.at.step == die_at:
+                raise Killed
+            return inner(batch)
+
+        loop.objective = objective
+    return loop
+
+
+STAGES = [
+    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
+    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
+]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst"])
+@pytest.mark.parametrize("die_at", [0, 1, 2, 3, 5, 8])
+def test_killed_and_continued_equals_unbroken(tmp_path, stage, die_at):
+    whole = training(tmp_path / "whole", stage=stage)
+    expected = whole.run()
+    with pytest.raises(Killed):
+        training(tmp_path / "broken", stage=stage, die_at=die_at).run()
+    again = training(tmp_path / "broken", stage=stage)
+    counters = again.run()
+    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    for line, other in zip(counters.history, expected.history, strict=True):
+        assert {k: v for k, v in line.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+
+
+def test_a_finished_training_is_not_repeated(tmp_path):
+    training(tmp_path).run()
+    assert training(tmp_path, die_at=12).run().step == 12
+
+
+def test_best_weights_survive_a_worse_epoch_and_negative_scores(tmp_path):
+    scores = [-3.2, -1.0, -2.0, -5.0]
+    loop = training(tmp_path, scores=scores)
+    kept = []
+    close = loop._close_epoch
+    loop._close_epoch = lambda since: (close(since), kept.append(loop.best_weights.read_bytes()))
+    counters = loop.run()
+    assert (counters.best, counters.best_epoch) == (-1.0, 2)
+    assert kept[1] == kept[2] == kept[3] != kept[0]
+    assert set(load_file(loop.best_weights)) == set(loop.model.state_dict())
+
+
+def test_patience_ends_the_training(tmp_path):
+    stage = CrossEntropy(epochs=9, learning_rate=0.01, images_per_batch=5, patience=2)
+    assert training(tmp_path, stage=stage, scores=[0.1, 0.3, 0.2, 0.1, 0.9]).run().epoch == 4
+
+
+def test_plateau_drops_the_rate(tmp_path):
+    stage = CrossEntropy(
+        epochs=4, learning_rate=0.01, images_per_batch=5, schedule={"kind": "plateau", "factor": 0.1, "every": 1}
+    )
+    history = training(tmp_path, stage=stage, scores=[0.3, 0.2, 0.4, 0.1]).run().history
+    assert [line["learning_rate"] for line in history] == pytest.approx([0.01, 0.01, 0.001, 0.001])
+
+
+def test_sigterm_saves_and_leaves(tmp_path):
+    loop = training(tmp_path)
+    inner = loop.objective
+
+    def objective(batch):
+        if loop.at.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(batch)
+
+    loop.objective = objective
+    with pytest.raises(SystemExit) as leaving:
+        loop.run()
+    assert leaving.value.code == 143
+    assert training(tmp_path, die_at=5).at.step == 0
+    resumed = training(tmp_path)
+    resumed._resume()
+    assert resumed.at.step == 5
+
+
+def test_a_loss_that_is_no_number_names_the_images(tmp_path):
+    loop = training(tmp_path)
+    loop.objective = lambda batch: (torch.tensor(torch.nan, requires_grad=True), {})
+    with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
+        loop.run()
+    assert not (tmp_path / "last.pt").exists()
+
+
+def test_a_broken_state_is_named(tmp_path):
+    training(tmp_path).run()
+    (tmp_path / "last.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(TrainingError, match=r"last.pt: cannot be read .* delete it to start over"):
+        training(tmp_path).run()
+
+
+def test_both_stages_learn(tmp_path):
+    stage = CrossEntropy(epochs=60, learning_rate=0.02, images_per_batch=6)
+    loop = training(tmp_path / "xe", stage=stage)
+    history = loop.run().history
+    assert history[-1]["loss"] < 0.5 * history[0]["loss"]
+    stage = SelfCritical(epochs=40, learning_rate=0.02, images_per_batch=6)
+    history = training(tmp_path / "scst", stage=stage).run().history
+    assert history[-1]["reward"] > history[0]["reward"] + 0.5
+
+
+def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
+    """With dropout off, the one teacher-forced pass gives the log-probabilities that sampling had."""
+    loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=3))
+    objective = loop.objective
+    objective.model.eval()
+    features, mask = Store().read([0, 1])
+    batch = Batch([0, 1], features, mask, caption_tensor([CAPTIONS[0], CAPTIONS[1]]))
+    memory = objective.model.encode(features, mask)
+    sampled = objective._search(memory, 3)
+    from recap.data.vocabulary import BOS, EOS, PAD
+    from recap.decoding.beam import beam_search
+    from recap.decoding.step import forbidding
+    from recap.training.self_critical import NEVER_SAID
+
+    _, scores = beam_search(
+        forbidding(objective.model.step, NEVER_SAID),
+        objective.model.start(memory),
+        images=2,
+        beam=3,
+        max_length=4,
+        bos=BOS,
+        eos=EOS,
+        pad=PAD,
+        device=torch.device("cpu"),
+    )
+    log_probabilities, real = objective._score(batch, sampled)
+    torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
+
+
+def test_advantages():
+    rewards = torch.tensor([[1.0, 2.0, 6.0]])
+    assert advantages(rewards, None).tolist() == [[-3.0, -1.5, 4.5]]
+    assert advantages(rewards, torch.tensor([2.0])).tolist() == [[-1.0, 0.0, 4.0]]
+
+
+def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
+    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
+    order = batches.order(0)
+    assert sorted(sum(order, [])) == list(range(IMAGES))
+    assert len(order) == len(batches) == 3
+    assert order == batches.order(0) != batches.order(1)
+
+
+def test_caption_tensor_pads_words_and_captions():
+    tokens = caption_tensor([[[5, 6], [7]], [[8]]])
+    assert tokens.tolist() == [[[1, 5, 6, 2], [1, 7, 2, 0]], [[1, 8, 2, 0], [0, 0, 0, 0]]]
+
+
+def test_reading_ahead_hands_errors_over():
+    def items():
+        yield 1
+        raise OSError("gone")
+
+    reader = ahead(items())
+    assert next(reader) == 1
+    with pytest.raises(OSError, match="gone"):
+        next(reader)
