@@ -1,0 +1,1 @@
+"""Speed of the slow parts, each beside a plain reference in the same run."""
