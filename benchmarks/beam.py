@@ -44,7 +44,15 @@ def transformer() -> tuple:
     torch.manual_seed(0)
     model = build_model({"kind": "transformer"}, feature_size=2048, vocabulary_size=WORDS).eval()
     features, mask = torch.randn(IMAGES, REGIONS, 2048), torch.ones(IMAGES, REGIONS, dtype=torch.bool)
-    options = {"images": IMAGES, "beam": BEAM, "max_length": LENGTH, "bos": 1, "eos": 2, "pad": 0, "device": features.device}
+    options = {
+        "images": IMAGES,
+        "beam": BEAM,
+        "max_length": LENGTH,
+        "bos": 1,
+        "eos": 2,
+        "pad": 0,
+        "device": features.device,
+    }
 
     @torch.no_grad()
     def ours() -> tuple[Tensor, Tensor]:

@@ -116,7 +116,7 @@ def _features(commands: Any) -> None:
         )
 
     def info(a: Arguments) -> None:
-        from recap.features.store import info as describe
+        from recap.features.info import info as describe
 
         print(describe(a.file))
 

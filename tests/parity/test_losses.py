@@ -42,7 +42,8 @@ def test_policy_loss():
 def test_noam(d_model):
     schedule = Schedule(kind="noam", warmup=10000)
     rates = [
-        learning_rate(schedule, 1.0, step=int(step), epoch=0, drops=0, d_model=d_model) for step in GOLDEN["in/lr_steps"]
+        learning_rate(schedule, 1.0, step=int(step), epoch=0, drops=0, d_model=d_model)
+        for step in GOLDEN["in/lr_steps"]
     ]
     np.testing.assert_allclose(rates, GOLDEN[f"out/noam_{d_model}_10000"], rtol=1e-12)
     assert json.loads(str(GOLDEN["meta/json"])) is not None

@@ -255,4 +255,11 @@ class Profile(Strict):
         return seeds
 
 
-SECTIONS: dict[str, Any] = {"datasets": Dataset, "subsets": Subset, "features": GridFeatures, "models": Model, "recipes": Recipe, "tables": Table}
+SECTIONS: dict[str, Any] = {
+    "datasets": Dataset,
+    "subsets": Subset,
+    "features": GridFeatures,
+    "models": Model,
+    "recipes": Recipe,
+    "tables": Table,
+}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.step import DecodingState, Step
+from recap.decoding.step import S, Step
 
 
 @torch.no_grad()
 def sample(
-    step: Step,
-    state: DecodingState,
+    step: Step[S],
+    state: S,
     *,
     images: int,
     samples: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ class DecodingState(Protocol):
         """Drop all images but those given by index."""
 
 
-Step = Callable[[Tensor, DecodingState], tuple[Tensor, DecodingState]]
+S = TypeVar("S", bound=DecodingState)
+Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """tokens [B, C], state -> log-probabilities of the next word [B, C, V], new state."""
 
 
@@ -31,10 +32,10 @@ def forbid(log_probabilities: Tensor, words: Sequence[int]) -> Tensor:
     return log_probabilities.index_fill(-1, ids, -torch.inf).log_softmax(-1)
 
 
-def forbidding(step: Step, words: Sequence[int]) -> Step:
+def forbidding(step: Step[S], words: Sequence[int]) -> Step[S]:
     """Return a step that never says `words` (<pad>, <bos>, <unk>)."""
 
-    def restricted(tokens: Tensor, state: DecodingState) -> tuple[Tensor, DecodingState]:
+    def restricted(tokens: Tensor, state: S) -> tuple[Tensor, S]:
         log_probabilities, state = step(tokens, state)
         return forbid(log_probabilities, words), state
 

@@ -39,7 +39,32 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-class MultiHeadAttention(nn.Module):
+class Attention(nn.Module):
+    """What every attention of an encoder-decoder offers; see `MultiHeadAttention` for shapes."""
+
+    def keys(self, source: Tensor) -> KeyValue:
+        """Project what is attended to."""
+        raise NotImplementedError
+
+    def start(self, images: int, captions: int, like: Tensor) -> Carry:
+        """Return what the first word carries."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        query: Tensor,
+        keys: KeyValue,
+        *,
+        mask: Tensor | None = None,
+        real: Tensor | None = None,
+        causal: bool = False,
+        carry: Carry = (),
+    ) -> tuple[Tensor, Carry]:
+        """Attend."""
+        raise NotImplementedError
+
+
+class MultiHeadAttention(Attention):
     """Multi-head attention with biases on all four projections.
 
     Args:
@@ -96,8 +121,8 @@ class MultiHeadAttention(nn.Module):
         captions = q.shape[1]
         if k.shape[1] == captions:  # every caption has keys of its own
             visible = None if mask is None else mask[:, None, None, :].repeat_interleave(captions, 0)
-            folded = (x.flatten(0, 1) for x in (q, k, v))  # [B * C, H, T or N, K]
-            attended = scaled_dot_product_attention(*folded, attn_mask=visible, is_causal=causal)
+            q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # [B * C, H, T or N, K]
+            attended = scaled_dot_product_attention(q, k, v, attn_mask=visible, is_causal=causal)
             attended = attended.unflatten(0, (-1, captions))
         else:
             visible = None if mask is None else mask[:, None, None, :]

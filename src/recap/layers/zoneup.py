@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, gelu
 
 from recap.layers.attention import (
+    Attention,
     Carry,
     KeyValue,
     captions_as_rows,
@@ -101,7 +102,7 @@ def intensity_pool(
     return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True), ()
 
 
-class ZodiacMultiHead(nn.Module):
+class ZodiacMultiHead(Attention):
     """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated before them.
 
     Args:
@@ -187,9 +188,7 @@ class ZodiacMultiHead(nn.Module):
         attended = dropout(attended, self.dropout, self.training)
         if self.gate != "none":
             intensity_map = self.activation(_product(q2, v.mT) / math.sqrt(v.shape[-1]))
-            pool, carry = intensity_pool(
-                intensity_map, mask=visible, scope=self.scope, real=real, carry=carry
-            )
+            pool, carry = intensity_pool(intensity_map, mask=visible, scope=self.scope, real=real, carry=carry)
             attended = attended * (self.zeta + GATES[self.gate](pool))[..., None]
         elif self.zeta:
             attended = attended * self.zeta

@@ -86,7 +86,9 @@ class DocumentFrequencies:
     @property
     def hash(self) -> str:
         """A hash of the table, for signatures."""
-        return value_hash([self.documents, [[k.tolist(), c.tolist()] for k, c in zip(self.keys, self.counts, strict=True)]])
+        return value_hash(
+            [self.documents, [[k.tolist(), c.tolist()] for k, c in zip(self.keys, self.counts, strict=True)]]
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,9 @@ class CiderD:
             frequency = np.where(seen, table[found] if len(table) else 0, 0)
             weight = counts * (self._log_documents - np.log(np.maximum(1.0, frequency)))
             norms[:, order - 1] = np.sqrt(np.bincount(rows, weight**2, minlength=len(captions)))
-            parts.append((rows, np.where(seen, found + self._starts[order - 1], -1), np.full(len(rows), order - 1), weight))
+            parts.append(
+                (rows, np.where(seen, found + self._starts[order - 1], -1), np.full(len(rows), order - 1), weight)
+            )
         row, gram, which, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _Vectors(row, gram, which, weight, norms, np.maximum(lengths - 1, 0))
 

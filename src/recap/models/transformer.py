@@ -17,20 +17,20 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import Carry, KeyValue, MultiHeadAttention
+from recap.layers.attention import Attention, Carry, KeyValue, MultiHeadAttention
 from recap.layers.feed_forward import FeedForward
 from recap.layers.positional import sinusoid_table
 from recap.layers.residual import NORMS, Residual
 from recap.models.base import Captioner, Memory, State
 
-MakeAttention = Callable[[str], nn.Module]  # "encoder", "decoder" or "cross" -> an attention with MultiHeadAttention's interface
+MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
 LONGEST = 512  # words a caption may have
 
 
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward: [B, 1, N, D] -> [B, 1, N, D]."""
 
-    def __init__(self, *, attention: nn.Module, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+    def __init__(self, *, attention: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = residual(), residual()
@@ -45,7 +45,7 @@ class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention, feed-forward: [B, C, T, D] -> [B, C, T, D]."""
 
     def __init__(
-        self, *, attention: nn.Module, cross: nn.Module, feed_forward: nn.Module, residual: Callable[[], Residual]
+        self, *, attention: Attention, cross: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]
     ) -> None:
         super().__init__()
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
@@ -156,9 +156,7 @@ class Transformer(Captioner):
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model).float(), persistent=False)
         self.word_dropout = nn.Dropout(dropout)
         self.decoder = nn.ModuleList(
-            DecoderLayer(
-                attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual
-            )
+            DecoderLayer(attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual)
             for _ in range(decoder_layers)
         )
         self.decoder_norm = final_norm()

@@ -16,7 +16,7 @@ Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recap.layers.zoneup import ZodiacMultiHead
 from recap.models.base import Memory, State
@@ -46,7 +46,7 @@ class Zodiac(Transformer):
         feed_forward_activation: str = "none",
         **sizes: int | float | str,
     ) -> None:
-        def attention(place: str) -> nn.Module:
+        def attention(place: str) -> ZodiacMultiHead:
             scope = "prefix" if rap_scope == "head" and place != "encoder" else rap_scope
             return ZodiacMultiHead(
                 d_model=d_model, heads=heads, gate=gate, zeta=zeta, scope=scope, dropout=zodiac_dropout, gelu=gelu

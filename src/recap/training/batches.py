@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Batch:
-    """B images: features [B, N, F] float32, mask [B, N] (True = real), tokens [B, C, T + 1] (<bos> words <eos> padding).
+    """B images: features [B, N, F] float32, mask [B, N] (True = real), tokens [B, C, T + 1] (<bos>, words, <eos>).
 
     An image with fewer than C captions has rows that are all padding.
     """
@@ -90,7 +90,8 @@ def ahead(items: Iterator[Item], depth: int = 2) -> Iterator[Item]:
     def put(value: object) -> None:
         while not stop.is_set():
             try:
-                return line.put(value, timeout=0.2)
+                line.put(value, timeout=0.2)
+                return
             except queue.Full:
                 continue  # the reader is busy, or has left and will set `stop`
 

@@ -49,5 +49,7 @@ def decode_images(
             length_penalty=length_penalty,
         )
         rows = tokens[:, 0].tolist()
-        captions |= {image: [word for word in row if word not in (PAD, EOS)] for image, row in zip(ids, rows, strict=True)}
+        captions |= {
+            image: [word for word in row if word not in (PAD, EOS)] for image, row in zip(ids, rows, strict=True)
+        }
     return captions

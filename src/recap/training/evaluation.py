@@ -19,9 +19,7 @@ from recap.training.decode_split import decode_images
 from recap.training.job import load_weights
 
 
-def evaluate(
-    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Path, out: Path
-) -> None:
+def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Path, out: Path) -> None:
     """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
 
     Args:

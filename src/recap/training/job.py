@@ -42,7 +42,10 @@ SOURCES = (
     "layers",
     "metrics/cider_d",
     "models",
-    *(f"training/{name}" for name in ("batches", "cross_entropy", "decode_split", "job", "loop", "optim", "self_critical")),
+    *(
+        f"training/{name}"
+        for name in ("batches", "cross_entropy", "decode_split", "job", "loop", "optim", "self_critical")
+    ),
 )
 STAGES: dict[str, type[Stage]] = {"xe": CrossEntropy, "scst": SelfCritical}
 
@@ -147,9 +150,7 @@ def load_weights(model: Captioner, path: Path) -> None:
         raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
 
 
-def _objective(
-    model: Captioner, settings: Stage, captions: dict[int, list[list[int]]], max_length: int
-) -> Objective:
+def _objective(model: Captioner, settings: Stage, captions: dict[int, list[list[int]]], max_length: int) -> Objective:
     if isinstance(settings, SelfCritical):
         return SelfCriticalObjective(model, settings, references=captions, max_length=max_length)
     assert isinstance(settings, CrossEntropy)

@@ -85,7 +85,7 @@ def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
         tags={**names, "recap_profile": profile, "stage": stage, "seed": seed, "level": "run"},
         started=ended - int(float(facts.get("seconds", 0)) * 1000),
         ended=ended,
-        params=dict(flat(_read_yaml(folder / "config.yaml"))),
+        params=_params(folder / "config.yaml"),
         metrics=_history(folder / "history.csv"),
         artifacts=[file for file in files if file.name in ("config.yaml", "captions.test.json")],
     )
@@ -128,6 +128,12 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from flat(value, f"{name}.")
         else:
             yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _params(path: Path) -> dict[str, str]:
+    """Return a run's config as flat params; the spec it was given stands at the top, like the hashes beside it."""
+    config = _read_yaml(path)
+    return dict(flat({**config.pop("spec", {}), **config}))
 
 
 def _names(setting: str) -> dict[str, str]:

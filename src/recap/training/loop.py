@@ -108,7 +108,11 @@ class Training:
         say(f"continuing at epoch {self.at.epoch + 1}, batch {self.at.batch + 1}")
 
     def _save(self) -> None:
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "counters": asdict(self.at)}
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "counters": asdict(self.at),
+        }
         save_state(self.state, state, identity=self.identity)
 
     def _epoch(self) -> None:
@@ -164,7 +168,14 @@ class Training:
         rate = self.optimizer.param_groups[0]["lr"]
         at.seconds += time.monotonic() - since
         at.history.append(
-            {"epoch": at.epoch + 1, "step": at.step, **means, "learning_rate": rate, "val_cider_d": score, "seconds": at.seconds}
+            {
+                "epoch": at.epoch + 1,
+                "step": at.step,
+                **means,
+                "learning_rate": rate,
+                "val_cider_d": score,
+                "seconds": at.seconds,
+            }
         )
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         say(f"epoch {at.epoch + 1}: {numbers}, validation CIDEr-D {score:.4f}")

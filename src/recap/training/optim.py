@@ -44,7 +44,12 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     """Build the stage's optimiser; its rate is set before every step."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[stage.optimizer]
     return kind(
-        parameters, lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon, weight_decay=stage.weight_decay, fused=True
+        parameters,
+        lr=stage.learning_rate,
+        betas=stage.betas,
+        eps=stage.epsilon,
+        weight_decay=stage.weight_decay,
+        fused=True,
     )
 
 

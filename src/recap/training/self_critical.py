@@ -94,7 +94,9 @@ class SelfCriticalObjective:
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
         rewards = torch.from_numpy(self.scorer.score(owners, captions))
         if not torch.isfinite(rewards).all():
-            raise TrainingError(f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is no number")
+            raise TrainingError(
+                f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is no number"
+            )
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
     def _score(self, batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,61 @@
+# make demo     install, run the demo from pictures to a table with p-values, print what came out
+# make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
+# make test     lint, types, import rules, tests        make lint    the first three alone
+# make bench    speed of the slow parts                 make ui      MLflow in the browser
+# make repro    the demo through DVC, which keeps every version of the results
+# make clean    remove results and reports (not inputs, not the environment)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := demo
+.PHONY: demo run repro install test lint bench ui clean
+
+# The pins of requirements/lock.txt are those of Python 3.11.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PROFILE ?= demo
+INPUTS ?=
+CORES ?= all
+PORT ?= 5000
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+TABLES = $(shell $(BIN)/python -c 'import yaml; print(*yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"])')
+
+demo: run
+
+run: $(INSTALLED)
+	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/$(PROFILE).yaml $(if $(INPUTS),--config inputs=$(INPUTS))
+	@echo
+	@$(BIN)/python -m recap report show $(foreach table,$(TABLES),reports/tables/$(table).md reports/figures/$(table)_captions.md)
+	@echo "LaTeX      $(TABLES:%=reports/tables/%.tex)"
+	@echo "pictures   $(TABLES:%=reports/figures/%_captions.png)"
+	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
+
+repro: $(INSTALLED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh
+	requirements/install.sh "$(PYTHON)" .venv
+	touch $@
+
+# One thread a test process: more would make them wait for each other, and sums differ with the number of threads.
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks.run
+
+ui: $(INSTALLED)
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db \
+	    --host 127.0.0.1 --port $(PORT) --workers 1
+
+clean:
+	rm -rf results work mlflow reports/tables reports/figures dvc_plots .snakemake

@@ -1,0 +1,63 @@
+"""The workflow: from raw photos and captions to tables with p-values.
+
+    snakemake --cores all                                                        the demo (params/demo.yaml)
+    snakemake --cores all --configfile params/flickr8k.yaml --config inputs=DIR  another profile
+
+Rules only wire files to `recap` commands. Every number of an experiment comes from the params folder and is passed as a
+parameter of its rule, so that changing one reruns exactly what depends on it.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+# A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
+if not {"name", "tables"} & set(config):
+
+    configfile: "params/demo.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/subsample.smk"
+include: "workflow/rules/features.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/statistics.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/track.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        report_files(),
+        PUBLISHED,
+
+
+rule data_all:
+    input:
+        data_files(),
+
+
+rule features_all:
+    input:
+        [features_file(run) for run in SCORED],
+
+
+rule train_all:
+    input:
+        [file for run in TRAINED for file in run_files(run)],
+
+
+rule evaluate_all:
+    input:
+        [file for run in SCORED for file in score_files(run)],
+
+
+rule report_all:
+    input:
+        report_files(),

@@ -1,0 +1,1 @@
+"""Feature vectors of pictures: extractors, and the packed store that training reads."""

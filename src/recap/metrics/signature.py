@@ -1,0 +1,59 @@
+"""Builds the signature that stands with every score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+
+from recap.core.signatures import format_signature, parse_signature
+
+__all__ = ["parse", "reference_range", "signature"]
+
+
+def signature(
+    *,
+    tokenizer: str,
+    references: str,
+    images: int,
+    split: str,
+    split_hash: str,
+    beam: int,
+    max_length: int,
+    length_penalty: float,
+) -> str:
+    """Return how a score was made, e.g. ``pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|...``.
+
+    Args:
+        tokenizer: ``ptb`` or ``simple``.
+        references: captions an image, ``5`` or ``4-7`` (see :func:`reference_range`).
+        images: number of images scored.
+        split: ``val`` or ``test``.
+        split_hash: the corpus's hash of which image is in which split.
+        beam: beam width of the decoding.
+        max_length: longest caption in words.
+        length_penalty: power of the length by which beam scores are divided; 0 for none.
+    """
+    return format_signature(
+        {
+            "pycocoevalcap": version("pycocoevalcap"),
+            "tok": tokenizer,
+            "refs": references,
+            "images": str(images),
+            "split": f"{split}@{split_hash}",
+            "beam": str(beam),
+            "len": str(max_length),
+            "lp": f"{length_penalty:g}",
+            "recap": version("recap"),
+        }
+    )
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the fields of a signature (see :func:`recap.core.signatures.parse_signature`)."""
+    return parse_signature(text)
+
+
+def reference_range(references: Mapping[int, Sequence[str]]) -> str:
+    """Return how many references an image has: ``5``, or ``4-7`` where images differ."""
+    counts = [len(captions) for captions in references.values()]
+    return str(counts[0]) if min(counts) == max(counts) else f"{min(counts)}-{max(counts)}"

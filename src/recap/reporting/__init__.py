@@ -1,0 +1,1 @@
+"""Tables (LaTeX, CSV, Markdown) and contact sheets; never torch."""

@@ -1,0 +1,141 @@
+"""Result tables as LaTeX (booktabs)."""
+
+from __future__ import annotations
+
+from recap.reporting.content import Block, Content, Entry, plain
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "→": r"$\rightarrow$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "Δ": r"$\Delta$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+}
+_LATIN_END = 0x17F  # what pdfLaTeX sets without further packages
+_PUNCTUATION = "–—‘’“”…•"
+
+
+_WIDE = 6  # columns that fit in the text width of an ordinary article at footnote size
+
+
+def escape(text: str) -> str:
+    """Return text that LaTeX sets as it stands; a letter beyond Latin is named by its code point."""
+    return "".join(_escape_char(char) for char in plain(text))
+
+
+def _escape_char(char: str) -> str:
+    """Return one character as LaTeX."""
+    if char in _SPECIAL:
+        return _SPECIAL[char]
+    known = ord(char) <= _LATIN_END or char in _PUNCTUATION
+    return char if known else f"[U+{ord(char):04X}]"
+
+
+def latex_table(content: Content, name: str) -> str:
+    """Return a ``table`` environment; it needs ``\\usepackage{booktabs}`` and nothing else."""
+    columns = content.columns
+    lines = [
+        f"% made by recap: table {escape(name)}; changes are lost when it is made again",
+        r"\begin{table}[tbp]",
+        r"\centering",
+        rf"\caption{{{escape(content.title)} \textbf{{Scale of this run: {escape(content.scale)}}}}}",
+        rf"\label{{tab:{''.join(char if char.isalnum() else '-' for char in name)}}}",
+        r"\medskip",
+        r"\footnotesize" if len(columns) <= _WIDE else r"\scriptsize",
+        r"\setlength{\tabcolsep}{3pt}",
+        rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}",
+        r"\toprule",
+        " & ".join(["", *(escape(column) for column in columns)]) + r" \\",
+        r"\midrule",
+        *_body(content),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *_below(content),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _body(content: Content) -> list[str]:
+    """Return the blocks, with a little space between them."""
+    lines: list[str] = []
+    for number, block in enumerate(content.blocks):
+        if number:
+            lines.append(r"\addlinespace")
+        lines.extend(_block(block, len(content.columns)))
+    return lines
+
+
+def _block(block: Block, columns: int) -> list[str]:
+    """Return one row of the table: its label, then its lines."""
+    lines = [rf"\multicolumn{{{columns + 1}}}{{@{{}}l}}{{\textbf{{{escape(block.label)}}}}} \\"]
+    for line in block.lines:
+        lines.append(" & ".join([rf"\enspace {_kind(line.kind)}", *map(_cell, line.entries)]) + r" \\")
+        spreads = [_spread(entry) for entry in line.entries]
+        if any(spreads):
+            lines.append(" & ".join([r"\enspace\quad $\pm$ sd", *spreads]) + r" \\")
+    return lines
+
+
+def _kind(kind: str) -> str:
+    """Return the name of a line; n, p and differences are mathematics."""
+    return escape(kind).replace("(n =", "($n$ =").replace("p (", "$p$ (").replace(" minus ", " $-$ ")
+
+
+def _cell(entry: Entry) -> str:
+    """Return one cell without its spread; that gets a line of its own, for eight of them would not fit beside means."""
+    text = entry.text.partition(" ± ")[0]
+    # The arrow goes in front, so that the numbers stay below each other.
+    arrow = text[-1] if text[-1] in "↑↓" else ""
+    text = escape(arrow) + _signed(text.removesuffix(arrow).strip())
+    if entry.strong:
+        text = rf"\textbf{{{text}}}"
+    return text + (rf"\rlap{{\textsuperscript{{{entry.mark}}}}}" if entry.mark else "")
+
+
+def _spread(entry: Entry) -> str:
+    """Return the standard deviation of a cell, small, or nothing."""
+    spread = entry.text.partition(" ± ")[2]
+    return rf"{{\tiny {escape(spread)}}}" if spread else ""
+
+
+def _signed(text: str) -> str:
+    """Return a number with a real minus sign or less-than sign."""
+    if text[0] in "+-<" and text[1:2].isdigit():
+        return f"${text[0]}${escape(text[1:])}"
+    return escape(text)
+
+
+def _below(content: Content) -> list[str]:
+    """Return the notes below the table."""
+    notes = [rf"\textsuperscript{{{mark}}} {escape(text)}" for mark, text in content.footnotes.items()]
+    notes += [escape(note) for note in content.notes]
+    notes += [f"Signature: {_signature(text)}." for text in content.signatures]
+    body = "\\par\n".join(notes)
+    return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\scriptsize\raggedright", body, r"\end{minipage}"]
+
+
+def _signature(text: str) -> str:
+    """Return a signature that may be broken after each of its fields."""
+    return r"\texttt{" + escape(text).replace(r"\textbar{}", r"\textbar{}\allowbreak ") + "}"

@@ -1,0 +1,128 @@
+"""Writes one result table as LaTeX, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from recap.core.atomic import write_text
+from recap.core.config import Table
+from recap.reporting.content import Content, Entry, table_content
+from recap.reporting.latex import latex_table
+
+_PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
+_WELCH = ("t", "degrees", "p", "p_holm")
+# A spreadsheet runs a cell that starts so as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
+    """Write ``<name>.tex``, ``<name>.csv`` and ``<name>.md``; equal statistics give equal bytes.
+
+    Args:
+        name: id of the table.
+        table: its rows and columns.
+        statistics: what :func:`recap.statistics.compare.compare_table` made.
+        out: folder.
+
+    Returns:
+        The three paths.
+
+    Raises:
+        RecapError: the statistics were made for another version of the table.
+    """
+    content = table_content(table, statistics)
+    texts = {"tex": latex_table(content, name), "csv": csv_table(statistics), "md": markdown_table(content)}
+    paths = [out / f"{name}.{ending}" for ending in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
+    return paths
+
+
+def markdown_table(content: Content) -> str:
+    """Return the table as Markdown whose source can be read in a terminal."""
+    rows: list[list[str]] = [["", *content.columns]]
+    for block in content.blocks:
+        rows.append([f"**{_cell_text(block.label)}**", *[""] * len(content.columns)])
+        rows.extend([f"  {line.kind}", *(_entry(entry) for entry in line.entries)] for line in block.lines)
+    widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
+    rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), ""])
+    lines = [_padded(rows[0], widths), rule, *(_padded(row, widths) for row in rows[1:])]
+    notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
+    notes += [f"Signature: `{text}`" for text in content.signatures]
+    head = [f"# {_cell_text(content.title)}", "", f"**Scale of this run: {_cell_text(content.scale)}**", ""]
+    return "\n".join([*head, *lines, "", *(f"- {note}" for note in notes)]) + "\n"
+
+
+def csv_table(statistics: Mapping[str, Any]) -> str:
+    """Return one line a row and metric with all numbers; scores are fractions, printed values percent."""
+    records = list(_records(statistics))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in records)
+    return buffer.getvalue()
+
+
+def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the CSV."""
+    for row in statistics["rows"]:
+        for metric, cell in row["cells"].items():
+            comparison = cell["comparison"] or {}
+            paired, welch = comparison.get("paired") or {}, comparison.get("welch") or {}
+            yield {
+                "table": statistics["table"],
+                "scale": statistics["scale"],
+                **{
+                    key: row[key]
+                    for key in ("id", "label", "dataset", "subset", "features", "model", "recipe", "stage")
+                },
+                "metric": metric,
+                **{key: cell[key] for key in ("mean", "sd", "n")},
+                "seeds": " ".join(cell["values"]),
+                "values": " ".join(repr(value) for value in cell["values"].values()),
+                **{key: cell[key] for key in ("printed_percent", "difference_to_printed_percent")},
+                "baseline": statistics["baseline"],
+                "difference": comparison.get("difference"),
+                "images": statistics["images"],
+                **{f"paired_{key}": paired.get(key) for key in _PAIRED},
+                **{f"welch_{key}": welch.get(key) for key in _WELCH},
+                "reason": _reasons(cell["reason"], comparison.get("reason"), paired.get("reason"), welch.get("reason")),
+                "signature": " ; ".join(sorted(set(row["signatures"].values()))),
+            }
+
+
+def _reasons(*reasons: str | None) -> str:
+    """Return the reasons why values are missing, joined."""
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _csv_value(value: Any) -> Any:
+    """Return a value for the CSV: nothing for None, and text that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    return repr(value)
+
+
+def _padded(row: list[str], widths: list[int]) -> str:
+    """Return one line of the Markdown table: first column to the left, numbers to the right."""
+    first = row[0].ljust(widths[0])
+    return (
+        "| " + " | ".join([first, *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]) + " |"
+    )
+
+
+def _cell_text(text: str) -> str:
+    """Return text that cannot end a cell or start HTML."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _entry(entry: Entry) -> str:
+    """Return one cell of the Markdown table."""
+    text = f"**{entry.text}**" if entry.strong else entry.text
+    return text + (f" [{entry.mark}]" if entry.mark else "")

@@ -1,0 +1,1 @@
+"""Tests on scores: paired over images, Welch over runs, Holm over a table; never torch."""

@@ -1,0 +1,139 @@
+"""Reads the scores of a table's rows and refuses rows that cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.atomic import read_json
+from recap.core.config import Row, Table
+from recap.core.errors import MetricError
+from recap.core.grid import row_runs
+from recap.core.signatures import parse_signature
+
+# Scores that differ in one of these are scores of different things.
+COMPARABLE = ("tok", "refs", "images", "split")
+
+
+@dataclass
+class RowScores:
+    """What the runs of one row scored.
+
+    Attributes:
+        row: the row of the table.
+        signatures: seed -> signature.
+        values: metric -> seed -> corpus score; only where it ran.
+        reasons: metric -> why a run lacks it.
+        images: metric -> ``[images]``, mean over the seeds, in the order of ``image_ids``.
+        image_ids: sorted ids of the images scored.
+    """
+
+    row: Row
+    signatures: dict[int, str] = field(default_factory=dict)
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    images: dict[str, np.ndarray] = field(default_factory=dict)
+    image_ids: list[int] = field(default_factory=list)
+
+    @property
+    def signature(self) -> str:
+        """The signature of the first seed (all seeds agree in what is compared)."""
+        return next(iter(self.signatures.values()))
+
+
+def collect(table: Table, seeds: Sequence[int], scores_root: Path) -> list[RowScores]:
+    """Read the scores of every row.
+
+    Args:
+        table: the table.
+        seeds: one run a seed and row.
+        scores_root: folder above ``<dataset>/<subset>/...``.
+
+    Raises:
+        RecapError: a file is missing or broken.
+        MetricError: two runs differ in tokeniser, references, images or split, or were scored on other images.
+    """
+    rows = [_read_row(row, seeds, table.columns, scores_root) for row in table.rows]
+    for other in rows[1:]:
+        _check_comparable(rows[0].row.id, rows[0].signature, other.row.id, other.signature)
+        if other.image_ids != rows[0].image_ids:
+            raise MetricError(f"rows {rows[0].row.id!r} and {other.row.id!r} were scored on different image ids")
+    return rows
+
+
+def split_of(signature: str) -> str:
+    """Return the split that a signature names, e.g. ``test``."""
+    return parse_signature(signature).get("split", "").partition("@")[0]
+
+
+def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_root: Path) -> RowScores:
+    """Read all seeds of one row."""
+    scores = RowScores(row)
+    per_image: dict[str, list[np.ndarray]] = {}
+    for run in row_runs(row, list(seeds)):
+        folder = scores_root / run.path
+        metrics = read_json(folder / "metrics.json")
+        scores.signatures[run.seed] = metrics["signature"]
+        _check_comparable(
+            f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics["signature"]
+        )
+        images = _read_images(folder / f"scores.{split_of(metrics['signature'])}.parquet")
+        ids = images.pop("image_id").tolist()
+        if scores.image_ids and ids != scores.image_ids:
+            raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
+        scores.image_ids = ids
+        for column in columns:
+            _take(column, run.seed, metrics, images, scores, per_image, folder)
+    scores.images = {column: np.mean(values, axis=0) for column, values in per_image.items()}
+    return scores
+
+
+def _take(
+    column: str,
+    seed: int,
+    metrics: dict[str, Any],
+    images: dict[str, np.ndarray],
+    scores: RowScores,
+    per_image: dict[str, list[np.ndarray]],
+    folder: Path,
+) -> None:
+    """Take one metric of one run, or the reason why it is missing."""
+    value = metrics["scores"].get(column)
+    if value is None:
+        scores.reasons[column] = metrics["not_run"].get(column, "not in metrics.json")
+        return
+    if column not in images:
+        raise MetricError(
+            f"{folder}: metrics.json has {column} but the scores per image do not; evaluate this run again"
+        )
+    scores.values.setdefault(column, {})[seed] = float(value)
+    per_image.setdefault(column, []).append(images[column])
+
+
+def _read_images(path: Path) -> dict[str, np.ndarray]:
+    """Read scores per image, sorted by image id: column -> ``[images]``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path).sort_by("image_id")
+    except FileNotFoundError as error:
+        raise MetricError(f"{path}: no such file; evaluate this run again") from error
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise MetricError(f"{path}: not a file of scores ({error}); evaluate this run again") from error
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:
+    """Refuse two signatures that differ in what makes scores comparable."""
+    one, two = parse_signature(first_signature), parse_signature(second_signature)
+    for key in COMPARABLE:
+        if one.get(key) != two.get(key):
+            raise MetricError(
+                f"{first!r} and {second!r} cannot be compared: {key} is {one.get(key)!r} in one "
+                f"and {two.get(key)!r} in the other; evaluate both the same way"
+            )

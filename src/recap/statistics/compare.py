@@ -1,0 +1,134 @@
+"""Everything that a result table says in numbers, as one JSON: means, spread, tests against the baseline row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from recap.core.atomic import write_json
+from recap.core.config import Row, Table
+from recap.core.errors import MetricError
+from recap.statistics.collect import RowScores, collect
+from recap.statistics.corrections import holm
+from recap.statistics.paired import compare_paired
+from recap.statistics.welch import welch
+
+NOTES = [
+    "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
+    "the paired tests compare image scores, averaged over the seeds: they speak of other images, not other trainings",
+    "Welch's test compares corpus scores, one a seed: it speaks of other trainings",
+    "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
+    "a paired difference need not equal the difference of the corpus scores",
+]
+_FAMILY = "all comparisons of this table with its baseline row, rows times columns"
+
+
+def compare_table(
+    *, table: Table, name: str, seeds: Sequence[int], scores_root: Path, statistics_out: Path
+) -> dict[str, Any]:
+    """Compare the rows of a table with its baseline row and write the result as JSON (no NaN; None has a reason).
+
+    Args:
+        table: the table.
+        name: its id.
+        seeds: one run a seed and row.
+        scores_root: folder above ``<dataset>/<subset>/...`` with ``metrics.json`` and ``scores.<split>.parquet``.
+        statistics_out: file to write.
+
+    Returns:
+        What was written.
+
+    Raises:
+        MetricError: rows that cannot be compared, or scores that are missing.
+    """
+    if not seeds:
+        raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
+    rows = collect(table, seeds, scores_root)
+    baseline = next(scores for scores in rows if scores.row.id == table.baseline)
+    described = [_describe(scores, baseline, table.columns) for scores in rows]
+    family = _correct(described)
+    result = {
+        "table": name,
+        "title": table.title,
+        "scale": table.scale,
+        "baseline": table.baseline,
+        "columns": list(table.columns),
+        "seeds": list(seeds),
+        "images": len(rows[0].image_ids),
+        "family": family,
+        "notes": NOTES,
+        "rows": described,
+    }
+    write_json(statistics_out, result)
+    return result
+
+
+def _describe(scores: RowScores, baseline: RowScores, columns: Sequence[str]) -> dict[str, Any]:
+    """Return one row of the result."""
+    row = scores.row
+    parts = ("dataset", "subset", "features", "model", "recipe", "stage")
+    return {
+        "id": row.id,
+        "label": row.label,
+        **{part: getattr(row, part) for part in parts},
+        "signatures": {str(seed): text for seed, text in scores.signatures.items()},
+        "cells": {column: _cell(scores, baseline, column) for column in columns},
+    }
+
+
+def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
+    """Return one metric of one row."""
+    values = scores.values.get(column, {})
+    mean = fmean(values.values()) if values else None
+    return {
+        "values": {str(seed): value for seed, value in values.items()},
+        "mean": mean,
+        "sd": stdev(values.values()) if len(values) > 1 else None,
+        "n": len(values),
+        "reason": scores.reasons.get(column),
+        **_against_paper(scores.row, column, mean),
+        "comparison": None if scores is baseline else _comparison(scores, baseline, column),
+    }
+
+
+def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
+    """Return the printed value and our difference to it, in percent as in the paper."""
+    printed = row.printed.get(column)
+    difference = None if printed is None or mean is None else 100 * mean - printed
+    return {"printed_percent": printed, "difference_to_printed_percent": difference}
+
+
+def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
+    """Return the tests of one row against the baseline row."""
+    ours, theirs = scores.values.get(column, {}), baseline.values.get(column, {})
+    if not ours or not theirs:
+        missing = scores if not ours else baseline
+        reason = f"row {missing.row.id!r} has no {column}: {missing.reasons.get(column)}"
+        return {"difference": None, "paired": None, "welch": None, "reason": reason}
+    paired = compare_paired(baseline.images[column].tolist(), scores.images[column].tolist())
+    return {
+        "difference": fmean(ours.values()) - fmean(theirs.values()),
+        "paired": asdict(paired),
+        "welch": asdict(welch(list(theirs.values()), list(ours.values()))),
+        "reason": None,
+    }
+
+
+def _correct(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add Holm-adjusted p-values for each kind of test to the rows, and describe the families."""
+    comparisons = [cell["comparison"] for row in rows for cell in row["cells"].values()]
+    made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
+    counts = {}
+    for test, key, adjusted_key in (
+        ("paired", "p", "p_holm"),
+        ("paired", "p_wilcoxon", "p_wilcoxon_holm"),
+        ("welch", "p", "p_holm"),
+    ):
+        p_values = [comparison[test][key] for comparison in made]
+        for comparison, adjusted in zip(made, holm(p_values), strict=True):
+            comparison[test][adjusted_key] = adjusted
+        counts[f"{test}.{key}"] = sum(p is not None for p in p_values)
+    return {"correction": "Holm", "over": _FAMILY, "tests": counts, "shown": "paired.p_holm"}

@@ -1,0 +1,125 @@
+"""Sample captions as text, Markdown and contact sheet."""
+
+import json
+
+import pytest
+from PIL import Image
+from score_files import make_table, write_scores
+
+from recap.core.errors import DataError, MetricError
+from recap.core.grid import row_runs
+from recap.data.corpus import Caption, write_corpus
+from recap.reporting.figures import contact_sheet, write_samples
+from recap.reporting.samples import Sample, choose_samples, samples_text
+
+IDS = (11, 12, 13, 14)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Scores of a table, a corpus and photos."""
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1, 2])
+    captions = [Caption(i, f"{i}.png", "test", 2 * i + k, f"reference {k} of {i}", ["x"]) for i in IDS for k in (0, 1)]
+    captions += [Caption(1, "1.png", "train", 1, "never shown", ["x"])]
+    write_corpus(captions, tmp_path / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0")
+    (tmp_path / "photos").mkdir()
+    for image_id in IDS:
+        Image.new("RGB", (40, 30), (image_id, 200, 90)).save(tmp_path / "photos" / f"{image_id}.png")
+    return tmp_path, table
+
+
+def sheet(world, **changes):
+    folder, table = world
+    arguments = {
+        "name": "two",
+        "table": table,
+        "seeds": [1, 2],
+        "corpus_path": folder / "corpus.parquet",
+        "image_roots": [folder / "photos"],
+        "scores_root": folder / "scores",
+        "out": folder / "figures",
+        "count": 3,
+    }
+    return write_samples(**{**arguments, **changes})
+
+
+def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
+    samples = sheet(world)
+    folder = world[0] / "figures"
+    assert sorted(path.name for path in folder.iterdir()) == ["two_captions.md", "two_captions.png"]
+    text = (folder / "two_captions.md").read_text()
+    assert len(samples) == 3 and len({sample.image_id for sample in samples}) == 3
+    for sample in samples:
+        # write_run lets a caption say its model folder: transformer@short or zodiac@short.
+        assert [caption.split("@")[0] for _, caption in sample.captions] == ["transformer", "zodiac"]
+        assert all(caption.endswith(f"says {sample.image_id}") for _, caption in sample.captions)
+        assert sample.references == [f"reference {k} of {sample.image_id}" for k in (0, 1)]
+        assert f"image {sample.image_id}: {sample.file}" in text
+    assert "4 tiny images instead of 5,000" in text and "(two_captions.png)" in text
+    with Image.open(folder / "two_captions.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1_000_000)}
+    assert {(sample.image_id, 200, 90) for sample in samples} <= colours
+
+
+def test_the_draw_is_the_same_on_every_run_and_differs_between_tables(world):
+    first = [sample.image_id for sample in sheet(world)]
+    before = (world[0] / "figures" / "two_captions.png").read_bytes()
+    assert [sample.image_id for sample in sheet(world)] == first
+    assert (world[0] / "figures" / "two_captions.png").read_bytes() == before
+    assert len({tuple(s.image_id for s in sheet(world, name=f"t{n}", count=4)) for n in range(6)}) > 1
+
+
+def test_more_samples_than_images_shows_all(world):
+    assert sorted(sample.image_id for sample in sheet(world, count=50)) == list(IDS)
+
+
+def test_captions_of_other_images_are_refused(world):
+    folder, table = world
+    path = folder / "scores" / row_runs(table.rows[1], [1])[0].path / "captions.test.json"
+    path.write_text(json.dumps(json.loads(path.read_text())[:-1]))
+    with pytest.raises(MetricError, match="row 'zodiac' are not those of the split 'test'"):
+        sheet(world)
+    assert not (folder / "figures").exists()
+
+
+def test_a_missing_photo_is_named_and_nothing_is_written(world):
+    (world[0] / "photos" / "12.png").unlink()
+    with pytest.raises(DataError, match=r"12\.png"):
+        sheet(world, count=4)
+    assert not (world[0] / "figures").exists()
+
+
+def test_text_for_a_terminal_wraps_and_hides_control_characters(world):
+    folder, table = world
+    path = folder / "scores" / row_runs(table.rows[1], [1])[0].path / "captions.test.json"
+    items = json.loads(path.read_text())
+    items[0]["caption"], items[1]["caption"] = "red \x1b[31m dog " + "runs " * 40, ""
+    path.write_text(json.dumps(items))
+    samples = choose_samples(
+        name="two",
+        table=table,
+        seeds=[1],
+        corpus_path=folder / "corpus.parquet",
+        scores_root=folder / "scores",
+        count=4,
+    )
+    text = samples_text(samples, width=80)
+    assert "\x1b" not in text and "(empty caption)" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert text.count("reference:") == 8
+    assert "Transformer: transformer@short says 11" in text
+
+
+def test_long_captions_stay_on_the_sheet():
+    long = Sample(7, "7.png", [("A row", "word " * 120)], ["reference " * 60, "W" * 300])
+    short = Sample(8, "8.png", [("A row", "")], ["short"])
+    photos = [Image.new("RGB", (500, 20)), Image.new("RGB", (20, 500))]
+    tall = contact_sheet([long, short], photos, heading="heading " * 60)
+    low = contact_sheet([short, short], photos, heading="heading")
+    assert tall.height > low.height
+    # A white margin all round: no text runs over the right or the lower edge.
+    right = tall.crop((tall.width - 10, 0, tall.width, tall.height))
+    below = tall.crop((0, tall.height - 5, tall.width, tall.height))
+    assert right.getcolors() == [(10 * tall.height, (255, 255, 255))]
+    assert below.getcolors() == [(5 * tall.width, (255, 255, 255))]

@@ -1,0 +1,187 @@
+"""LaTeX, CSV and Markdown of a table made from statistics; LaTeX is checked by its structure."""
+
+import csv
+import io
+import re
+
+import pytest
+from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
+
+from recap.core.errors import RecapError
+from recap.core.grid import row_runs
+from recap.reporting.latex import escape
+from recap.reporting.tables import write_table
+from recap.statistics.compare import compare_table
+
+
+def statistics(tmp_path, table, seeds):
+    return compare_table(
+        table=table, name="two", seeds=seeds, scores_root=tmp_path / "scores", statistics_out=tmp_path / "two.json"
+    )
+
+
+def texts(tmp_path, table, seeds=(1, 2, 3)):
+    paths = write_table(
+        name="two", table=table, statistics=statistics(tmp_path, table, list(seeds)), out=tmp_path / "t"
+    )
+    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.md"]
+    return {path.suffix[1:]: path.read_text() for path in paths}
+
+
+@pytest.fixture
+def made(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    return texts(tmp_path, table)
+
+
+def balanced(tex):
+    """Whether braces pair up, escaped ones left aside, and every environment that begins ends in order."""
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", tex.replace("\\\\", "")):
+        depth += 1 if brace == "{" else -1
+        if depth < 0:
+            return False
+    stack = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", tex):
+        if kind == "begin":
+            stack.append(name)
+        elif not stack or stack.pop() != name:
+            return False
+    return depth == 0 and not stack
+
+
+def test_latex_structure(made):
+    tex = made["tex"]
+    assert balanced(tex)
+    assert [tex.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    body = tex.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    full = [line for line in body.splitlines() if line.endswith(r"\\") and not line.startswith(r"\multicolumn")]
+    assert len(full) == 4 + 5  # ours, sd, printed, ours - printed; and ours, sd, printed, ours - baseline, p
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in full} == {3}
+
+
+def test_the_scale_stands_in_the_caption_and_printed_values_are_marked(made):
+    caption = next(line for line in made["tex"].splitlines() if line.startswith(r"\caption"))
+    assert r"\textbf{Scale of this run: 4 tiny images instead of 5,000}" in caption
+    assert "Printed: quoted from the paper" in made["tex"]
+    assert "**Scale of this run: 4 tiny images instead of 5,000**" in made["md"]
+    assert all("4 tiny images" in line for line in made["csv"].splitlines()[1:])
+
+
+def lines_of(markdown):
+    """Label or kind of line -> cells, for the table inside the Markdown."""
+    rows = [line.strip("|").split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
+    return [(cells[0].strip(), [cell.strip() for cell in cells[1:]]) for cells in rows]
+
+
+def test_markdown_shows_ours_printed_differences_and_p(made):
+    lines = lines_of(made["md"])
+    assert lines[0][1] == ["METEOR", "CIDEr", "SPICE"]
+    assert lines[1][0] == "**Transformer (baseline)**"
+    assert lines[2] == ("ours (n = 3)", ["21.0 ± 1.0", "31.0 ± 1.0", "-- [a]"])
+    assert lines[3] == ("printed", ["--", "127.8", "--"])
+    assert lines[4] == ("ours minus printed", ["--", "-96.8", "--"])
+    assert lines[6] == ("ours (n = 3)", ["21.0 ± 1.0", "**56.0 ± 1.0**", "-- [a]"])
+    assert lines[7] == ("printed", ["--", "--", "--"])
+    assert lines[8] == ("ours minus baseline", ["+0.00", "+25.00", "-- [a]"])
+    assert lines[9] == ("p (Holm)", ["-- [b]", "0.030 ↑", "-- [a]"])
+    assert "[a] SPICE was not run: its models are not installed." in made["md"]
+    assert "[b] No t-test for METEOR: all differences are zero." in made["md"]
+    assert "seeds 1, 2, 3" in made["md"] and "tok:ptb" in made["md"]
+    assert len({len(line) for line in made["md"].splitlines() if line.startswith("|")}) == 1
+
+
+def test_bold_only_when_significantly_better(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    worse = {"transformer": BETTER, "zodiac": BASE}
+    unclear = {"transformer": BASE, "zodiac": {"CIDEr": [0.9, 0.4, 0.3, 0.1]}}
+    for name, images, p in (("worse", worse, "0.030 ↓"), ("unclear", unclear, None)):
+        write_scores(tmp_path / name / "scores", table, [1, 2], images)
+        made = texts(tmp_path / name, table, (1, 2))
+        assert not re.search(r"\*\*\d", made["md"])
+        assert r"\textbf{6" not in made["tex"] and r"\textbf{3" not in made["tex"]
+        if p is None:
+            assert "↑" not in made["md"] and "↓" not in made["md"]
+        else:
+            assert p in made["md"]
+
+
+def test_image_and_corpus_scores_that_disagree_are_not_called_better(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1])
+    result = statistics(tmp_path, table, [1])
+    comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
+    comparison["difference"] = -comparison["difference"]
+    paths = write_table(name="two", table=table, statistics=result, out=tmp_path)
+    text = paths[2].read_text()
+    assert "↑" not in text and "↓" not in text and not re.search(r"\*\*\d", text)
+    assert "opposite directions" in text
+
+
+def test_one_seed_says_that_there_is_no_spread(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [5])
+    made = texts(tmp_path, table, (5,))
+    assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
+    assert "needs at least 2 seeds" in made["md"]
+    assert "nan" not in "".join(made.values()).lower()
+
+
+def test_csv_is_tidy_and_exact(made):
+    rows = list(csv.DictReader(io.StringIO(made["csv"])))
+    assert [(row["id"], row["metric"]) for row in rows] == [
+        (row, metric) for row in ("transformer", "zodiac") for metric in ("METEOR", "CIDEr", "SPICE")
+    ]
+    cider = rows[4]
+    assert float(cider["mean"]) == pytest.approx(0.56)
+    assert float(cider["paired_p"]) == pytest.approx(0.030466, abs=1e-6)
+    assert [float(value) for value in cider["values"].split()] == pytest.approx([0.55, 0.56, 0.57])
+    assert cider["seeds"] == "1 2 3"
+    assert rows[5]["mean"] == "" and "SPICE" in rows[5]["reason"]
+
+
+def test_hostile_labels_are_harmless(tmp_path):
+    plain = make_table()
+    label = '=HYPERLINK("http://x")|a & b_{c} 100% #1 $x$ ~ ^ \\end{table} <b>\nnext αλ→日'
+    rows = [plain.rows[0].model_dump(), {**plain.rows[1].model_dump(), "label": label}]
+    table = make_table(rows=rows, title="A & B_1 {50%}", scale="a|b <tiny> #2")
+    write_scores(tmp_path / "scores", table, [1, 2])
+    made = texts(tmp_path, table, (1, 2))
+    assert balanced(made["tex"])
+    assert made["tex"].count(r"\end{table}") == 1
+    assert r"a \& b\_\{c\} 100\% \#1 \$x\$" in made["tex"] and "[U+65E5]" in made["tex"]
+    labels = {row["label"] for row in csv.DictReader(io.StringIO(made["csv"]))}
+    assert f"'{label}" in labels
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in made["md"].splitlines() if line.startswith("|")}) == 1
+    assert "<b>" not in made["md"] and "<tiny>" not in made["md"]
+
+
+@pytest.mark.parametrize(("text", "latex"), [("a\\b", r"a\textbackslash{}b"), ("x<y|z", r"x\textless{}y\textbar{}z")])
+def test_escape(text, latex):
+    assert escape(text) == latex
+
+
+def test_rows_with_other_settings_show_each_signature(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    run = row_runs(table.rows[1], [1])[0]
+    write_run(tmp_path / "scores" / run.path, BETTER, signature=SIGNATURE.replace("beam:3", "beam:5"))
+    made = texts(tmp_path, table, (1,))
+    for row, beam in (("transformer", 3), ("zodiac", 5)):
+        assert re.search(rf"beam:{beam}\|[^ ]* \({row}\)", made["md"])
+
+
+def test_equal_statistics_give_equal_bytes(tmp_path, made):
+    result = statistics(tmp_path, make_table(), [1, 2, 3])
+    again = write_table(name="two", table=make_table(), statistics=result, out=tmp_path / "again")
+    assert {path.suffix[1:]: path.read_text() for path in again} == made
+
+
+def test_statistics_of_another_table_are_refused(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    result = statistics(tmp_path, table, [1])
+    with pytest.raises(RecapError, match="made for other rows or columns"):
+        write_table(name="two", table=make_table(columns=["CIDEr"]), statistics=result, out=tmp_path / "t")
+    assert not (tmp_path / "t").exists()

@@ -1,0 +1,55 @@
+"""The JSON schemas in workflow/schemas are generated, current, and accept what the loader accepts."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from recap.core.params import load_named
+from recap.core.schema import schemas, write_schemas
+
+ROOT = Path(__file__).resolve().parents[2]
+PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]
+FILES = sorted(path for params in PARAMS for path in params.glob("*/*.yaml"))
+
+
+def validator(name):
+    import json
+
+    return jsonschema.Draft202012Validator(json.loads(schemas()[f"{name}.schema.json"]))
+
+
+def test_the_written_schemas_are_current(tmp_path):
+    written = {path.name: path.read_text() for path in write_schemas(tmp_path)}
+    kept = {path.name: path.read_text() for path in (ROOT / "workflow" / "schemas").iterdir()}
+    assert kept == written, "run: recap config schema --out workflow/schemas"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}-{path.stem}")
+def test_every_parameter_file_fits_its_schema_and_loads(path):
+    def texts(value):
+        # JSON has only text as keys; YAML's epoch tables have numbers.
+        return {str(key): texts(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    validator(path.parent.name).validate(texts(yaml.safe_load(path.read_text())))
+    load_named(path.parents[1], path.parent.name, path.stem)
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("recipes", {"base": "demo", "xe": {"learning_rat": 0.1}}),
+        ("recipes", {"xe": {"epochs": 3}}),
+        ("models", {"kind": "transformer", "gate": "sigmoid"}),
+        ("models", {"base": "zodiac", "heads": "many"}),
+        ("profile", {"name": "demo"}),
+    ],
+)
+def test_the_schemas_refuse_what_the_loader_refuses(name, values):
+    assert list(validator(name).iter_errors(values))
+
+
+def test_a_variant_needs_only_what_differs():
+    validator("recipes").validate({"base": "demo", "scst": {"samples": 3}})
+    validator("models").validate({"base": "zodiac", "gate": "tanh"})

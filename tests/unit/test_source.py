@@ -1,0 +1,33 @@
+"""A job's digest covers what the job runs, and no more."""
+
+import pytest
+
+from recap.core.source import code_digest, imported
+
+
+def test_training_depends_on_its_layers_and_random_numbers_but_not_on_tables_or_tracking():
+    files = imported("training/job")
+    assert {"training/loop", "models/zodiac", "layers/attention", "metrics/cider_d", "core/seeding"} <= files
+    assert not {"training/tracking", "reporting/tables", "metrics/coco", "core/config"} & files
+
+
+def test_what_is_left_out_is_not_followed():
+    files = imported("training/job", "models/transformer", without=["models/registry"])
+    assert "models/transformer" in files
+    assert not {"models/registry", "models/zodiac", "layers/zoneup"} & files
+
+
+def test_imports_inside_functions_count():
+    assert "data/scenes" in imported("data/corpus")
+
+
+def test_the_digest_is_that_of_the_files():
+    assert code_digest("training/job") == code_digest("training/job", "training/loop")
+    assert code_digest("training/job") != code_digest("training/job", without=["training/loop"])
+
+
+def test_an_unknown_module_is_refused():
+    with pytest.raises(FileNotFoundError, match="training/jobb"):
+        code_digest("training/jobb")
+    with pytest.raises(FileNotFoundError, match="models/registri"):
+        code_digest("training/job", without=["models/registri"])

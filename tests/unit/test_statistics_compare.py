@@ -1,0 +1,180 @@
+"""The comparison of a table's rows, from score files to JSON."""
+
+import json
+
+import pytest
+from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
+
+from recap.core.errors import MetricError, RecapError
+from recap.core.grid import row_runs
+from recap.statistics.compare import compare_table
+from recap.statistics.paired import compare_paired
+
+
+def compare(tmp_path, table, seeds):
+    return compare_table(
+        table=table, name="two", seeds=seeds, scores_root=tmp_path / "scores", statistics_out=tmp_path / "two.json"
+    )
+
+
+@pytest.fixture
+def three(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    return compare(tmp_path, table, [1, 2, 3]), tmp_path
+
+
+def test_mean_spread_and_distance_to_the_printed_value(three):
+    result, _ = three
+    cell = result["rows"][0]["cells"]["CIDEr"]
+    assert cell["values"] == pytest.approx({"1": 0.30, "2": 0.31, "3": 0.32})
+    assert (cell["mean"], cell["sd"], cell["n"]) == pytest.approx((0.31, 0.01, 3))
+    assert cell["printed_percent"] == 127.8
+    assert cell["difference_to_printed_percent"] == pytest.approx(31 - 127.8)
+    assert result["rows"][1]["cells"]["CIDEr"]["printed_percent"] is None
+
+
+def test_tests_against_the_baseline(three):
+    result, _ = three
+    assert result["rows"][0]["cells"]["CIDEr"]["comparison"] is None
+    comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
+    expected = compare_paired(BASE["CIDEr"], BETTER["CIDEr"])
+    assert comparison["difference"] == pytest.approx(0.25)
+    assert comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
+    # METEOR's differences are all zero: one test remains in the family of the t-tests, two in Welch's.
+    assert comparison["paired"]["p_holm"] == pytest.approx(expected.p)
+    assert result["family"]["tests"] == {"paired.p": 1, "paired.p_wilcoxon": 1, "welch.p": 2}
+    assert comparison["welch"]["p_holm"] == pytest.approx(2 * comparison["welch"]["p"])
+
+
+def test_equal_scores_and_missing_metrics_carry_reasons(three):
+    result, _ = three
+    cells = result["rows"][1]["cells"]
+    assert cells["METEOR"]["comparison"]["paired"]["reason"] == "all differences are zero"
+    assert cells["SPICE"]["mean"] is None and cells["SPICE"]["n"] == 0
+    assert cells["SPICE"]["reason"] == "its models are not installed"
+    assert "'zodiac' has no SPICE" in cells["SPICE"]["comparison"]["reason"]
+
+
+def test_the_file_is_the_result_and_has_no_nan(three):
+    result, tmp_path = three
+    text = (tmp_path / "two.json").read_text()
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == result
+    assert any("sentence-level BLEU" in note for note in result["notes"])
+
+
+def test_equal_scores_give_equal_bytes(three):
+    _, tmp_path = three
+    before = (tmp_path / "two.json").read_bytes()
+    compare(tmp_path, make_table(), [1, 2, 3])
+    assert (tmp_path / "two.json").read_bytes() == before
+
+
+def test_image_scores_are_averaged_over_seeds(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1, 2])
+    run = row_runs(table.rows[1], [2])[0]
+    write_run(tmp_path / "scores" / run.path, {"CIDEr": [0.0, 0.8, 0.1, 0.3]})
+    paired = compare(tmp_path, table, [1, 2])["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]
+    base = [value + 0.005 for value in BASE["CIDEr"]]
+    assert paired["p"] == pytest.approx(compare_paired(base, [0.1, 0.7, 0.3, 0.6]).p)
+
+
+def test_rows_may_lie_in_any_order_of_images(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1])
+    run = row_runs(table.rows[1], [1])[0]
+    write_run(tmp_path / "scores" / run.path, {"CIDEr": BETTER["CIDEr"][::-1]}, ids=(14, 13, 12, 11))
+    paired = compare(tmp_path, table, [1])["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]
+    assert paired["p"] == pytest.approx(compare_paired(BASE["CIDEr"], BETTER["CIDEr"]).p)
+
+
+def test_one_seed_has_no_spread_and_no_welch(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [7])
+    cell = compare(tmp_path, table, [7])["rows"][1]["cells"]["CIDEr"]
+    assert cell["sd"] is None and cell["n"] == 1
+    assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["welch"]["p_holm"] is None
+    assert cell["comparison"]["welch"]["reason"] == "needs at least 2 seeds"
+    assert cell["comparison"]["paired"]["p"] is not None
+
+
+def test_a_metric_that_failed_for_one_seed_says_so(tmp_path):
+    table = make_table(columns=["METEOR", "CIDEr"])
+    write_scores(tmp_path / "scores", table, [1, 2])
+    run = row_runs(table.rows[1], [2])[0]
+    write_run(tmp_path / "scores" / run.path, {"CIDEr": BETTER["CIDEr"]}, not_run=("METEOR",))
+    cell = compare(tmp_path, table, [1, 2])["rows"][1]["cells"]["METEOR"]
+    assert cell["n"] == 1 and list(cell["values"]) == ["1"]
+    assert cell["reason"] == "its models are not installed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("tok:ptb", "tok:simple", "tok"),
+        ("refs:5", "refs:4-7", "refs"),
+        ("@ab12", "@cd34", "split"),
+        ("images:{images}", "images:9", "images"),
+    ],
+)
+def test_rows_scored_differently_are_refused(tmp_path, old, new, key):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    run = row_runs(table.rows[1], [1])[0]
+    write_run(tmp_path / "scores" / run.path, BETTER, signature=SIGNATURE.replace(old, new))
+    with pytest.raises(MetricError, match=f"'transformer' and 'zodiac' cannot be compared: {key} is"):
+        compare(tmp_path, table, [1])
+    assert not (tmp_path / "two.json").exists()
+
+
+def test_rows_decoded_differently_can_be_compared(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    run = row_runs(table.rows[1], [1])[0]
+    write_run(tmp_path / "scores" / run.path, BETTER, signature=SIGNATURE.replace("beam:3", "beam:5"))
+    result = compare(tmp_path, table, [1])
+    assert "beam:5" in result["rows"][1]["signatures"]["1"]
+
+
+def test_seeds_scored_differently_are_refused(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1, 2])
+    run = row_runs(table.rows[0], [2])[0]
+    write_run(tmp_path / "scores" / run.path, BASE, signature=SIGNATURE.replace("tok:ptb", "tok:simple"))
+    with pytest.raises(MetricError, match=r"seed 2.*tok is 'ptb'"):
+        compare(tmp_path, table, [1, 2])
+
+
+def test_other_images_are_refused(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    run = row_runs(table.rows[1], [1])[0]
+    write_run(tmp_path / "scores" / run.path, BETTER, ids=(11, 12, 13, 99))
+    with pytest.raises(MetricError, match="'transformer' and 'zodiac' were scored on different image ids"):
+        compare(tmp_path, table, [1])
+
+
+def test_missing_and_broken_files_are_named(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    folder = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path
+    with pytest.raises(RecapError, match=r"seed-2.*metrics.json: no such file"):
+        compare(tmp_path, table, [1, 2])
+    (folder / "scores.test.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(MetricError, match=r"scores.test.parquet: not a file of scores"):
+        compare(tmp_path, table, [1])
+    (folder / "scores.test.parquet").unlink()
+    with pytest.raises(MetricError, match=r"scores.test.parquet: no such file; evaluate"):
+        compare(tmp_path, table, [1])
+    write_run(folder, BETTER)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["scores"]["SPICE"] = 0.1
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    with pytest.raises(MetricError, match="has SPICE but the scores per image do not"):
+        compare(tmp_path, table, [1])
+
+
+def test_no_seeds_are_refused(tmp_path):
+    with pytest.raises(MetricError, match="no seeds"):
+        compare(tmp_path, make_table(), [])

@@ -1,0 +1,116 @@
+"""The tests themselves, against hand calculations and scipy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from recap.statistics.corrections import holm
+from recap.statistics.paired import compare_paired
+from recap.statistics.welch import welch
+
+
+def test_paired_against_a_hand_calculation():
+    # Differences 1, 2, 3, 4 tenths: mean 0.25, sd sqrt(0.05 / 3), t = sqrt(15) with 3 degrees of freedom.
+    result = compare_paired([0.5, 0.1, 0.2, 0.3], [0.6, 0.3, 0.5, 0.7])
+    ratio = math.sqrt(15) / math.sqrt(3)
+    by_hand = 1 - 2 / math.pi * (math.atan(ratio) + ratio / (1 + ratio**2))  # Student's distribution for 3 degrees
+    assert result.images == 4
+    assert result.mean_difference == pytest.approx(0.25)
+    assert result.t == pytest.approx(math.sqrt(15))
+    assert result.p == pytest.approx(by_hand) == pytest.approx(0.030466, abs=1e-6)
+    assert result.d_z == pytest.approx(0.25 / math.sqrt(0.05 / 3))
+    assert (result.low, result.high) == pytest.approx((0.25 - 0.205426, 0.25 + 0.205426), abs=1e-6)
+    assert result.p_wilcoxon == pytest.approx(2 / 16)  # exact: all four of one sign
+    assert result.reason is None
+
+
+def test_paired_equals_scipy_on_many_images():
+    random = np.random.default_rng(3)
+    first = random.random(200)
+    second = first + random.normal(0.02, 0.1, 200).round(2)
+    result = compare_paired(first.tolist(), second.tolist())
+    differences = (second - first).round(12)
+    assert (result.t, result.p) == pytest.approx(tuple(stats.ttest_rel(second, first)))
+    assert result.p_wilcoxon == pytest.approx(stats.wilcoxon(differences).pvalue)
+    interval = stats.ttest_rel(second, first).confidence_interval(0.95)
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_second_minus_first():
+    assert compare_paired([0.1, 0.2, 0.4], [0.2, 0.4, 0.9]).mean_difference > 0
+    assert compare_paired([0.2, 0.4, 0.9], [0.1, 0.2, 0.4]).t < 0
+
+
+def test_equal_scores_have_no_p_but_a_reason():
+    # 0.1 + 0.2 differs from 0.3 in the last digit only: that is no difference.
+    result = compare_paired([0.1 + 0.2, 0.5, 0.7], [0.3, 0.5, 0.7])
+    assert (result.mean_difference, result.low, result.high) == (0.0, 0.0, 0.0)
+    assert (result.p, result.t, result.d_z, result.p_wilcoxon) == (None,) * 4
+    assert result.reason == "all differences are zero"
+
+
+def test_a_constant_difference_has_no_spread_to_test():
+    result = compare_paired([0.1, 0.2, 0.3], [0.2, 0.3, 0.4])
+    assert result.p is None and result.mean_difference == pytest.approx(0.1)
+    assert result.p_wilcoxon == pytest.approx(0.25)
+    assert "same amount" in result.reason
+
+
+def test_one_image_is_not_enough():
+    result = compare_paired([0.1], [0.4])
+    assert result.p is None and result.low is None
+    assert result.reason == "needs at least 2 images"
+
+
+@pytest.mark.parametrize(("first", "second"), [([], []), ([0.1], [0.1, 0.2]), ([0.1, math.nan], [0.1, 0.2])])
+def test_scores_that_are_no_pairs_are_refused(first, second):
+    with pytest.raises(ValueError, match="paired|finite"):
+        compare_paired(first, second)
+
+
+def test_welch_against_a_hand_calculation():
+    # Means 2 and 5, variances 1 and 4, three runs each: t = 3 / sqrt(5 / 3), degrees = (25 / 9) / (17 / 18).
+    result = welch([1, 2, 3], [3, 5, 7])
+    assert result.t == pytest.approx(3 / math.sqrt(5 / 3))
+    assert result.degrees == pytest.approx((25 / 9) / (17 / 18))
+    assert result.p == pytest.approx(0.104479, abs=1e-6)
+    assert (result.t, result.p) == pytest.approx(tuple(stats.ttest_ind([3, 5, 7], [1, 2, 3], equal_var=False)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [([0.5], [0.6, 0.7], "2 seeds"), ([0.5, 0.6], [0.6], "2 seeds"), ([0.5, 0.5], [0.6, 0.6], "same value")],
+)
+def test_welch_says_why_it_cannot(first, second, reason):
+    result = welch(first, second)
+    assert (result.t, result.degrees, result.p) == (None, None, None)
+    assert reason in result.reason
+
+
+def test_welch_with_one_constant_row_is_fine():
+    result = welch([0.5, 0.5], [0.6, 0.7])
+    # Only the second row's variance counts: t = 0.15 / 0.05 with 1 degree of freedom (Cauchy's distribution).
+    assert (result.t, result.degrees) == pytest.approx((3, 1))
+    assert result.p == pytest.approx(1 - 2 / math.pi * math.atan(3))
+
+
+@pytest.mark.parametrize(
+    ("raw", "adjusted"),
+    [
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.5, 0.6], [1.0, 1.0]),
+        ([0.02, None, 0.01], [0.02, None, 0.02]),
+        ([None], [None]),
+        ([], []),
+        ([0.04], [0.04]),
+    ],
+)
+def test_holm_against_known_values(raw, adjusted):
+    assert holm(raw) == [None if p is None else pytest.approx(p) for p in adjusted]
+
+
+def test_holm_refuses_what_is_no_p():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([0.1, 1.2])

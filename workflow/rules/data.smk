@@ -1,0 +1,53 @@
+"""Captions of every data set as one table, and its vocabulary."""
+
+
+def dataset_spec(wildcards):
+    """Return a data set's config without the vocabulary rule, which is the next rule's."""
+    spec = GRID.spec("datasets", wildcards.dataset)
+    return as_json({key: value for key, value in spec.items() if key != "vocabulary"})
+
+
+def data_files():
+    """Return corpora, vocabularies and subsets of all runs."""
+    return sorted({kind(run) for run in SCORED for kind in (corpus_file, vocabulary_file, subset_file)})
+
+
+rule corpus_scenes:
+    output:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        images=f"{R}/data/{{dataset}}/images.zip",
+        boxes=f"{R}/data/{{dataset}}/boxes.json",
+    wildcard_constraints:
+        dataset=of_kind("scenes"),
+    params:
+        spec=dataset_spec,
+        code=code_digest("data/corpus", without=["data/karpathy"]),
+        out=subpath(output.corpus, parent=True),
+    shell:
+        "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        " --out {params.out:q}"
+
+
+use rule corpus_scenes as corpus_karpathy with:
+    input:
+        lambda wildcards: dataset_inputs(wildcards.dataset),
+    output:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+    wildcard_constraints:
+        dataset=of_kind("karpathy"),
+    params:
+        spec=dataset_spec,
+        code=code_digest("data/corpus", without=["data/scenes"]),
+        out=subpath(output.corpus, parent=True),
+
+
+rule vocabulary:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+    output:
+        f"{R}/data/{{dataset}}/vocabulary.json",
+    params:
+        spec=lambda wildcards: as_json(GRID.spec("datasets", wildcards.dataset)["vocabulary"]),
+        code=code_digest("data/vocabulary", without=MAKERS),
+    shell:
+        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --out {output:q}"

@@ -1,0 +1,88 @@
+"""What a reader sees: tables, sample captions with their pictures, and the numbers for `dvc metrics`."""
+
+TABLE_FILES = [f"reports/tables/{{table}}.{ending}" for ending in ("tex", "csv", "md")]
+FIGURE_FILES = [f"reports/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
+
+
+def report_files():
+    """Return all that a finished profile leaves for a reader."""
+    files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
+    return [*files, f"{R}/summary.json", f"{R}/curves.csv"]
+
+
+def row_paths():
+    """Return the scored runs of every table row, by a name that is unique in the profile."""
+    rows = [(name, row) for name, table in GRID.tables.items() for row in table.rows]
+    return {f"{name}.{row.id}": [run.path for run in row_runs(row, PROFILE.seeds)] for name, row in rows}
+
+
+def curve_paths():
+    """Return every training stage by a name that a reader of a plot understands."""
+    return {f"{run.setting} seed {run.seed} {run.stage}": run.path for run in TRAINED}
+
+
+def sample_dataset(wildcards):
+    """Return the data set of a table's baseline, whose pictures the contact sheet shows."""
+    table = GRID.tables[wildcards.table]
+    return next(row.dataset for row in table.rows if row.id == table.baseline)
+
+
+rule table:
+    input:
+        f"{R}/statistics/{{table}}.json",
+    output:
+        tex=TABLE_FILES[0],
+        csv=report(TABLE_FILES[1], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
+        md=TABLE_FILES[2],
+    params:
+        spec=lambda wildcards: as_json(GRID.tables[wildcards.table].model_dump(mode="json")),
+        code=code_digest("reporting/tables"),
+        out=subpath(output.tex, parent=True),
+    shell:
+        "{RECAP} report table --spec {params.spec:q} --statistics {input:q} --out {params.out:q}"
+
+
+rule samples:
+    input:
+        statistics=f"{R}/statistics/{{table}}.json",
+        corpus=lambda wildcards: f"{R}/data/{sample_dataset(wildcards)}/corpus.parquet",
+        images=lambda wildcards: dataset_images(sample_dataset(wildcards)),
+        scores=lambda wildcards: [file for run in table_runs(wildcards.table) for file in score_files(run)],
+    output:
+        png=report(FIGURE_FILES[0], caption="../report/captions.rst", category="Captions", labels={"table": "{table}"}),
+        md=FIGURE_FILES[1],
+    params:
+        spec=lambda wildcards: as_json(table_spec(wildcards.table)),
+        code=code_digest("reporting/figures", without=["data/karpathy", "data/scenes"]),
+        number=PROFILE.sample_captions,
+        scores=f"{R}/scores",
+        out=subpath(output.md, parent=True),
+    shell:
+        "{RECAP} report captions --spec {params.spec:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
+
+
+rule summary:
+    input:
+        [f"{R}/scores/{run.path}/metrics.json" for run in SCORED],
+    output:
+        f"{R}/summary.json",
+    params:
+        spec=as_json({"rows": row_paths()}),
+        code=code_digest("reporting/summary"),
+        scores=f"{R}/scores",
+    shell:
+        "{RECAP} report summary --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+
+
+rule curves:
+    input:
+        [f"{R}/runs/{run.path}/history.csv" for run in TRAINED],
+    output:
+        f"{R}/curves.csv",
+    params:
+        spec=as_json({"runs": curve_paths()}),
+        code=code_digest("reporting/summary"),
+        runs=f"{R}/runs",
+    shell:
+        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output:q}"

@@ -1,0 +1,26 @@
+"""MLflow: a view of what the jobs wrote, which may be deleted at any time and is made again from the results."""
+
+STORE = "mlflow/mlflow.db"
+PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
+
+
+rule track_init:
+    """Prepare the store once: processes that meet in a fresh one break it for good."""
+    output:
+        touch("mlflow/ready"),
+    shell:
+        "{RECAP} track init --store {STORE:q}"
+
+
+rule publish:
+    input:
+        [file for run in TRAINED for file in run_files(run)],
+        [file for run in SCORED for file in score_files(run)],
+        ready=ancient("mlflow/ready"),
+    output:
+        PUBLISHED,
+    params:
+        code=code_digest("training/tracking"),
+        results=R,
+    shell:
+        "{RECAP} track publish --profile {PROFILE.name} --results {params.results:q} --store {STORE:q} --out {output:q}"

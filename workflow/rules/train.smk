@@ -1,0 +1,73 @@
+"""Training: cross-entropy, then self-critical from the best cross-entropy weights."""
+
+
+def train_spec(stage):
+    """Return the function that gives the spec of one stage of a run."""
+
+    def spec(wildcards):
+        recipe = GRID.spec("recipes", wildcards.recipe)
+        return as_json(
+            {
+                **{key: wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")},
+                "model_config": GRID.spec("models", wildcards.model),
+                "stage_config": recipe[stage],
+                "vocabulary_rule": GRID.spec("datasets", wildcards.dataset)["vocabulary"],
+                "seed": int(wildcards.seed),
+                "device": PROFILE.device,
+                "threads": PROFILE.threads,
+            }
+        )
+
+    return spec
+
+
+rule train_xe:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
+        subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
+        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+    output:
+        config=f"{R}/runs/{RUN}/xe/config.yaml",
+        model=f"{R}/runs/{RUN}/xe/model.safetensors",
+        history=f"{R}/runs/{RUN}/xe/history.csv",
+        training=f"{R}/runs/{RUN}/xe/training.json",
+    params:
+        spec=train_spec("xe"),
+        code=model_code("training/job"),
+        out=subpath(output.model, parent=True),
+        # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
+        state=f"{WORK}/{RUN}/xe",
+    threads: PROFILE.threads
+    resources:
+        gpu=GPU,
+    shell:
+        "{RECAP} train --stage xe --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
+
+
+rule train_scst:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
+        subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
+        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        init=f"{R}/runs/{RUN}/xe/model.safetensors",
+    output:
+        config=f"{R}/runs/{RUN}/scst/config.yaml",
+        model=f"{R}/runs/{RUN}/scst/model.safetensors",
+        history=f"{R}/runs/{RUN}/scst/history.csv",
+        training=f"{R}/runs/{RUN}/scst/training.json",
+    params:
+        spec=train_spec("scst"),
+        code=model_code("training/job"),
+        init=subpath(input.init, parent=True),
+        out=subpath(output.model, parent=True),
+        state=f"{WORK}/{RUN}/scst",
+    threads: PROFILE.threads
+    resources:
+        gpu=GPU,
+    shell:
+        "{RECAP} train --stage scst --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"
+        " --out {params.out:q}"
