@@ -23,9 +23,13 @@ def load_grid():
     values = {key: value for key, value in config.items() if key != "params_dir"}
     try:
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
-        return profile, Grid(profile, Path(config.get("params_dir", "params")))
+        grid = Grid(profile, Path(config.get("params_dir", "params")))
     except RecapError as error:
         refuse(str(error))
+    for name in sorted({run.recipe for run in grid.scored()}):
+        if grid.recipe(name).evaluation.split != "test":
+            refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
+    return profile, grid
 
 
 PROFILE, GRID = load_grid()

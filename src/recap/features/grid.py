@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -27,6 +28,7 @@ from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import ImageFeatures, build_store
 
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
+_SAMPLE = 256  # training pictures over which features of random weights are standardised
 # The files whose code decides about the values of a shard.
 _SOURCES = ("features/grid", "features/pictures", "features/weights", "features/writer", "data/images")
 
@@ -46,7 +48,8 @@ def extract_grid(
 
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
     picture is seen), normalised as the backbone's timm config says, and its map is averaged to ``grid`` x ``grid``
-    cells, which become rows in raster order (left to right, then down).
+    cells, which become rows in raster order (left to right, then down). Features of random weights have no scale of
+    their own: their channels are brought to mean 0 and standard deviation 1 over some training pictures.
 
     Args:
         spec: backbone, weights and grid.
@@ -70,7 +73,6 @@ def extract_grid(
     backbone = Backbone(spec, inputs=inputs, device=target)
     places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
     made_from = [table.source_sha256, places, sorted(files.items())]
-    attributes = backbone.attributes()
 
     def work(ids: list[int]) -> list[ImageFeatures]:
         names = [files[image_id] for image_id in ids]
@@ -78,7 +80,15 @@ def extract_grid(
         values = backbone(pictures).numpy()
         return [ImageFeatures(*record) for record in zip(ids, sizes, values, strict=True)]
 
+    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=threads))
+
     with _one_thread_an_operator():
+        if spec.weights == "random":
+            ids = table.image_ids("train")
+            sample = ids[:: -(-len(ids) // _SAMPLE)]
+            backbone.standardise(np.stack([record.values for record in extract([sample])]))
+        attributes = backbone.attributes()
         build_store(
             out=out,
             shards=shards,
@@ -87,9 +97,7 @@ def extract_grid(
             dtype=spec.dtype,
             job=value_hash([spec.model_dump(mode="json"), attributes, made_from, source_digest(*_SOURCES)]),
             attributes=attributes,
-            extract=lambda groups: chain.from_iterable(
-                in_order(work, batches(groups, spec.batch_size), threads=threads)
-            ),
+            extract=extract,
         )
 
 
@@ -120,7 +128,16 @@ class Backbone:
         data = _timm().data.resolve_model_data_config(model)
         self.interpolation = str(data["interpolation"])
         self.resample = resampling(self.interpolation)
+        self.standard: tuple[Tensor, Tensor] | None = None
         self.mean, self.sd = list(data["mean"]), list(data["std"])
+
+    def standardise(self, values: np.ndarray) -> None:
+        """Bring each channel to mean 0 and standard deviation 1 over ``values`` [images, grid * grid, dim] from now on."""
+        mean, sd = values.mean((0, 1), dtype=np.float64), values.std((0, 1), dtype=np.float64)
+        # A channel that never moves stays 0 instead of becoming amplified rounding.
+        scale = np.where(sd > 1e-7 * (1 + np.abs(mean)), 1 / np.maximum(sd, 1e-12), 0.0)
+        self.standard = (torch.from_numpy(mean).float(), torch.from_numpy(scale).float())
+        self.standardised_over = len(values)
 
     def attributes(self) -> dict[str, str]:
         """Return what the store says of the extractor; batch and shard sizes do not define it."""
@@ -131,6 +148,8 @@ class Backbone:
             "mean": self.mean,
             "std": self.sd,
         }
+        if self.standard:
+            extractor["standardised"] = f"each channel, over {self.standardised_over} training pictures"
         extractor["precision"] = str(self.precision).removeprefix("torch.")
         return {
             "extractor": json.dumps(extractor, sort_keys=True),
@@ -153,7 +172,8 @@ class Backbone:
                 f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, too coarse for `grid: "
                 f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
             )
-        return functional.adaptive_avg_pool2d(maps, grid).flatten(2).transpose(1, 2).contiguous().cpu()
+        rows = functional.adaptive_avg_pool2d(maps, grid).flatten(2).transpose(1, 2).contiguous().cpu()
+        return (rows - self.standard[0]) * self.standard[1] if self.standard else rows
 
     def _maps(self, inputs: Tensor) -> Tensor:
         """Return feature maps [B, C, H, W] of the chosen stage."""

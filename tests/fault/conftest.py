@@ -1,0 +1,81 @@
+"""A tiny data set, ready for training, made once."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MODEL = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+XE = {"epochs": 3, "learning_rate": 0.005, "images_per_batch": 2, "checkpoint_minutes": 1e-9}
+
+
+@dataclass
+class Prepared:
+    """Files that a training needs, and the commands that use them."""
+
+    folder: Path
+
+    def command(self, name, **changes):
+        spec = {
+            **{key: "tiny" for key in ("dataset", "subset", "features", "model", "recipe")},
+            "model_config": MODEL,
+            "stage_config": XE,
+            "vocabulary_rule": {},
+            "seed": 1,
+            "device": "cpu",
+            "threads": 1,
+        } | changes
+        files = {name: self.folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json", "features.h5")}
+        arguments = [sys.executable, "-m", "recap", "train", "--stage", "xe", "--spec", json.dumps(spec)]
+        for file in files.values():
+            arguments += [f"--{file.stem}", str(file)]
+        return [*arguments, "--state", str(self.folder / name / "state"), "--out", str(self.folder / name / "run")]
+
+    def train(self, name, **changes):
+        return subprocess.run(self.command(name, **changes), capture_output=True, text=True)
+
+
+def write_features(folder, image_ids):
+    from recap.features.writer import ImageFeatures, build_store
+
+    def extract(groups):
+        for group in groups:
+            for image in group:
+                values = np.random.default_rng(image).normal(size=(4, 6)).astype(np.float32)
+                yield ImageFeatures(image, (32, 32), values)
+
+    build_store(
+        out=folder / "features.h5",
+        shards=folder / "shards",
+        ids=image_ids,
+        shard_size=50,
+        dtype="float32",
+        job="0" * 16,
+        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
+        extract=extract,
+    )
+
+
+@pytest.fixture(scope="session")
+def prepare(tmp_path_factory):
+    """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
+    from recap.core.config import ScenesDataset
+    from recap.data.corpus import Corpus, build_corpus
+    from recap.data.subsample import draw_subset
+    from recap.data.vocabulary import build_vocabulary
+
+    def make(without=()):
+        folder = tmp_path_factory.mktemp("prepared")
+        spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
+        build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)
+        corpus = folder / "corpus.parquet"
+        build_vocabulary(corpus=corpus, rule=spec.vocabulary, out=folder / "vocabulary.json")
+        draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
+        write_features(folder, [image for image in Corpus.read(corpus).image_ids() if image not in without])
+        return Prepared(folder)
+
+    return make

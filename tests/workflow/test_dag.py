@@ -1,0 +1,69 @@
+"""What the workflow plans, and how it refuses: no job runs here."""
+
+import pytest
+
+ONE_OF_EACH = {
+    "corpus_scenes",
+    "vocabulary",
+    "features",
+    "statistics",
+    "table",
+    "samples",
+    "summary",
+    "curves",
+    "publish",
+}
+
+
+def test_equal_work_is_planned_once(workspace):
+    planned = workspace.planned(config=("seeds=[1, 2, 3]",))
+    assert {rule for rule, jobs in planned.items() if jobs == 1} == ONE_OF_EACH | {"track_init", "all"}
+    rest = {rule: jobs for rule, jobs in planned.items() if jobs > 1}
+    assert rest == {"subset": 3, "train_xe": 6, "train_scst": 3, "evaluate": 6}
+
+
+def test_a_row_without_scst_trains_one_stage(workspace):
+    planned = workspace.planned("train_all")
+    assert (planned["train_xe"], planned["train_scst"]) == (2, 1)
+    workspace.change("tables/tiny.yaml", "recipe: short}", "recipe: short, stage: xe}")
+    planned = workspace.planned("train_all")
+    assert (planned["train_xe"], planned["train_scst"]) == (2, 0)
+
+
+def test_a_phase_stops_where_the_next_begins(workspace):
+    assert workspace.planned("data_all") == {"corpus_scenes": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
+
+
+@pytest.mark.parametrize(
+    "file, old, new, sentence",
+    [
+        ("tables/tiny.yaml", "model: zodiac", "model: zodiak", "there is no 'zodiak'; did you mean 'zodiac'?"),
+        ("recipes/short.yaml", "epochs: 1", "epoch: 1", "short.yaml: unknown key 'xe.epoch'; did you mean 'epochs'?"),
+        ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),
+        (
+            "recipes/short.yaml",
+            "beam: 2",
+            "split: val",
+            "evaluation.split is 'val', but tables are made of test scores",
+        ),
+        ("tiny.yaml", "[tiny]", "[photos]", "inputs/captions.json: no such file or folder; datasets/tiny_photos.yaml"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sentence):
+    workspace.change(file, old, new)
+    done = workspace.snakemake(config=("inputs=inputs",))
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if "recap: " in line]
+    assert len(lines) == 1
+    assert sentence in lines[0]
+    assert "Traceback" not in done.stderr
+    assert not (workspace.folder / "results").exists()
+
+
+def test_outside_files_are_found_by_parameter(workspace):
+    photos = workspace.folder / "elsewhere"
+    (photos / "photos").mkdir(parents=True)
+    (photos / "captions.json").write_text("{}")
+    workspace.change("tiny.yaml", "[tiny]", "[photos]")
+    planned = workspace.planned("features_all", config=(f"inputs={photos}",))
+    assert planned == {"corpus_karpathy": 1, "features": 1, "features_all": 1}

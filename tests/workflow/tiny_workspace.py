@@ -1,0 +1,55 @@
+"""Runs the real workflow in a folder of its own, on parameters that a test may change."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Workspace:
+    """A folder with the tiny parameters, in which the repository's Snakefile runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(Path(__file__).parent / "params", folder / "params")
+
+    def change(self, file: str, old: str, new: str) -> None:
+        """Replace text in a parameter file; the text must be there."""
+        path = self.folder / "params" / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def snakemake(self, *arguments: str, config: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+        """Run Snakemake on the tiny profile; ``config`` are KEY=VALUE changes of it."""
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            *arguments,
+            "--cores",
+            "2",
+            "--snakefile",
+            str(ROOT / "Snakefile"),
+        ]
+        command += ["--directory", str(self.folder), "--configfile", str(self.folder / "params" / "tiny.yaml")]
+        if config:
+            command += ["--config", *config]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=self.folder)
+
+    def planned(self, *arguments: str, config: tuple[str, ...] = ()) -> Counter:
+        """Return how many jobs of each rule a dry run would run."""
+        done = self.snakemake("--dry-run", *arguments, config=config)
+        assert done.returncode == 0, done.stderr
+        lines = (done.stdout + done.stderr).split("Job stats:")
+        if len(lines) == 1:
+            assert "Nothing to be done" in lines[0]
+            return Counter()
+        # One line a rule below the heading and a rule of dashes, up to the total.
+        table = lines[1].split("total")[0].splitlines()[3:]
+        return Counter({name: int(count) for name, count in (line.split() for line in table if line.strip())})
