@@ -21,7 +21,7 @@ class Prepared:
 
     def command(self, name, **changes):
         spec = {
-            **{key: "tiny" for key in ("dataset", "subset", "features", "model", "recipe")},
+            **dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny"),
             "model_config": MODEL,
             "stage_config": XE,
             "vocabulary_rule": {},
@@ -29,9 +29,9 @@ class Prepared:
             "device": "cpu",
             "threads": 1,
         } | changes
-        files = {name: self.folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json", "features.h5")}
+        files = [self.folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json", "features.h5")]
         arguments = [sys.executable, "-m", "recap", "train", "--stage", "xe", "--spec", json.dumps(spec)]
-        for file in files.values():
+        for file in files:
             arguments += [f"--{file.stem}", str(file)]
         return [*arguments, "--state", str(self.folder / name / "state"), "--out", str(self.folder / name / "run")]
 

@@ -54,6 +54,7 @@ def training(state, *, stage=None, scores=None, die_at=None):
         device=torch.device("cpu"),
         state=state,
         identity="test",
+        name="tiny",
     )
     if die_at is not None:
         inner = loop.objective

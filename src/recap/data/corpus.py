@@ -97,7 +97,9 @@ class Corpus:
         if not path.is_file():
             raise DataError(f"{path}: no such corpus; run `recap data corpus` first")
         try:
-            table = pq.read_table(path, page_checksum_verification=True).combine_chunks()
+            # read_table would do the same through pyarrow.dataset, whose import takes a second
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                table = file.read().combine_chunks()
             about = json.loads(table.schema.metadata[b"recap"])
             table = table.replace_schema_metadata(None)
             whole = about.pop("content_hash") == _content_hash(table, about)

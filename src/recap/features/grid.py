@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -22,6 +22,7 @@ from recap.core.manifests import sha256_file, source_digest, value_hash
 from recap.core.seeding import derived_seed
 from recap.data.corpus import Corpus
 from recap.data.images import ImageSource
+from recap.features.maps import as_maps, channel_scale
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.torchvision_ops import ensure_torchvision
 from recap.features.weights import load_strictly, weights_hash
@@ -30,7 +31,7 @@ from recap.features.writer import ImageFeatures, build_store
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _SAMPLE = 256  # training pictures over which features of random weights are standardised
 # The files whose code decides about the values of a shard.
-_SOURCES = ("features/grid", "features/pictures", "features/weights", "features/writer", "data/images")
+_SOURCES = ("features/grid", "features/maps", "features/pictures", "features/weights", "features/writer", "data/images")
 
 
 def extract_grid(
@@ -128,15 +129,13 @@ class Backbone:
         data = _timm().data.resolve_model_data_config(model)
         self.interpolation = str(data["interpolation"])
         self.resample = resampling(self.interpolation)
-        self.standard: tuple[Tensor, Tensor] | None = None
+        self.scale: tuple[Tensor, Tensor] | None = None
         self.mean, self.sd = list(data["mean"]), list(data["std"])
 
     def standardise(self, values: np.ndarray) -> None:
-        """Bring each channel to mean 0 and standard deviation 1 over ``values`` [images, grid * grid, dim] from now on."""
-        mean, sd = values.mean((0, 1), dtype=np.float64), values.std((0, 1), dtype=np.float64)
-        # A channel that never moves stays 0 instead of becoming amplified rounding.
-        scale = np.where(sd > 1e-7 * (1 + np.abs(mean)), 1 / np.maximum(sd, 1e-12), 0.0)
-        self.standard = (torch.from_numpy(mean).float(), torch.from_numpy(scale).float())
+        """Bring each channel to mean 0 and standard deviation 1 over ``values`` [images, cells, dim] from now on."""
+        mean, factor = channel_scale(values)
+        self.scale = (torch.from_numpy(mean), torch.from_numpy(factor))
         self.standardised_over = len(values)
 
     def attributes(self) -> dict[str, str]:
@@ -148,7 +147,7 @@ class Backbone:
             "mean": self.mean,
             "std": self.sd,
         }
-        if self.standard:
+        if self.scale:
             extractor["standardised"] = f"each channel, over {self.standardised_over} training pictures"
         extractor["precision"] = str(self.precision).removeprefix("torch.")
         return {
@@ -173,7 +172,7 @@ class Backbone:
                 f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
             )
         rows = functional.adaptive_avg_pool2d(maps, grid).flatten(2).transpose(1, 2).contiguous().cpu()
-        return (rows - self.standard[0]) * self.standard[1] if self.standard else rows
+        return (rows - self.scale[0]) * self.scale[1] if self.scale else rows
 
     def _maps(self, inputs: Tensor) -> Tensor:
         """Return feature maps [B, C, H, W] of the chosen stage."""
@@ -183,26 +182,6 @@ class Backbone:
             return maps
         found = self.model.forward_features(inputs)
         return as_maps(found, model=self.model, backbone=self.spec.backbone)
-
-
-def as_maps(found: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
-    """Return what ``forward_features`` gave as maps [B, C, H, W].
-
-    Tokens [B, prefix + H * W, C] lose their prefix (class and register tokens); maps [B, H, W, C] are turned.
-
-    Raises:
-        ConfigError: the tokens are not those of a square picture.
-    """
-    if found.ndim == 4:
-        last = str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
-        return found.permute(0, 3, 1, 2) if last else found
-    tokens = found[:, getattr(model, "num_prefix_tokens", 0) :] if found.ndim == 3 else found
-    side = math.isqrt(tokens.shape[1])
-    if found.ndim != 3 or side * side != tokens.shape[1]:
-        raise ConfigError(
-            f"{backbone}: gives features of shape {list(found.shape)}, no square grid; use another backbone"
-        )
-    return tokens.transpose(1, 2).unflatten(2, (side, side))
 
 
 def _timm() -> Any:
@@ -215,9 +194,7 @@ def _timm() -> Any:
 def _create(spec: GridFeatures) -> Any:
     """Create the model, on the CPU, with pretrained or seeded random weights."""
     timm = _timm()
-    name = spec.backbone.partition(".")[0]
-    if name not in timm.list_models():
-        raise ConfigError(f"backbone: timm has no {spec.backbone!r}; {nearest(name, _close(name, timm.list_models()))}")
+    _check_name(spec.backbone)
     options: dict[str, Any] = {}
     if spec.activation:
         options["act_layer"] = _ACTIVATIONS[spec.activation]
@@ -239,11 +216,18 @@ def _create(spec: GridFeatures) -> Any:
             ) from error
 
 
-def _close(name: str, known: list[str]) -> list[str]:
-    """Return the few names most like ``name``: timm has more than a thousand."""
-    import difflib
-
-    return difflib.get_close_matches(name, known, n=5, cutoff=0.3) or [known[0]]
+def _check_name(backbone: str) -> None:
+    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand."""
+    timm = _timm()
+    name, dot, _ = backbone.partition(".")
+    known, wanted = timm.list_models(), name
+    if name in known:
+        if not dot:
+            return
+        known, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
+    if wanted not in known:
+        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[:5]
+        raise ConfigError(f"backbone: timm has no {backbone!r}; {nearest(wanted, close)}")
 
 
 def _check_stage(model: Any, spec: GridFeatures) -> None:

@@ -78,7 +78,8 @@ def train(
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
     device = select_device(spec["device"])
     torch.set_num_threads(spec["threads"])
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    if device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
+        torch.use_deterministic_algorithms(True, warn_only=True)
     torch.manual_seed(derived_seed(spec["seed"], "weights", stage))
     words, store = Vocabulary.load(vocabulary), FeatureStore(features)
     table = Corpus.read(corpus)
@@ -109,6 +110,7 @@ def train(
         device=device,
         state=state,
         identity=value_hash(made_from),
+        name=f"{spec['model']} seed {spec['seed']} {stage}",
     )
     if settings.compile:
         model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]

@@ -56,6 +56,7 @@ class Training:
         device: where batches go.
         state: folder of the checkpoint and of the best weights so far.
         identity: hash of everything the result depends on; a state of anything else is not continued.
+        name: of the run, for messages.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class Training:
         device: torch.device,
         state: Path,
         identity: str,
+        name: str,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
+        self.name = name
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.at = Counters()
@@ -105,7 +108,7 @@ class Training:
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.at = Counters(**saved["counters"])
-        say(f"continuing at epoch {self.at.epoch + 1}, batch {self.at.batch + 1}")
+        say(f"{self.name}: continuing at epoch {self.at.epoch + 1}, batch {self.at.batch + 1}")
 
     def _save(self) -> None:
         state = {
@@ -118,7 +121,7 @@ class Training:
     def _epoch(self) -> None:
         at = self.at
         todo = self.batches.order(at.epoch)[at.batch :]
-        name = f"epoch {at.epoch + 1}/{self.stage.epochs}"
+        name = f"{self.name}, epoch {at.epoch + 1}/{self.stage.epochs}"
         since, saved = time.monotonic(), time.monotonic()
         for batch in progress(self.batches.read(todo), name=name, unit="batches", total=len(todo)):
             self._step(batch)
@@ -178,7 +181,7 @@ class Training:
             }
         )
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        say(f"epoch {at.epoch + 1}: {numbers}, validation CIDEr-D {score:.4f}")
+        say(f"{self.name}, epoch {at.epoch + 1}: {numbers}, validation CIDEr-D {score:.4f}")
         if score > at.best:
             at.best, at.best_epoch, at.stale = score, at.epoch + 1, 0
             with atomic_path(self.best_weights) as temporary:
