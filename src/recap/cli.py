@@ -109,24 +109,42 @@ def _features(commands: Any) -> None:
             corpus=a.corpus,
             images=a.images,
             inputs=a.inputs,
+            trained=a.trained,
             device=a.device,
             threads=a.threads,
             shards=a.shards,
             out=a.out,
         )
 
+    def pretrain(a: Arguments) -> None:
+        from recap.core.config import GridFeatures
+        from recap.core.params import validate
+        from recap.features.pretrain import pretrain_backbone
+
+        spec: GridFeatures = validate(GridFeatures, a.spec, "features")
+        pretrain_backbone(spec=spec, boxes=a.boxes, images=a.images, device=a.device, threads=a.threads, out=a.out)
+
     def info(a: Arguments) -> None:
         from recap.features.info import info as describe
 
         print(describe(a.file))
 
+    def pictures(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--images", type=Path, nargs="+", required=True, help="folders or zips with the pictures")
+        parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+        parser.add_argument("--threads", type=int, default=2)
+
     parser = commands.add_parser("extract", help="pictures -> feature store")
     _spec(parser)
     _paths(parser, "corpus", "inputs", "shards", "out")
-    parser.add_argument("--images", type=Path, nargs="+", required=True, help="folders or zips with the pictures")
-    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trained", type=Path, help="what `pretrain` wrote, for weights 'boxes'")
+    pictures(parser)
     parser.set_defaults(function=extract)
+    parser = commands.add_parser("pretrain", help="boxes of training pictures -> weights of a backbone")
+    _spec(parser)
+    _paths(parser, "boxes", "out")
+    pictures(parser)
+    parser.set_defaults(function=pretrain)
     parser = commands.add_parser("info", help="say what is in a feature store, and verify it")
     parser.add_argument("file", type=Path)
     parser.set_defaults(function=info)

@@ -33,7 +33,7 @@ def spec(**changes):
 
 
 def backbone(**changes):
-    return Backbone(spec(**changes), inputs=changes.pop("inputs", None), device=CPU)
+    return Backbone(spec(**changes), weights=None, device=CPU)
 
 
 def tensors_of(net):
@@ -60,6 +60,7 @@ def extract(folder, out="f.h5", *, threads=1, device="cpu", **changes):
         corpus=root / "corpus.parquet",
         images=[folder],
         inputs=root,
+        trained=None,
         device=device,
         threads=threads,
         shards=root / "shards",
@@ -162,7 +163,7 @@ def test_activation_is_overridden():
 def test_weights_from_a_file(tmp_path):
     random = backbone()
     save_file(tensors_of(random), tmp_path / "w.safetensors")
-    loaded = Backbone(spec(weights="w.safetensors", seed=5), inputs=tmp_path, device=CPU)
+    loaded = Backbone(spec(weights="w.safetensors", seed=5), weights=tmp_path / "w.safetensors", device=CPU)
     picture = torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8)
     assert torch.equal(loaded(picture), random(picture))
 
@@ -175,7 +176,7 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
         if tensors is not None:
             save_file(tensors, tmp_path / file)
         with pytest.raises(FeatureError) as error:
-            Backbone(spec(weights=file), inputs=tmp_path, device=CPU)
+            Backbone(spec(weights=file), weights=tmp_path / file, device=CPU)
         assert "\n" not in str(error.value)
         return str(error.value)
 

@@ -140,7 +140,7 @@ def dataset_images(name):
 def weights_inputs(name):
     """Return the outside weights of a feature extractor: none if they are random or come from the hub."""
     weights = GRID.get("features", name).weights
-    return [] if weights in ("pretrained", "random") else [outside(weights)]
+    return [] if weights in ("pretrained", "random", "boxes") else [outside(weights)]
 
 
 def refuse_missing_inputs():

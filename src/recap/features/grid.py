@@ -40,6 +40,7 @@ def extract_grid(
     corpus: Path,
     images: Sequence[Path],
     inputs: Path,
+    trained: Path | None,
     device: str,
     threads: int,
     shards: Path,
@@ -57,6 +58,7 @@ def extract_grid(
         corpus: corpus.parquet.
         images: folders or zips with the pictures.
         inputs: folder that a weights file is relative to.
+        trained: weights that `recap.features.pretrain` made, for weights 'boxes'.
         device: auto, cpu or cuda.
         threads: how many batches are decoded and computed at a time.
         shards: folder for unfinished work.
@@ -71,7 +73,7 @@ def extract_grid(
     source = ImageSource(images)
     for file in source.missing(files.values())[:1]:
         source.read(file)  # raises, and says where it was looked for
-    backbone = Backbone(spec, inputs=inputs, device=target)
+    backbone = Backbone(spec, weights=weights_file(spec, inputs=inputs, trained=trained), device=target)
     places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
     made_from = [table.source_sha256, places, sorted(files.items())]
 
@@ -105,8 +107,8 @@ def extract_grid(
 class Backbone:
     """A timm model that turns pictures into rows of features."""
 
-    def __init__(self, spec: GridFeatures, *, inputs: Path, device: torch.device) -> None:
-        """Build the model and load its weights.
+    def __init__(self, spec: GridFeatures, *, weights: Path | None, device: torch.device) -> None:
+        """Build the model and load its weights; without a file they are pretrained or random, as the spec says.
 
         Raises:
             ConfigError: unknown backbone, or an activation, size or stage that it has not.
@@ -118,11 +120,11 @@ class Backbone:
         if device.type == "cuda":
             self.precision = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
         model = _create(spec)
-        if spec.weights in ("pretrained", "random"):
+        if weights is None:
             self.weights_sha256 = weights_hash(model)
         else:
-            load_strictly(model, inputs / spec.weights, backbone=spec.backbone)
-            self.weights_sha256 = sha256_file(inputs / spec.weights)
+            load_strictly(model, weights, backbone=spec.backbone)
+            self.weights_sha256 = sha256_file(weights)
         if spec.out_index is not None:
             _check_stage(model, spec)
         self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
@@ -160,21 +162,25 @@ class Backbone:
     @torch.inference_mode()
     def __call__(self, pictures: Tensor) -> Tensor:
         """Return features float32 [B, grid * grid, dim] on the CPU for pictures uint8 [B, edge, edge, 3]."""
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            maps = self.maps(pictures).float()
+        rows = maps.flatten(2).transpose(1, 2).contiguous().cpu()
+        return (rows - self.scale[0]) * self.scale[1] if self.scale else rows
+
+    def maps(self, pictures: Tensor) -> Tensor:
+        """Return maps [B, C, grid, grid] for pictures uint8 [B, edge, edge, 3]; a gradient flows."""
         mean, sd = (torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in (self.mean, self.sd))
         # A permuted [B, H, W, C] tensor is channels_last already.
-        inputs = (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            maps = self._maps(inputs).float()
+        maps = self._stage((pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd)
         grid = self.spec.grid
         if min(maps.shape[-2:]) < grid:
             raise ConfigError(
                 f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, too coarse for `grid: "
                 f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
             )
-        rows = functional.adaptive_avg_pool2d(maps, grid).flatten(2).transpose(1, 2).contiguous().cpu()
-        return (rows - self.scale[0]) * self.scale[1] if self.scale else rows
+        return functional.adaptive_avg_pool2d(maps, grid)
 
-    def _maps(self, inputs: Tensor) -> Tensor:
+    def _stage(self, inputs: Tensor) -> Tensor:
         """Return feature maps [B, C, H, W] of the chosen stage."""
         if self.spec.out_index is not None:
             options = {"indices": [self.spec.out_index], "intermediates_only": True, "stop_early": True}
@@ -182,6 +188,21 @@ class Backbone:
             return maps
         found = self.model.forward_features(inputs)
         return as_maps(found, model=self.model, backbone=self.spec.backbone)
+
+
+def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> Path | None:
+    """Return the file with a backbone's weights, or None where timm gives them.
+
+    Raises:
+        ConfigError: weights 'boxes' without the file that pretraining makes.
+    """
+    if spec.weights in ("pretrained", "random"):
+        return None
+    if spec.weights != "boxes":
+        return inputs / spec.weights
+    if trained is None:
+        raise ConfigError("weights 'boxes': say with --trained which file `recap features pretrain` made")
+    return trained
 
 
 def _timm() -> Any:

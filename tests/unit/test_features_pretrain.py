@@ -1,0 +1,80 @@
+"""A backbone learns the boxes of training scenes."""
+
+import numpy as np
+import pytest
+import torch
+
+from recap.core.config import GridFeatures, ScenesDataset
+from recap.core.errors import ConfigError, DataError
+from recap.data.corpus import Corpus, build_corpus
+from recap.features.grid import extract_grid, weights_file
+from recap.features.pretrain import cell_labels, pretrain_backbone
+from recap.features.store import FeatureStore
+
+SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 4}
+KNOWN = {"shape": ["ring", "star"], "colour": ["red"], "size": ["small"], "texture": ["plain"]}
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    spec = ScenesDataset(kind="scenes", train=48, val=2, test=2, size=64)
+    build_corpus(name="scenes", spec=spec, inputs=folder, out=folder)
+    return folder
+
+
+def pretrain(scenes, out, epochs):
+    spec = GridFeatures(**SPEC, pretraining={"epochs": epochs, "images_per_batch": 8})
+    boxes, images = scenes / "boxes.json", [scenes / "images.zip"]
+    pretrain_backbone(spec=spec, boxes=boxes, images=images, device="cpu", threads=1, out=out)
+    return spec
+
+
+def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
+    pretrain(scenes, tmp_path / "a.safetensors", 4)
+    losses = [float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line]
+    assert losses[-1] < 0.6 * losses[0]
+    pretrain(scenes, tmp_path / "b.safetensors", 4)
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_its_weights_are_what_features_are_made_with(scenes, tmp_path):
+    trained = tmp_path / "trained.safetensors"
+    spec = pretrain(scenes, trained, 1)
+    arguments = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": tmp_path}
+    arguments |= {"device": "cpu", "threads": 1, "shards": tmp_path / "shards"}
+    extract_grid(spec=spec, trained=trained, out=tmp_path / "trained.h5", **arguments)
+    plain = GridFeatures(**{**SPEC, "weights": "random"})
+    extract_grid(spec=plain, trained=None, out=tmp_path / "random.h5", **arguments)
+    ids = Corpus.read(scenes / "corpus.parquet").image_ids()
+    first, second = (FeatureStore(tmp_path / f"{name}.h5").read(ids)[0] for name in ("trained", "random"))
+    assert first.shape == second.shape == (len(ids), 16, 192)
+    assert not torch.allclose(first, second, atol=0.1)
+
+
+def test_weights_boxes_need_pretraining():
+    with pytest.raises(ValueError, match="goes with weights 'boxes'"):
+        GridFeatures(**SPEC)
+    spec = GridFeatures(**SPEC, pretraining={})
+    with pytest.raises(ConfigError, match="say with --trained"):
+        weights_file(spec, inputs=None, trained=None)
+
+
+def test_boxes_without_training_pictures_are_refused(tmp_path):
+    (tmp_path / "boxes.json").write_text('{"images": [{"split": "test", "objects": [], "file": "a.png"}]}')
+    spec = GridFeatures(**SPEC, pretraining={})
+    with pytest.raises(DataError, match=r"boxes.json: no training picture has boxes"):
+        pretrain_backbone(
+            spec=spec, boxes=tmp_path / "boxes.json", images=[tmp_path], device="cpu", threads=1, out=tmp_path / "w"
+        )
+
+
+def test_cells_are_named_by_the_box_over_their_centre():
+    item = {"box": [0, 20, 39, 61], "shape": "star", "colour": "red", "size": "small", "texture": "plain"}
+    labels = cell_labels([item], (80, 80), 4, KNOWN)
+    expected = np.zeros((4, 4), int)
+    expected[1:3, 0:2] = 2  # rows with centres 30 and 50, columns with centres 10 and 30
+    assert labels[0].tolist() == expected.tolist()
+    assert labels[1].max() == 1
+    tiny = cell_labels([{**item, "box": [41, 41, 45, 45]}], (80, 80), 4, KNOWN)
+    assert tiny[0].nonzero().tolist() == [[2, 2]]
