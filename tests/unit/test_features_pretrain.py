@@ -76,5 +76,6 @@ def test_cells_are_named_by_the_box_over_their_centre():
     expected[1:3, 0:2] = 2  # rows with centres 30 and 50, columns with centres 10 and 30
     assert labels[0].tolist() == expected.tolist()
     assert labels[1].max() == 1
+    assert labels[-1].nonzero().tolist() == [[2, 0]]
     tiny = cell_labels([{**item, "box": [41, 41, 45, 45]}], (80, 80), 4, KNOWN)
-    assert tiny[0].nonzero().tolist() == [[2, 2]]
+    assert tiny[0].nonzero().tolist() == tiny[-1].nonzero().tolist() == [[2, 2]]

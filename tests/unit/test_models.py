@@ -4,13 +4,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from recap.layers.positional import grid_table, sinusoid_table
 from recap.models.registry import MODELS, build_model
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2}
-B, C, T, N, F, V = 3, 2, 6, 5, 7, 11
+B, C, T, N, F, V = 3, 2, 6, 9, 7, 11
 VARIANTS = [{"kind": kind, **SMALL} for kind in MODELS] + [
     {"kind": "transformer", **SMALL, "norm": "post"},
-    {"kind": "transformer", **SMALL, "layer_norm": "unbiased", "visual_positions": "learned"},
+    {"kind": "transformer", **SMALL, "layer_norm": "unbiased"},
+    {"kind": "transformer", **SMALL, "visual_positions": "grid"},
     {"kind": "zodiac", **SMALL, "gate": "tanh"},
     {"kind": "zodiac", **SMALL, "gate": "none", "zeta": 0.0},
     {"kind": "zodiac", **SMALL, "gelu": False, "feed_forward_activation": "relu"},
@@ -80,12 +82,13 @@ def test_masked_vectors_change_nothing(model, batch):
     torch.testing.assert_close(
         log_probabilities(model, noisy, mask, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
     )
+    if model.visual_positions == "grid":
+        return  # the number of vectors is the size of the grid
     more = torch.cat([features, torch.full((B, 2, F), 9.0, dtype=torch.float64)], 1)
     wider = torch.cat([mask, torch.zeros(B, 2, dtype=torch.bool)], 1)
-    if model.visual_positions is None:
-        torch.testing.assert_close(
-            log_probabilities(model, more, wider, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
-        )
+    torch.testing.assert_close(
+        log_probabilities(model, more, wider, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
+    )
 
 
 def test_batch_of_one_equals_batch_of_eight(model):
@@ -148,3 +151,14 @@ def test_uncached_scopes_decode_a_growing_prefix(scope, batch):
     for length in (1, 4, T):
         prefix = log_probabilities(model, features, mask, tokens[..., :length])[..., -1, :]
         torch.testing.assert_close(steps[..., length - 1, :], prefix, atol=1e-12, rtol=0)
+
+
+def test_grid_positions_tell_cells_apart():
+    codes = grid_table(7, 16)
+    assert torch.cdist(codes, codes).add(10 * torch.eye(49)).min() > 0.1
+    torch.testing.assert_close(codes[3 * 7 + 5], torch.cat([sinusoid_table(7, 8)[3], sinusoid_table(7, 8)[5]]))
+    with pytest.raises(ValueError, match="divisible by 4"):
+        grid_table(7, 10)
+    model = build_model({"kind": "transformer", **SMALL, "visual_positions": "grid"}, feature_size=F, vocabulary_size=V)
+    with pytest.raises(ValueError, match="an image has 8 vectors"):
+        model.encode(torch.zeros(1, 8, F), torch.ones(1, 8, dtype=torch.bool))

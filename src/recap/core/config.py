@@ -113,7 +113,7 @@ class TransformerModel(Strict):
     layer_norm: Literal["biased", "unbiased"] = Field("biased", description="unbiased: Annotated Transformer's form")
     dropout: float = Field(0.1, ge=0, lt=1)
     feature_dropout: float = Field(0.5, ge=0, lt=1, description="dropout after the feature projection")
-    visual_positions: Literal["none", "learned"] = Field("none", description="positional encoding of the visual side")
+    visual_positions: Literal["none", "grid"] = Field("none", description="grid: fixed codes of row and column")
 
 
 class ZodiacModel(TransformerModel):

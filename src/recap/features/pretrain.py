@@ -1,8 +1,9 @@
 """Trains a backbone to name what the boxes of training pictures hold, before its features are used.
 
 This is to the built-in scenes what a detector trained on Visual Genome's objects and attributes is to photographs
-(Anderson et al. 2018, section 3.1): captions are not seen, only boxes with names. Each cell of the map is classified
-once for every name a box has (shape, colour, size, texture), or as background.
+(Anderson et al. 2018, section 3.1): captions are not seen, only boxes with names. Each cell of the map says what the
+box over it holds (shape, colour, size, texture, or nothing), how many boxes have their middle in it, and what the
+background is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from recap.features.grid import Backbone
 from recap.features.pictures import decode
 
 NAMES = ("shape", "colour", "size", "texture")
+MOST = 2  # middles of boxes told apart in one cell
 
 
 def pretrain_backbone(
@@ -57,10 +59,12 @@ def pretrain_backbone(
         ImageSource(images), [record["file"] for record in records], edge=spec.image_size, resample=backbone.resample
     )
     known = {name: sorted({item[name] for record in records for item in record["objects"]}) for name in NAMES}
-    labels = torch.stack(
-        [cell_labels(record["objects"], size, spec.grid, known) for record, size in zip(records, sizes, strict=True)]
-    )
-    _fit(backbone, pictures, labels.to(target), [1 + len(known[name]) for name in NAMES])
+    grounds = sorted({record["background"] for record in records})
+    objects = [cell_labels(r["objects"], size, spec.grid, known) for r, size in zip(records, sizes, strict=True)]
+    ground = torch.tensor([grounds.index(record["background"]) for record in records])
+    behind = ground[:, None, None, None].expand(-1, 1, spec.grid, spec.grid)
+    labels = torch.cat([torch.stack(objects), behind], 1)  # [R, labels a cell, grid, grid]
+    _fit(backbone, pictures, labels.to(target), [*(1 + len(known[name]) for name in NAMES), MOST + 1, len(grounds)])
     weights = {name: value.cpu().contiguous() for name, value in backbone.model.state_dict().items()}
     with atomic_path(out) as temporary:
         save_file(weights, temporary)
@@ -69,18 +73,26 @@ def pretrain_backbone(
 def cell_labels(
     objects: Sequence[Mapping[str, Any]], size: tuple[int, int], grid: int, known: Mapping[str, Sequence[str]]
 ) -> Tensor:
-    """Return for each name and cell what the box over the cell's centre holds, [names, grid, grid]; 0 is background.
+    """Return what each cell shows, [names + 1, grid, grid]: the names of the box over its centre (0 is none), and how
+    many boxes have their middle in it.
 
-    A box too small to cover any centre labels the cell of its own centre.
+    A box too small to cover any centre labels the cell of its own middle.
     """
-    labels = torch.zeros(len(NAMES), grid, grid, dtype=torch.long)
+    labels = torch.zeros(len(NAMES) + 1, grid, grid, dtype=torch.long)
     for item in objects:
         left, top, right, bottom = item["box"]
         columns = _covered(left, right, size[0] / grid, grid)
         rows = _covered(top, bottom, size[1] / grid, grid)
         for index, name in enumerate(NAMES):
             labels[index, rows, columns] = 1 + known[name].index(item[name])
+        middle = _middle(top, bottom, size[1] / grid, grid), _middle(left, right, size[0] / grid, grid)
+        labels[-1, *middle] = min(MOST, int(labels[-1, *middle]) + 1)
     return labels
+
+
+def _middle(low: float, high: float, cell: float, grid: int) -> int:
+    """Return the cell along one axis that holds the middle of [low, high)."""
+    return min(grid - 1, int((low + high) / 2 / cell))
 
 
 def _covered(low: float, high: float, cell: float, grid: int) -> slice:
@@ -88,12 +100,12 @@ def _covered(low: float, high: float, cell: float, grid: int) -> slice:
     inside = [place for place in range(grid) if low <= (place + 0.5) * cell < high]
     if inside:
         return slice(inside[0], inside[-1] + 1)
-    middle = min(grid - 1, int((low + high) / 2 / cell))
+    middle = _middle(low, high, cell, grid)
     return slice(middle, middle + 1)
 
 
 def _fit(backbone: Backbone, pictures: Tensor, labels: Tensor, classes: Sequence[int]) -> None:
-    """Train model and heads on pictures uint8 [R, edge, edge, 3] and labels [R, names, grid, grid]."""
+    """Train model and heads on pictures uint8 [R, edge, edge, 3] and labels [R, heads, grid, grid]."""
     settings = backbone.spec.pretraining
     assert settings is not None
     with torch.no_grad():

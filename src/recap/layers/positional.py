@@ -1,4 +1,4 @@
-"""Sinusoid positions (Vaswani et al. 2017, section 3.5)."""
+"""Sinusoid positions (Vaswani et al. 2017, section 3.5), of words in a row and of cells in a grid."""
 
 from __future__ import annotations
 
@@ -16,3 +16,17 @@ def sinusoid_table(length: int, width: int) -> Tensor:
     table[:, 0::2] = torch.sin(positions * rates)
     table[:, 1::2] = torch.cos(positions * rates)[:, : width // 2]
     return table
+
+
+def grid_table(side: int, width: int) -> Tensor:
+    """Return [side * side, width] float64 for cells in raster order: half the columns code the row, half the column.
+
+    Raises:
+        ValueError: the width is not divisible by 4, so that the halves have no sine for each cosine.
+    """
+    if width % 4:
+        raise ValueError(f"grid positions need a width divisible by 4, not {width}")
+    line = sinusoid_table(side, width // 2)
+    rows = line[:, None].expand(side, side, -1)
+    columns = line[None].expand(side, side, -1)
+    return torch.cat([rows, columns], -1).flatten(0, 1)

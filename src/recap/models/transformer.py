@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from recap.layers.attention import Attention, Carry, KeyValue, MultiHeadAttention
 from recap.layers.feed_forward import FeedForward
-from recap.layers.positional import sinusoid_table
+from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
 from recap.models.base import Captioner, Memory, State
 
@@ -107,7 +107,7 @@ class Transformer(Captioner):
         layer_norm: "biased" (torch) or "unbiased" (Annotated Transformer).
         dropout: residual, embedding and feed-forward dropout.
         feature_dropout: after the feature projection.
-        visual_positions: "none" or "learned" (then at most `grid_cells` vectors an image).
+        visual_positions: "none", or "grid": fixed row and column codes for vectors that are the cells of a square grid.
         feed_forward_activation: none, relu or gelu.
         make_attention: builds an attention for a place ("encoder", "decoder", "cross").
     """
@@ -146,7 +146,7 @@ class Transformer(Captioner):
 
         self.feature_embedding = nn.Linear(feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
-        self.visual_positions = nn.Parameter(torch.zeros(LONGEST, d_model)) if visual_positions == "learned" else None
+        self.visual_positions = visual_positions
         self.encoder = nn.ModuleList(
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(encoder_layers)
@@ -168,8 +168,8 @@ class Transformer(Captioner):
     def encode(self, features: Tensor, mask: Tensor) -> Memory:
         """[B, N, F], [B, N] -> Memory; vectors that the mask hides change nothing."""
         x = torch.relu(self.feature_embedding(features))
-        if self.visual_positions is not None:
-            x = x + self.visual_positions[: x.shape[1]]
+        if self.visual_positions == "grid":
+            x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
         for layer in self.encoder:
             x = layer(x, mask)
@@ -212,6 +212,14 @@ class Transformer(Captioner):
             moved |= {f"{index}/{name}": value for name, value in per_beam.items()}
         log_probabilities = self.logits(self.decoder_norm(x[:, :, 0])).log_softmax(-1)
         return log_probabilities, State(state.memory, state.position + 1, moved, state.per_image)
+
+
+def _grid_positions(x: Tensor) -> Tensor:
+    """Return the codes [N, D] of the cells that x [B, N, D] holds."""
+    side = math.isqrt(x.shape[1])
+    if side * side != x.shape[1]:
+        raise ValueError(f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors")
+    return grid_table(side, x.shape[2]).to(x)
 
 
 def _of_layer(index: int, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
