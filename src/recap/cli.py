@@ -51,6 +51,11 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _chosen(arguments: Arguments, names: str) -> dict[str, Any]:
+    """Return the named arguments as keywords."""
+    return {name: getattr(arguments, name) for name in names.split()}
+
+
 def _paths(parser: argparse.ArgumentParser, *names: str) -> None:
     for name in names:
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -104,17 +109,7 @@ def _features(commands: Any) -> None:
         from recap.features.grid import extract_grid
 
         spec: GridFeatures = validate(GridFeatures, a.spec, "features")
-        extract_grid(
-            spec=spec,
-            corpus=a.corpus,
-            images=a.images,
-            inputs=a.inputs,
-            trained=a.trained,
-            device=a.device,
-            threads=a.threads,
-            shards=a.shards,
-            out=a.out,
-        )
+        extract_grid(spec=spec, **_chosen(a, "corpus images inputs trained device threads shards out"))
 
     def pretrain(a: Arguments) -> None:
         from recap.core.config import GridFeatures
@@ -122,7 +117,7 @@ def _features(commands: Any) -> None:
         from recap.features.pretrain import pretrain_backbone
 
         spec: GridFeatures = validate(GridFeatures, a.spec, "features")
-        pretrain_backbone(spec=spec, boxes=a.boxes, images=a.images, device=a.device, threads=a.threads, out=a.out)
+        pretrain_backbone(spec=spec, **_chosen(a, "boxes images device threads out"))
 
     def info(a: Arguments) -> None:
         from recap.features.info import info as describe
@@ -154,17 +149,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     def train(a: Arguments) -> None:
         from recap.training.job import train as run
 
-        run(
-            stage=a.stage,
-            spec=a.spec,
-            corpus=a.corpus,
-            vocabulary=a.vocabulary,
-            subset=a.subset,
-            features=a.features,
-            init=a.init,
-            state=a.state,
-            out=a.out,
-        )
+        run(**_chosen(a, "stage spec corpus vocabulary subset features init state out"))
 
     parser.add_argument("--stage", choices=["xe", "scst"], required=True)
     _spec(parser)
@@ -177,7 +162,7 @@ def _evaluate(parser: argparse.ArgumentParser) -> None:
     def evaluate(a: Arguments) -> None:
         from recap.training.evaluation import evaluate as run
 
-        run(spec=a.spec, corpus=a.corpus, vocabulary=a.vocabulary, features=a.features, model=a.model, out=a.out)
+        run(**_chosen(a, "spec corpus vocabulary features model out"))
 
     _spec(parser)
     _paths(parser, "corpus", "vocabulary", "features", "model", "out")
