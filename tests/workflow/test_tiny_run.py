@@ -1,9 +1,14 @@
 """The whole workflow for real, on twenty pictures: every file, nothing twice, and only what depends on a change."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from tiny_workspace import Workspace
+from tiny_workspace import ROOT, Workspace
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +46,50 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
 def test_a_deleted_view_is_made_again_from_the_results(finished):
     (finished.folder / "mlflow" / "tiny.published.json").unlink()
     assert finished.planned() == {"publish": 1, "all": 1}
+
+
+VERSIONED = ["Snakefile", "dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/plots", "workflow", "profiles", "src"]
+
+
+def put_under_dvc(folder):
+    """Make the finished workspace a repository of its own, as a clone of this one would be."""
+    for name in VERSIONED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (folder / name).parent.mkdir(exist_ok=True)
+        copy(ROOT / name, folder / name)
+    stages = folder / "dvc.yaml"
+    stages.write_text(stages.read_text().replace("- profile: demo", "- profile: tiny"))
+    (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):
+        subprocess.run([*git, *command], cwd=folder, check=True, capture_output=True)
+
+
+def dvc(folder, *arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def written(folder):
+    """Return when each model was written."""
+    return {file.parent.parent.parent.name: file.stat().st_mtime_ns for file in folder.glob("results/**/xe/model.*")}
+
+
+@pytest.mark.timeout(600)
+def test_dvc_and_snakemake_see_the_same_work(finished):
+    folder = finished.folder
+    put_under_dvc(folder)
+    before = written(folder)
+    dvc(folder, "repro")
+    assert written(folder) == before
+    assert "up to date" in dvc(folder, "repro")
+    finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
+    dvc(folder, "repro")
+    after = written(folder)
+    assert {run for run in after if after[run] != before[run]} == {"zodiac@other"}
+    assert "tiny.zodiac.CIDEr" in dvc(folder, "metrics", "show")
+    assert "index.html" in dvc(folder, "plots", "show")
+    assert finished.planned() == {}
