@@ -197,7 +197,9 @@ class Evaluation(Strict):
     length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
     split: Literal["val", "test"] = "test"
     batch_size: PositiveInt = 50
-    metrics: list[Literal["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]] = ["BLEU", "METEOR", "ROUGE-L", "CIDEr"]
+    metrics: list[Literal["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]] = Field(
+        ["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"], description="SPICE runs where its models are installed"
+    )
 
 
 class Recipe(Strict):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 
@@ -43,7 +44,7 @@ class State:
 
     def reorder(self, beams: Tensor) -> State:
         """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
-        images = beams.new_tensor(range(beams.shape[0]))[:, None]
+        images = torch.arange(len(beams), device=beams.device)[:, None]
         moved = {name: value[images, beams] for name, value in self.per_beam.items()}
         return State(self.memory, self.position, moved, self.per_image)
 
