@@ -123,6 +123,16 @@ def test_state_keeps_and_reorders(model, batch):
     torch.testing.assert_close(out, whole[[2, 0], :, 1], atol=1e-10, rtol=0)
 
 
+def test_decoding_keeps_rare_words_under_bf16(model, batch):
+    """Sampling from 16-bit probabilities would never say a rare word, and train another policy than the one scored."""
+    features, mask, tokens = batch
+    model.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        out, _ = model.step(tokens[:, :1, 0], model.start(model.encode(features.float(), mask)))
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.exp().sum(-1), torch.ones(B, 1), atol=1e-5, rtol=0)
+
+
 def test_save_and_load(model, batch, tmp_path):
     expected = log_probabilities(model, *batch)
     save_file(model.state_dict(), tmp_path / "model.safetensors")

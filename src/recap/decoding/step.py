@@ -24,12 +24,10 @@ Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """tokens [B, C], state -> log-probabilities of the next word [B, C, V], new state."""
 
 
-def forbid(log_probabilities: Tensor, words: Sequence[int]) -> Tensor:
-    """Return the distribution [..., V] given that none of `words` is said (renormalised)."""
-    if not words:
-        return log_probabilities
-    ids = torch.tensor(list(words), device=log_probabilities.device)
-    return log_probabilities.index_fill(-1, ids, -torch.inf).log_softmax(-1)
+def forbid(scores: Tensor, words: Sequence[int]) -> Tensor:
+    """Return the distribution [..., V] of scores or log-probabilities given that none of `words` is said."""
+    ids = torch.tensor(list(words), dtype=torch.long, device=scores.device)
+    return scores.index_fill(-1, ids, -torch.inf).log_softmax(-1)
 
 
 def forbidding(step: Step[S], words: Sequence[int]) -> Step[S]:

@@ -73,6 +73,11 @@ class Captioner(nn.Module):
         """[..., D] -> [..., V] scores before the softmax."""
         raise NotImplementedError
 
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words would vanish."""
+        scores = self.logits(hidden)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
+
     def start(self, memory: Memory) -> State:
         """Return the state before the first word, with one beam an image."""
         raise NotImplementedError

@@ -210,7 +210,7 @@ class Transformer(Captioner):
             image_keys = cast(KeyValue, _values("image", per_image))
             x = layer.step(x, per_beam, image_keys, state.memory.mask)
             moved |= {f"{index}/{name}": value for name, value in per_beam.items()}
-        log_probabilities = self.logits(self.decoder_norm(x[:, :, 0])).log_softmax(-1)
+        log_probabilities = self.log_probabilities(self.decoder_norm(x[:, :, 0]))
         return log_probabilities, State(state.memory, state.position + 1, moved, state.per_image)
 
 

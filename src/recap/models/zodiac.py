@@ -75,4 +75,4 @@ class Zodiac(Transformer):
             return super().step(tokens, state)
         words = torch.cat([state.per_beam["words"], tokens[..., None]], dim=2)  # [B, C, t]
         hidden = self.decode(words, state.memory)[:, :, -1]
-        return self.logits(hidden).log_softmax(-1), State(state.memory, state.position + 1, {"words": words})
+        return self.log_probabilities(hidden), State(state.memory, state.position + 1, {"words": words})
