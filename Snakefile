@@ -56,8 +56,3 @@ rule train_all:
 rule evaluate_all:
     input:
         [file for run in SCORED for file in score_files(run)],
-
-
-rule report_all:
-    input:
-        report_files(),
