@@ -210,11 +210,13 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
     """Return the sentences that stand below every table."""
     seeds = statistics["seeds"]
     listed = ", ".join(str(seed) for seed in seeds)
-    spread = "no spread: it needs at least 2 seeds" if len(seeds) == 1 else "mean ± standard deviation over seeds"
+    spread = f"seed {listed} alone, so no spread"
+    if len(seeds) > 1:
+        spread = f"mean ± standard deviation over seeds {listed}"
     tests = statistics["family"]["tests"]["paired.p"]
     label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
     return [
-        f"Ours: percent (CIDEr of 1 is 100), {spread} {listed}, {statistics['images']} images.",
+        f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images.",
         "Printed: quoted from the paper, measured there on the paper's data and scale, not here; "
         "a difference to it also holds the difference in data and scale.",
         f"p: two-sided paired t-test over images (scores averaged over seeds) against {label}, "
