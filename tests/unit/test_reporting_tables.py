@@ -124,7 +124,7 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     write_scores(tmp_path / "scores", table, [5])
     made = texts(tmp_path, table, (5,))
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
-    assert "needs at least 2 seeds" in made["md"]
+    assert "seed 5 alone, so no spread" in made["md"]
     assert "nan" not in "".join(made.values()).lower()
 
 
