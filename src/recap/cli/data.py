@@ -1,0 +1,46 @@
+"""``recap data``: captions, vocabularies, subsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recap.cli.arguments import Arguments, paths, spec
+
+
+def add_data(commands: Any) -> None:
+    """Add the commands of this group."""
+
+    def corpus(a: Arguments) -> None:
+        from recap.data.corpus import build_corpus
+
+        build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
+
+    def vocabulary(a: Arguments) -> None:
+        from recap.data.vocabulary import build_vocabulary
+
+        built = build_vocabulary(corpus=a.corpus, rule=a.spec, out=a.out)
+        print(f"{a.out}: {len(built.words)} words and <unk>")
+
+    def subset(a: Arguments) -> None:
+        from recap.core.config import Subset
+        from recap.core.params import validate
+        from recap.data.subsample import draw_subset
+
+        rule: Subset = validate(Subset, a.spec, f"subsets/{a.name}.yaml")
+        draw_subset(corpus=a.corpus, name=a.name, fraction=rule.fraction, unit=rule.unit, seed=a.seed, out=a.out)
+
+    parser = commands.add_parser("corpus", help="any data set -> corpus.parquet")
+    parser.add_argument("--name", required=True)
+    spec(parser)
+    paths(parser, "inputs", "out")
+    parser.set_defaults(function=corpus)
+    parser = commands.add_parser("vocabulary", help="corpus -> vocabulary.json")
+    spec(parser)
+    paths(parser, "corpus", "out")
+    parser.set_defaults(function=vocabulary)
+    parser = commands.add_parser("subset", help="draw training captions")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    spec(parser)
+    paths(parser, "corpus", "out")
+    parser.set_defaults(function=subset)

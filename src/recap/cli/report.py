@@ -1,0 +1,117 @@
+"""``recap statistics``, ``recap report`` and ``recap track``: from scores to tables, figures and MLflow."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from recap.cli.arguments import Arguments, paths, spec
+from recap.core.errors import ConfigError
+
+
+def _table_of(spec: dict[str, Any]) -> Any:
+    from recap.core.config import Table
+    from recap.core.params import validate
+
+    return validate(Table, spec.get("table", spec), "table")
+
+
+def add_statistics(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of this group."""
+
+    def statistics(a: Arguments) -> None:
+        from recap.statistics.compare import compare_table
+
+        compare_table(
+            table=_table_of(a.spec), name=a.table, seeds=a.spec["seeds"], scores_root=a.scores, statistics_out=a.out
+        )
+
+    parser.add_argument("--table", required=True)
+    spec(parser)
+    paths(parser, "scores", "out")
+    parser.set_defaults(function=statistics)
+
+
+def add_report(commands: Any) -> None:
+    """Add the commands of this group."""
+
+    def table(a: Arguments) -> None:
+        from recap.core.atomic import read_json
+        from recap.reporting.tables import write_table
+
+        write_table(name=a.statistics.stem, table=_table_of(a.spec), statistics=read_json(a.statistics), out=a.out)
+
+    def captions(a: Arguments) -> None:
+        from recap.reporting.figures import write_samples
+
+        write_samples(
+            name=a.statistics.stem,
+            table=_table_of(a.spec),
+            seeds=a.spec["seeds"],
+            corpus_path=a.corpus,
+            image_roots=a.images,
+            scores_root=a.scores,
+            out=a.out,
+            count=a.count,
+        )
+
+    def summary(a: Arguments) -> None:
+        from recap.reporting.summary import write_summary
+
+        write_summary(spec=a.spec, scores=a.scores, out=a.out)
+
+    def curves(a: Arguments) -> None:
+        from recap.reporting.summary import write_curves
+
+        write_curves(spec=a.spec, runs=a.runs, out=a.out)
+
+    def show(a: Arguments) -> None:
+        for path in a.files:
+            if not path.exists():
+                raise ConfigError(f"{path}: no such report; run the workflow first")
+            print(path.read_text(encoding="utf-8"))
+
+    parser = commands.add_parser("table", help="statistics -> tex, csv, md")
+    spec(parser)
+    paths(parser, "statistics", "out")
+    parser.set_defaults(function=table)
+    parser = commands.add_parser("captions", help="contact sheet of captions beside references")
+    spec(parser)
+    paths(parser, "statistics", "corpus", "scores", "out")
+    parser.add_argument("--images", type=Path, nargs="+", required=True)
+    parser.add_argument("--count", type=int, default=10)
+    parser.set_defaults(function=captions)
+    parser = commands.add_parser("summary", help="mean scores of all rows, for `dvc metrics`")
+    spec(parser)
+    paths(parser, "scores", "out")
+    parser.set_defaults(function=summary)
+    parser = commands.add_parser("curves", help="learning curves of all runs, for `dvc plots`")
+    spec(parser)
+    paths(parser, "runs", "out")
+    parser.set_defaults(function=curves)
+    parser = commands.add_parser("show", help="print finished reports")
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.set_defaults(function=show)
+
+
+def add_track(commands: Any) -> None:
+    """Add the commands of this group."""
+
+    def init(a: Arguments) -> None:
+        from recap.training.tracking import init_store
+
+        init_store(a.store)
+
+    def publish(a: Arguments) -> None:
+        from recap.training.tracking import publish as run
+
+        run(profile=a.profile, results=a.results, store=a.store, out=a.out)
+
+    parser = commands.add_parser("init", help="prepare the MLflow store")
+    paths(parser, "store")
+    parser.set_defaults(function=init)
+    parser = commands.add_parser("publish", help="bring all runs of a profile into MLflow")
+    parser.add_argument("--profile", required=True)
+    paths(parser, "results", "store", "out")
+    parser.set_defaults(function=publish)

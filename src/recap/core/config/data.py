@@ -1,0 +1,49 @@
+"""Settings of data sets, vocabularies and subsets: ``params/datasets/`` and ``params/subsets/``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from recap.core.config.base import Strict
+
+
+class VocabularyRule(Strict):
+    """Which words get an id of their own (COCO's rule: lower case, count >= 6 over all splits, 16 words)."""
+
+    min_count: PositiveInt = Field(6, description="words seen less often become <unk>")
+    splits: Literal["train", "all"] = Field("train", description="where words are counted; COCO's 9,487 need 'all'")
+    max_length: PositiveInt = Field(16, description="captions are cut to this many words in training")
+
+
+class KarpathyDataset(Strict):
+    """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
+
+    kind: Literal["karpathy"]
+    annotations: str = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")
+    images: list[str] = Field(description="folders or zips with the pictures; relative to the profile's `inputs`")
+    merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
+    vocabulary: VocabularyRule = VocabularyRule()
+
+
+class ScenesDataset(Strict):
+    """The built-in data set: rendered scenes with captions from a seeded grammar."""
+
+    kind: Literal["scenes"]
+    train: PositiveInt = Field(2000, description="number of training pictures")
+    val: PositiveInt = Field(200, description="number of validation pictures")
+    test: PositiveInt = Field(200, description="number of test pictures")
+    size: int = Field(112, ge=32, description="edge of a picture in pixels")
+    seed: int = Field(0, description="seed of pictures and captions")
+    vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
+
+
+Dataset = Annotated[KarpathyDataset | ScenesDataset, Field(discriminator="kind")]
+
+
+class Subset(Strict):
+    """How much of the training split is used; ``full`` is {fraction: 1}."""
+
+    fraction: float = Field(1.0, gt=0, le=1, description="share of the training pairs or images")
+    unit: Literal["pair", "image"] = Field("pair", description="draw single captions, or images with all captions")

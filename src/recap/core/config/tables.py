@@ -1,0 +1,71 @@
+"""Settings of tables and profiles: ``params/tables/`` and ``params/<profile>.yaml``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from recap.core.config.base import Strict
+
+METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+
+
+class Row(Strict):
+    """One line of a table: what is trained, and what the paper printed."""
+
+    id: str = Field(pattern=r"^[a-z0-9_.]+$")
+    label: str
+    dataset: str
+    subset: str = "full"
+    features: str
+    model: str
+    recipe: str
+    stage: Literal["xe", "scst"] = "scst"
+    printed: dict[str, float] = Field(default_factory=dict, description="metric -> printed value, in percent")
+
+    @field_validator("printed")
+    @classmethod
+    def _known_metrics(cls, printed: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(printed) - set(METRICS))
+        if unknown:
+            raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
+        return printed
+
+
+class Table(Strict):
+    """One result table: rows, columns, and the row that the others are tested against."""
+
+    title: str
+    scale: str = Field(description="what was scaled down, in words; stands under the table")
+    columns: list[Literal[METRICS]]  # type: ignore[valid-type]
+    baseline: str = Field(description="id of the row that the others are compared with")
+    rows: list[Row] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Table:
+        ids = [row.id for row in self.rows]
+        if len(set(ids)) != len(ids):
+            raise ValueError("two rows have the same id")
+        if self.baseline not in ids:
+            raise ValueError(f"baseline {self.baseline!r} is no row id; rows are {', '.join(ids)}")
+        return self
+
+
+class Profile(Strict):
+    """What one run of the workflow makes."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    tables: list[str] = Field(min_length=1)
+    seeds: list[int] = Field(min_length=1, description="one training a seed and row")
+    inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
+    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job")
+    sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("a seed stands twice")
+        return seeds
