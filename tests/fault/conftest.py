@@ -64,7 +64,8 @@ def write_features(folder, image_ids):
 def prepare(tmp_path_factory):
     """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
     from recap.core.config import ScenesDataset
-    from recap.data.corpus import Corpus, build_corpus
+    from recap.data.build import build_corpus
+    from recap.data.corpus import Corpus
     from recap.data.subsample import draw_subset
     from recap.data.vocabulary import build_vocabulary
 

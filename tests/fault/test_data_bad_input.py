@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from recap.core.errors import DataError, RecapError
-from recap.data.corpus import Corpus, build_corpus
+from recap.data.build import build_corpus
+from recap.data.corpus import Corpus
 from recap.data.images import ImageSource
 from recap.data.subsample import draw_subset, read_subset
 from recap.data.vocabulary import Vocabulary, build_vocabulary

@@ -2,7 +2,8 @@ import pytest
 from generators import SENTENCES, karpathy, write_flickr
 
 from recap.core.manifests import value_hash
-from recap.data.corpus import SPLITS, Caption, Corpus, build_corpus, write_corpus
+from recap.data.build import build_corpus
+from recap.data.corpus import SPLITS, Caption, Corpus, write_corpus
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 

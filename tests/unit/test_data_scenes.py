@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from recap.data.corpus import Corpus, build_corpus
+from recap.data.build import build_corpus
+from recap.data.corpus import Corpus
 from recap.data.images import ImageSource
 from recap.data.scene_layout import COLOURS, SHAPES
 from recap.data.scenes import distinct_scenes
@@ -54,7 +55,7 @@ def digests(folder):
 
 def test_the_same_bytes_in_another_process(built, tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from recap.data.corpus import build_corpus;"
+        "import sys, json; from pathlib import Path; from recap.data.build import build_corpus;"
         "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), out=Path(sys.argv[2]))"
     )
     subprocess.run([sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recap.core.errors import DataError
-from recap.data.corpus import build_corpus
+from recap.data.build import build_corpus
 from recap.data.vocabulary import UNK, Vocabulary, build_vocabulary
 
 LISTS = [["a", "Dog", "runs"], ["a", "dog"], ["a", "cat"], ["<eos>", "<eos>"]]

@@ -21,7 +21,7 @@ rule corpus_scenes:
         dataset=of_kind("scenes"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/corpus", without=["data/karpathy"]),
+        code=code_digest("data/build", without=["data/karpathy"]),
         out=subpath(output.corpus, parent=True),
     shell:
         "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
@@ -37,7 +37,7 @@ use rule corpus_scenes as corpus_karpathy with:
         dataset=of_kind("karpathy"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/corpus", without=["data/scenes"]),
+        code=code_digest("data/build", without=["data/scenes"]),
         out=subpath(output.corpus, parent=True),
 
 

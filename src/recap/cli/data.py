@@ -11,7 +11,7 @@ def add_data(commands: Any) -> None:
     """Add the commands of this group."""
 
     def corpus(a: Arguments) -> None:
-        from recap.data.corpus import build_corpus
+        from recap.data.build import build_corpus
 
         build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
 
