@@ -32,18 +32,22 @@ def sample(
         Tokens [B, S, max_length] without <bos>, padded after <eos>.
     """
     state = state.reorder(torch.zeros(images, samples, dtype=torch.long, device=device))
+    tokens = torch.full((images, samples, max_length), pad, dtype=torch.long, device=device)
+    active = torch.arange(images, device=device)  # images with a caption that has not ended
     words = torch.full((images, samples), bos, dtype=torch.long, device=device)
     done = torch.zeros(images, samples, dtype=torch.bool, device=device)
-    drawn: list[Tensor] = []
-    for _ in range(max_length):
+    for place in range(max_length):
         log_probabilities, state = step(words, state)
         words = torch.where(done, pad, draw(log_probabilities))
-        drawn.append(words)
+        tokens[active, :, place] = words
         done = done | (words == eos)
-        if done.all():
-            break
-    tokens = torch.stack(drawn, dim=2)
-    return torch.nn.functional.pad(tokens, (0, max_length - tokens.shape[2]), value=pad)
+        finished = done.all(1)
+        if finished.any():
+            going = (~finished).nonzero()[:, 0]
+            if not len(going):
+                break
+            active, words, done, state = active[going], words[going], done[going], state.keep(going)
+    return tokens
 
 
 def draw(log_probabilities: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from recap.layers.packing import Words, pack, spread
+
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
 Carry = tuple[Tensor, ...]  # what an attention hands from word to word beside its keys; empty for most
 
@@ -34,15 +36,32 @@ def rows_as_captions(x: Tensor, captions: int) -> Tensor:
     return x.unflatten(2, (captions, -1)).transpose(1, 2)
 
 
+def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
+    if keys.shape[1] == rows.shape[1]:
+        return rows @ keys
+    return rows_as_captions(captions_as_rows(rows) @ keys[:, 0], rows.shape[1])
+
+
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """Return [T, T], True where row t may see column t' <= t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
+def rows_of_mask(mask: Tensor) -> Tensor:
+    """[B, N], or [B, C, N] where each caption has a mask of its own -> [B, 1 or C, 1, 1, N]."""
+    return mask[:, None, None, None, :] if mask.dim() == 2 else mask[:, :, None, None, :]
+
+
 class Attention(nn.Module):
     """What every attention of an encoder-decoder offers; see `MultiHeadAttention` for shapes."""
 
-    def keys(self, source: Tensor) -> KeyValue:
+    @property
+    def packs(self) -> bool:
+        """Whether padding may be left out of the query: no row's result depends on padded rows."""
+        return True
+
+    def keys(self, source: Tensor, *, words: Words | None = None) -> KeyValue:
         """Project what is attended to."""
         raise NotImplementedError
 
@@ -59,6 +78,7 @@ class Attention(nn.Module):
         real: Tensor | None = None,
         causal: bool = False,
         carry: Carry = (),
+        words: Words | None = None,
     ) -> tuple[Tensor, Carry]:
         """Attend."""
         raise NotImplementedError
@@ -85,9 +105,10 @@ class MultiHeadAttention(Attention):
         self.value = nn.Linear(d_model, d_model)
         self.output = nn.Linear(d_model, d_model)
 
-    def keys(self, source: Tensor) -> KeyValue:
-        """Project what is attended to: [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        return split_heads(self.key(source), self.heads), split_heads(self.value(source), self.heads)
+    def keys(self, source: Tensor, *, words: Words | None = None) -> KeyValue:
+        """Project what is attended to: [B, C or 1, N, D], or packed [R, D] -> keys and values [B, C or 1, H, N, K]."""
+        key, value = spread(self.key(source), words), spread(self.value(source), words)
+        return split_heads(key, self.heads), split_heads(value, self.heads)
 
     def start(self, images: int, captions: int, like: Tensor) -> Carry:
         """Return what the first word carries: nothing."""
@@ -102,30 +123,35 @@ class MultiHeadAttention(Attention):
         real: Tensor | None = None,
         causal: bool = False,
         carry: Carry = (),
+        words: Words | None = None,
     ) -> tuple[Tensor, Carry]:
         """Attend.
 
         Args:
-            query: [B, C, T, D].
+            query: [B, C, T, D], or packed [R, D].
             keys: keys and values, [B, C or 1, H, N, K].
-            mask: [B, N], True where a vector is real; None when all are.
+            mask: [B, N], True where a vector is real; None when all are; [B, C, N] where captions see different ones.
             real: [B, T], True where a query row is no padding; of use only to attentions that pool over rows.
             causal: row t sees columns up to t (then N = T).
             carry: unused here; see `recap.layers.zoneup`.
+            words: how the query is packed, or None.
 
         Returns:
-            [B, C, T, D] and the carry for the next word.
+            [B, C, T, D] (packed as the query) and the carry for the next word.
         """
-        q = split_heads(self.query(query), self.heads)  # [B, C, H, T, K]
+        q = split_heads(spread(self.query(query), words), self.heads)  # [B, C, H, T, K]
         k, v = keys
-        captions = q.shape[1]
+        captions, rows = q.shape[1], q.shape[3]
+        visible = None if mask is None else rows_of_mask(mask)[:, :, 0]  # [B, 1 or C, 1, N]
         if k.shape[1] == captions:  # every caption has keys of its own
-            visible = None if mask is None else mask[:, None, None, :].repeat_interleave(captions, 0)
+            if visible is not None:
+                visible = visible.expand(-1, captions, -1, -1).flatten(0, 1)[:, None]
             q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # [B * C, H, T or N, K]
             attended = scaled_dot_product_attention(q, k, v, attn_mask=visible, is_causal=causal)
             attended = attended.unflatten(0, (-1, captions))
         else:
-            visible = None if mask is None else mask[:, None, None, :]
+            if visible is not None and visible.shape[1] > 1:  # captions as rows, like the query
+                visible = visible.expand(-1, -1, rows, -1).flatten(1, 2)[:, None]
             attended = scaled_dot_product_attention(captions_as_rows(q), k[:, 0], v[:, 0], attn_mask=visible)
             attended = rows_as_captions(attended, captions)
-        return self.output(merge_heads(attended)), carry
+        return self.output(pack(merge_heads(attended), words)), carry

@@ -34,19 +34,32 @@ class State:
     """Everything a model carries between two words.
 
     `per_beam` tensors are [B, C, ...] and follow their beam; `per_image` tensors are [B, ...] and are shared by the
-    beams of an image.
+    beams of an image. A model may write the latter in place; `written` then counts the entries in use and is shared by
+    the states that share the tensors, so that two steps from one state do not overwrite each other.
     """
 
     memory: Memory
     position: int = 0
     per_beam: dict[str, Tensor] = field(default_factory=dict)
     per_image: dict[str, Tensor] = field(default_factory=dict)
+    written: list[int] = field(default_factory=lambda: [0])
+
+    def writing(self, size: int, new_size: int) -> State:
+        """Return a state whose `per_image` tensors may be written from entry `size` up to `new_size`.
+
+        They are this state's own unless another step was taken from it before: then they are copied.
+        """
+        if self.written[0] == size:
+            self.written[0] = new_size
+            return self
+        copies = {name: value.clone() for name, value in self.per_image.items()}
+        return State(self.memory, self.position, self.per_beam, copies, [new_size])
 
     def reorder(self, beams: Tensor) -> State:
         """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
         images = torch.arange(len(beams), device=beams.device)[:, None]
         moved = {name: value[images, beams] for name, value in self.per_beam.items()}
-        return State(self.memory, self.position, moved, self.per_image)
+        return State(self.memory, self.position, moved, self.per_image, self.written)
 
     def keep(self, images: Tensor) -> State:
         """Return the state of some of the images, given by index."""
@@ -55,6 +68,7 @@ class State:
             self.position,
             {name: value[images] for name, value in self.per_beam.items()},
             {name: value[images] for name, value in self.per_image.items()},
+            list(self.written),
         )
 
 
@@ -68,6 +82,10 @@ class Captioner(nn.Module):
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
         raise NotImplementedError
+
+    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, but for the R words where `real` [B, C, T] is True: [R, D]; a model may skip the others."""
+        return self.decode(tokens, memory)[real]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax."""

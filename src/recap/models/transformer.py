@@ -17,83 +17,16 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import Attention, Carry, KeyValue, MultiHeadAttention
+from recap.layers.attention import Attention, MultiHeadAttention
 from recap.layers.feed_forward import FeedForward
+from recap.layers.packing import Words
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
 from recap.models.base import Captioner, Memory, State
+from recap.models.transformer_layers import DecoderLayer, EncoderLayer, of_layer
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
 LONGEST = 512  # words a caption may have
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward: [B, 1, N, D] -> [B, 1, N, D]."""
-
-    def __init__(self, *, attention: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
-        super().__init__()
-        self.attention, self.feed_forward = attention, feed_forward
-        self.around_attention, self.around_feed_forward = residual(), residual()
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer; `mask` [B, N] is True where a vector is real."""
-        x = self.around_attention(x, lambda y: self.attention(y, self.attention.keys(y), mask=mask, real=mask)[0])
-        return self.around_feed_forward(x, self.feed_forward)
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention, feed-forward: [B, C, T, D] -> [B, C, T, D]."""
-
-    def __init__(
-        self, *, attention: Attention, cross: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]
-    ) -> None:
-        super().__init__()
-        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
-
-    def forward(self, x: Tensor, image_keys: KeyValue, mask: Tensor) -> Tensor:
-        """Teacher forcing over all words."""
-        x = self.around_attention(x, lambda y: self.attention(y, self.attention.keys(y), causal=True)[0])
-        x = self.around_cross(x, lambda y: self.cross(y, image_keys, mask=mask)[0])
-        return self.around_feed_forward(x, self.feed_forward)
-
-    def start(self, memory: Memory) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the caches before the first word: (per beam, per image)."""
-        images = memory.values.shape[0]
-        empty = self.attention.keys(memory.values[:, None, :0])  # no words yet: [B, 1, H, 0, K]
-        image_keys = self.cross.keys(memory.values[:, None])
-        carries = (self.attention.start(images, 1, memory.values), self.cross.start(images, 1, memory.values))
-        per_beam = _named("words", empty) | _named("own", carries[0]) | _named("cross", carries[1])
-        return per_beam, _named("image", image_keys)
-
-    def step(self, x: Tensor, per_beam: dict[str, Tensor], image_keys: KeyValue, mask: Tensor) -> Tensor:
-        """One word, [B, C, 1, D]; the beam's caches in `per_beam` are replaced by those that hold this word."""
-
-        def attend(y: Tensor) -> Tensor:
-            past = zip(_values("words", per_beam), self.attention.keys(y), strict=True)
-            words = tuple(torch.cat(pair, dim=3) for pair in past)
-            out, own = self.attention(y, words, carry=_values("own", per_beam))
-            per_beam.update(_named("words", words) | _named("own", own))
-            return out
-
-        def look(y: Tensor) -> Tensor:
-            out, carry = self.cross(y, image_keys, mask=mask, carry=_values("cross", per_beam))
-            per_beam.update(_named("cross", carry))
-            return out
-
-        x = self.around_attention(x, attend)
-        x = self.around_cross(x, look)
-        return self.around_feed_forward(x, self.feed_forward)
-
-
-def _named(name: str, values: Carry | KeyValue) -> dict[str, Tensor]:
-    """Give the tensors of a tuple names: {"words.0": ..., "words.1": ...}."""
-    return {f"{name}.{index}": value for index, value in enumerate(values)}
-
-
-def _values(name: str, tensors: dict[str, Tensor]) -> Carry:
-    """Undo `_named`."""
-    return tuple(value for key, value in tensors.items() if key.startswith(f"{name}."))
 
 
 class Transformer(Captioner):
@@ -171,22 +104,39 @@ class Transformer(Captioner):
         if self.visual_positions == "grid":
             x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
+        visible = _hiding(mask)
         for layer in self.encoder:
-            x = layer(x, mask)
+            x = layer(x, visible)
         return Memory(self.encoder_norm(x)[:, 0], mask)
 
-    def _embed(self, tokens: Tensor, position: int) -> Tensor:
-        """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""
+    def _embed(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Word ids [...] and their places in the caption [...] -> [..., D]."""
         words = self.word_embedding(tokens)
-        places = cast(Tensor, self.positions)[position : position + tokens.shape[-1]].to(words.dtype)
-        return self.word_dropout(words * math.sqrt(words.shape[-1]) + places)
+        table = cast(Tensor, self.positions).to(words.dtype)
+        return self.word_dropout(words * math.sqrt(words.shape[-1]) + table[places])
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        x = self._embed(tokens, 0)
-        for layer in cast(list[DecoderLayer], self.decoder):
-            x = layer(x, layer.cross.keys(memory.values[:, None]), memory.mask)
+        places = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self._decode(self._embed(tokens, places), memory, None)
+
+    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, of the R real words alone: [R, D]; padding takes part in the attention's products only."""
+        if not all(layer.packs for layer in self._decoder_layers()):
+            return super().decode_words(tokens, real, memory)
+        words = Words(real)
+        places = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        return self._decode(self._embed(words.pack(tokens), words.pack(places)), memory, words)
+
+    def _decode(self, x: Tensor, memory: Memory, words: Words | None) -> Tensor:
+        """Run the decoder on [B, C, T, D], or on packed [R, D]."""
+        visible = _hiding(memory.mask)
+        for layer in self._decoder_layers():
+            x = layer(x, layer.cross.keys(memory.values[:, None]), visible, words)
         return self.decoder_norm(x)
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return cast(list[DecoderLayer], list(self.decoder))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
@@ -194,24 +144,41 @@ class Transformer(Captioner):
 
     def start(self, memory: Memory) -> State:
         """Project the image's keys once a layer and open empty word caches."""
-        state = State(memory)
-        for index, layer in enumerate(cast(list[DecoderLayer], self.decoder)):
+        images = memory.values.shape[0]
+        lineage = torch.zeros(images, 1, 0, dtype=torch.bool, device=memory.values.device)
+        state = State(memory, per_beam={"lineage": lineage})
+        for index, layer in enumerate(self._decoder_layers()):
             per_beam, per_image = layer.start(memory)
             state.per_beam |= {f"{index}/{name}": value for name, value in per_beam.items()}
             state.per_image |= {f"{index}/{name}": value for name, value in per_image.items()}
         return state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with this word in its caches."""
-        x = self._embed(tokens[..., None], state.position)  # [B, C, 1, D]
-        moved: dict[str, Tensor] = {}
-        for index, layer in enumerate(cast(list[DecoderLayer], self.decoder)):
-            per_beam, per_image = _of_layer(index, state.per_beam), _of_layer(index, state.per_image)
-            image_keys = cast(KeyValue, _values("image", per_image))
-            x = layer.step(x, per_beam, image_keys, state.memory.mask)
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with this word in its caches.
+
+        The caches are written in place (see `DecoderLayer`), so a step has no gradient to give.
+        """
+        images, beams = tokens.shape
+        before = state.per_beam["lineage"]
+        own = torch.eye(beams, dtype=torch.bool, device=tokens.device).expand(images, -1, -1)
+        lineage = torch.cat([before, own], -1)  # [B, C, S]
+        state = state.writing(before.shape[-1], lineage.shape[-1])
+        place = torch.tensor(state.position, device=tokens.device)
+        x, visible = self._embed(tokens[..., None], place), _hiding(state.memory.mask)  # [B, C, 1, D]
+        moved: dict[str, Tensor] = {"lineage": lineage}
+        kept: dict[str, Tensor] = {}
+        for index, layer in enumerate(self._decoder_layers()):
+            per_beam, per_image = of_layer(index, state.per_beam), of_layer(index, state.per_image)
+            x = layer.step(x, per_beam, per_image, visible, lineage)
             moved |= {f"{index}/{name}": value for name, value in per_beam.items()}
+            kept |= {f"{index}/{name}": value for name, value in per_image.items()}
         log_probabilities = self.log_probabilities(self.decoder_norm(x[:, :, 0]))
-        return log_probabilities, State(state.memory, state.position + 1, moved, state.per_image)
+        return log_probabilities, State(state.memory, state.position + 1, moved, kept, state.written)
+
+
+def _hiding(mask: Tensor) -> Tensor | None:
+    """Return the mask if it hides anything; asking would stall a GPU, where masks cost little."""
+    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
 
 
 def _grid_positions(x: Tensor) -> Tensor:
@@ -220,9 +187,3 @@ def _grid_positions(x: Tensor) -> Tensor:
     if side * side != x.shape[1]:
         raise ValueError(f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors")
     return grid_table(side, x.shape[2]).to(x)
-
-
-def _of_layer(index: int, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of one layer under their names within it."""
-    prefix = f"{index}/"
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -49,7 +49,7 @@ class CrossEntropyObjective:
         """Return the mean loss a word; logits are made for real words only."""
         self.model.train()
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
-        hidden = self.model.decode(inputs, self.model.encode(batch.features, batch.mask))  # [B, C, T, D]
         real = targets != PAD
-        logits = self.model.logits(hidden[real])  # [R, V]
+        hidden = self.model.decode_words(inputs, real, self.model.encode(batch.features, batch.mask))  # [R, D]
+        logits = self.model.logits(hidden)  # [R, V]
         return smoothed_cross_entropy(logits.float(), targets[real], self.smoothing), {}

@@ -57,15 +57,15 @@ class SelfCriticalObjective:
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
+        memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout
         with torch.no_grad():
-            memory = self.model.encode(batch.features, batch.mask)
             sampled = self._draw(memory)  # [B, S, T]
             rewards = self._reward(batch.image_ids, sampled)
             greedy = None
             if self.stage.baseline == "greedy":
                 greedy = self._reward(batch.image_ids, self._search(memory, 1))[:, 0]
         advantage = advantages(rewards, greedy).to(batch.features.device)
-        log_probabilities, real = self._score(batch, sampled)
+        log_probabilities, real = self._score(memory, sampled)
         loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
         return loss, {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
 
@@ -99,12 +99,12 @@ class SelfCriticalObjective:
             )
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
-    def _score(self, batch: Batch, sampled: Tensor) -> tuple[Tensor, Tensor]:
+    def _score(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each sampled word, [B, S, T], by teacher forcing, and where words are."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
-        hidden = self.model.decode(inputs, self.model.encode(batch.features, batch.mask))
         real = sampled != PAD
-        allowed = forbid(self.model.logits(hidden[real]).float(), NEVER_SAID)  # [R, V]
+        hidden = self.model.decode_words(inputs, real, memory)
+        allowed = forbid(self.model.logits(hidden).float(), NEVER_SAID)  # [R, V]
         words = allowed.gather(-1, sampled[real][:, None])[:, 0]
         return torch.zeros_like(sampled, dtype=words.dtype).masked_scatter(real, words), real
