@@ -293,6 +293,7 @@ def test_a_killed_download_goes_on_where_it_was(tmp_path):
         command = [sys.executable, "-m", "recap", "data", "fetch", "d/a"]
         command += ["--list", str(tmp_path / "list.csv"), "--into", str(tmp_path / "in")]
         part = tmp_path / "in/d/a.part"
+        kept = [0]
         for share in (0.02, 0.3, 0.6, 0.95):
             child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             while not (part.exists() and part.stat().st_size >= share * len(content)):
@@ -300,13 +301,13 @@ def test_a_killed_download_goes_on_where_it_was(tmp_path):
                 time.sleep(0.001)
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
-            kept = part.stat().st_size
+            kept.append(part.stat().st_size)
             assert not (tmp_path / "in/d/a").exists()
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert sha(content) in done.stdout
-        assert site.starts("a")[-1] == kept
-        assert site.sent["a"] <= 1.05 * len(content)
+        # Nothing that reached the disk is fetched twice.
+        assert site.starts("a") == kept
     assert (tmp_path / "in/d/a").read_bytes() == content
     assert left(tmp_path) == ["a", "a.fetched.json"]
 

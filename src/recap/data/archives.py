@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import os
 import shutil
 import stat
@@ -174,13 +175,21 @@ def _zip_members(archive: Path, limit: int) -> Iterator[Member]:
 
 def _tar_members(archive: Path) -> Iterator[Member]:
     """Yield the files of a tar or tgz in one pass, so that nothing is unpacked twice."""
-    with tarfile.open(archive, "r|*") as opened:
+    with archive.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
+    with (
+        gzip.open(archive) if packed else archive.open("rb") as stream,
+        tarfile.open(fileobj=stream, mode="r|") as opened,
+    ):
         names = _Names(archive)
         for entry in opened:
             names.check(entry.name, regular=entry.isfile() or entry.isdir(), folder=entry.isdir())
-            stream = opened.extractfile(entry) if entry.isfile() else None
-            if stream is not None:
-                yield Member(entry.name, entry.size, stream)
+            content = opened.extractfile(entry) if entry.isfile() else None
+            if content is not None:
+                yield Member(entry.name, entry.size, content)
+        while stream.read(CHUNK):
+            pass
 
 
 class _Names:
