@@ -59,6 +59,8 @@ def fetch_files(
                     return fetch_file(file, into=into, source=source, transfer=own)
             except RecapError as error:
                 return error
+            except OSError as error:
+                return DataError(f"{into / file.name}: cannot be read or written ({error}); correct the folder")
 
         try:
             done = list(pool.map(one, files))
