@@ -97,15 +97,16 @@ def begun(tmp_path, files, site, name="a", at=400_000):
     assert (tmp_path / f"in/d/{name}.part").stat().st_size == at
 
 
+@pytest.mark.parametrize("if_range", [True, False])
 @pytest.mark.parametrize("hashed", [True, False])
-def test_a_file_that_changed_meanwhile_starts_anew(tmp_path, hashed):
+def test_a_file_that_changed_meanwhile_starts_anew(tmp_path, hashed, if_range):
     old, new = noise(900_000), noise(900_000, 1)
-    with serve({"a": old}) as site:
+    with serve({"a": old}, if_range=if_range) as site:
         files = listed(tmp_path, line("d/a", f"{site.url}/a", new if hashed else None))
         begun(tmp_path, files, site)
         site.files["a"] = new
         fetch(files, tmp_path)
-        assert site.starts("a")[-1] == 400_000
+        assert site.starts("a")[-1] == (400_000 if if_range else 0)
     assert (tmp_path / "in/d/a").read_bytes() == new
 
 
@@ -133,6 +134,17 @@ def test_a_server_without_ranges_starts_anew(tmp_path):
     with serve({"a": content}, ranges=False) as site:
         files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
         begun(tmp_path, files, site)
+        fetch(files, tmp_path)
+    assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def test_a_body_without_a_length_that_breaks_off(tmp_path):
+    content = noise(900_000)
+    with serve({"a": content}, lengths=False, faults={"a": [[500_000]]}) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        with pytest.raises(DataError, match="as published"):
+            fetch(files, tmp_path)
+        assert left(tmp_path) == []
         fetch(files, tmp_path)
     assert (tmp_path / "in/d/a").read_bytes() == content
 

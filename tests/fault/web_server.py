@@ -15,6 +15,7 @@ class Site:
     faults: dict[str, list] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
     ranges: bool = True
+    if_range: bool = True
     lengths: bool = True
     block: int = 64 * 1024
     delay: float = 0.0
@@ -47,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         etag = site.etags.get(name, f'"{hash(content)}"')
         headers = {"ETag": etag} if etag else {}
         start = 0
-        if asked and site.ranges and self.headers.get("If-Range", etag) == etag:
+        if asked and site.ranges and (not site.if_range or self.headers.get("If-Range", etag) == etag):
             start = int(asked.removeprefix("bytes=").rstrip("-"))
             if start >= len(content):
                 return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})

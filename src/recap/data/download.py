@@ -47,6 +47,13 @@ class Identity:
         strong = self.etag if self.etag and not self.etag.startswith("W/") else None
         return strong or self.last_modified
 
+    def contradicts(self, other: Identity) -> bool:
+        """Say whether an answer cannot be of the same bytes; what one of the two does not say is no contradiction."""
+        pairs: list[tuple[object, object]] = [(self.total, other.total)]
+        if self.url == other.url:
+            pairs += [(self.etag, other.etag), (self.last_modified, other.last_modified)]
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -184,7 +191,8 @@ def _receive(url: str, response: Response, part: Path, file: IO[bytes], size: in
     if response.headers.get("Content-Type", "").startswith("text/html") and not part.name.endswith(".html.part"):
         raise DownloadError(f"{url}: answers with a web page, not with the file")
     if response.status_code == 206:
-        if known is None or _first_byte(response) != start or offered.total != known.total:
+        # Some servers do not know If-Range and continue whatever they have now.
+        if known is None or _first_byte(response) != start or known.contradicts(offered):
             restart(part, file)
             return False
     else:

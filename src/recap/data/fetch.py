@@ -80,7 +80,7 @@ def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: 
     """Bring one file; see ``fetch_files``."""
     target = into / file.name
     if target.is_file():
-        return _accept(file, target, target, how="there", origin=None)
+        return _keep(file, target, target, *verify(file, target, record_of(target)), how="there", origin=None)
     if source is not None:
         return _copy(file, _local(file, source), target)
     part = target.with_name(target.name + ".part")
@@ -144,7 +144,7 @@ def _download(file: OutsideFile, url: str, part: Path, opened: IO[bytes], target
     """Fetch from one address; wrong bytes that were put together from several answers get a second, whole try."""
     joined = download(url, part, opened, size=file.bytes, hashed=file.hash is not None, transfer=transfer)
     try:
-        return _accept(file, part, target, how="downloaded", origin=url)
+        return _keep(file, part, target, *verify(file, part, record_of(target)), how="downloaded", origin=url)
     except DataError as error:
         restart(part, opened)
         if joined:
@@ -152,10 +152,11 @@ def _download(file: OutsideFile, url: str, part: Path, opened: IO[bytes], target
         raise DownloadError(f"{url}: {error}") from error
 
 
-def _accept(file: OutsideFile, path: Path, target: Path, *, how: str, origin: str | None) -> Fetched:
-    """Verify ``path``, record its hash, and give it its name."""
+def _keep(
+    file: OutsideFile, path: Path, target: Path, sha256: str, checked: str, *, how: str, origin: str | None
+) -> Fetched:
+    """Record the hash of the verified file ``path``, and give it its name."""
     record = record_of(target)
-    sha256, checked = verify(file, path, record)
     if how != "there" or not record.is_file():
         about = {"name": file.name, "version": file.version, "sha256": sha256, "bytes": path.stat().st_size}
         day = datetime.now(UTC).date().isoformat()
@@ -179,7 +180,7 @@ def _local(file: OutsideFile, source: Path) -> Path:
 
 def _copy(file: OutsideFile, local: Path, target: Path) -> Fetched:
     """Take a local copy: by a hard link where the disk allows it, else byte by byte."""
-    verify(file, local, record_of(target))
+    verified = verify(file, local, record_of(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(local.resolve(), target)
@@ -187,8 +188,8 @@ def _copy(file: OutsideFile, local: Path, target: Path) -> Fetched:
         # Another disk, or somebody else's file.
         with atomic_path(target) as temporary:
             shutil.copyfile(local, temporary)
-            verify(file, temporary, record_of(target))
-    return replace(_accept(file, target, target, how="there", origin=str(local)), how="copied")
+            verified = verify(file, temporary, record_of(target))
+    return _keep(file, target, target, *verified, how="copied", origin=str(local))
 
 
 def _digest(path: Path, algorithm: str) -> str:
