@@ -11,7 +11,7 @@ from recap.data import coco
 from recap.data.build import build_corpus
 from recap.data.coco_server import SERVER, write_server_ids
 from recap.data.corpus import Caption, Corpus
-from recap.data.subsample import draw_subset
+from recap.data.subsample import draw_subset, subset_size
 from recap.data.unpaired import write_unpaired
 
 
@@ -188,6 +188,10 @@ def test_server_ids(tmp_path):
     with pytest.raises(DataError, match="an image id stands twice"):
         write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
     assert SERVER["val2014"] == 40_504
+
+
+def test_one_percent_of_karpathys_training_images():
+    assert subset_size(coco.IMAGES["train"], 0.01) == 1_133
 
 
 def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):

@@ -186,3 +186,5 @@ def outside_files():
 VERSIONS = Path(config.get("params_dir", "params")) / "data_versions.csv"
 TRAINED = trained_runs()
 TO_FETCH = files_to_fetch()
+if TO_FETCH:
+    print(f"recap: to be fetched from the network: {', '.join(TO_FETCH)}", file=sys.stderr)
