@@ -156,7 +156,7 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
         raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
     say(
         f"COCO: papers write '5 captions each' (5 x {sum(IMAGES.values()):,} = {5 * sum(IMAGES.values()):,}); "
-        f"{CAPTIONS - 5 * sum(IMAGES.values())} captions more are there, because some pictures have six or seven"
+        f"{CAPTIONS - 5 * sum(IMAGES.values())} captions more are there, because some pictures have more than five"
     )
     say("COCO: papers print 9,487 words with <unk> counted among them, 9,488 with the end counted too")
 
