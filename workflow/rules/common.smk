@@ -8,6 +8,7 @@ from recap.core.errors import RecapError
 from recap.core.grid import Grid, Run, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
+from recap.data.versions import read_versions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{sys.executable} -m recap"
@@ -41,7 +42,7 @@ RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/dev").glob("nvidia[0-9]*"))))
 
 # Modules that make or read pictures and captions: what they do reaches later jobs as a file, not as code.
-MAKERS = ["data/images", "data/karpathy", "data/scenes"]
+MAKERS = ["data/images", "data/karpathy", "data/coco", "data/scenes"]
 
 
 wildcard_constraints:
@@ -127,7 +128,12 @@ def outside(name):
 def dataset_inputs(name):
     """Return the outside files of a data set: none for the built-in one."""
     dataset = GRID.get("datasets", name)
-    return [] if dataset.kind == "scenes" else [outside(file) for file in [dataset.annotations, *dataset.images]]
+    if dataset.kind == "scenes":
+        return []
+    if dataset.kind == "coco":
+        lists = [name for name in (dataset.val_list, dataset.test_list) if name is not None]
+        return [outside(file) for file in [*dataset.annotations, *lists, *dataset.images]]
+    return [outside(file) for file in [dataset.annotations, *dataset.images]]
 
 
 def dataset_images(name):
@@ -143,19 +149,42 @@ def weights_inputs(name):
     return [] if weights in ("pretrained", "random", "boxes") else [outside(weights)]
 
 
-def refuse_missing_inputs():
-    """Stop before the first job if an outside file is missing that something still to be made needs."""
+def missing_inputs():
+    """Return the outside files that are missing and that something still to be made needs, with who names them."""
     needs = {(f"{R}/data/{name}/corpus.parquet", "datasets", name): dataset_inputs(name) for name in GRID.datasets()}
     for run in SCORED:
         needs[features_file(run), "features", run.features] = weights_inputs(run.features)
-    for (product, section, name), files in needs.items():
-        for file in files:
-            if not Path(product).exists() and not Path(file).exists():
-                refuse(
-                    f"{file}: no such file or folder; {section}/{name}.yaml names it: "
-                    f"put it there, or say where your files are with --config inputs=FOLDER"
-                )
+    return {
+        file: f"{section}/{name}.yaml"
+        for (product, section, name), files in needs.items()
+        for file in files
+        if not Path(product).exists() and not Path(file).exists()
+    }
 
 
+def files_to_fetch():
+    """Return the missing outside files that `fetch` may bring; stop before the first job if another is missing."""
+    listed = {outside(name): name for name in outside_files()}
+    found = {}
+    for file, named_by in missing_inputs().items():
+        if PROFILE.fetch and file in listed:
+            found[file] = listed[file]
+        else:
+            known = f", or have it fetched with --config fetch=true inputs={PROFILE.inputs}" if file in listed else ""
+            refuse(
+                f"{file}: no such file or folder; {named_by} names it: "
+                f"put it there, or say where your files are with --config inputs=FOLDER{known}"
+            )
+    return found
+
+
+def outside_files():
+    """Return the names in the list of outside files; parameters without a list have none."""
+    return read_versions(VERSIONS) if VERSIONS.exists() else {}
+
+
+VERSIONS = Path(config.get("params_dir", "params")) / "data_versions.csv"
 TRAINED = trained_runs()
-refuse_missing_inputs()
+TO_FETCH = files_to_fetch()
+if TO_FETCH:
+    print(f"recap: to be fetched from the network: {', '.join(TO_FETCH)}", file=sys.stderr)

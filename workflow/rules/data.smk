@@ -1,6 +1,9 @@
 """Captions of every data set as one table, and its vocabulary."""
 
 
+import re
+
+
 def dataset_spec(wildcards):
     """Return a data set's config without the vocabulary rule, which is the next rule's."""
     spec = GRID.spec("datasets", wildcards.dataset)
@@ -12,6 +15,20 @@ def data_files():
     return sorted({kind(run) for run in SCORED for kind in (corpus_file, vocabulary_file, subset_file)})
 
 
+if TO_FETCH:
+
+    rule fetch:
+        """Only for files that are not there: one that is there is the user's, and no rule may touch it."""
+        output:
+            outside("{file}"),
+        wildcard_constraints:
+            file="|".join(map(re.escape, TO_FETCH.values())),
+        params:
+            list=str(VERSIONS),
+        shell:
+            "{RECAP} data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+
+
 rule corpus_scenes:
     output:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
@@ -21,7 +38,7 @@ rule corpus_scenes:
         dataset=of_kind("scenes"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/karpathy"]),
+        code=code_digest("data/build", without=["data/karpathy", "data/coco"]),
         out=subpath(output.corpus, parent=True),
     shell:
         "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
@@ -35,6 +52,15 @@ use rule corpus_scenes as corpus_karpathy with:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
     wildcard_constraints:
         dataset=of_kind("karpathy"),
+    params:
+        spec=dataset_spec,
+        code=code_digest("data/build", without=["data/scenes", "data/coco"]),
+        out=subpath(output.corpus, parent=True),
+
+
+use rule corpus_karpathy as corpus_coco with:
+    wildcard_constraints:
+        dataset=of_kind("coco"),
     params:
         spec=dataset_spec,
         code=code_digest("data/build", without=["data/scenes"]),

@@ -12,3 +12,16 @@ rule subset:
     shell:
         "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec:q}"
         " --seed {wildcards.seed} --out {output:q}"
+
+
+rule unpaired:
+    """Made when asked for by name: the pictures and captions that a subset of images leaves over."""
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
+    output:
+        f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.unpaired.json",
+    params:
+        code=code_digest("data/unpaired", without=MAKERS),
+    shell:
+        "{RECAP} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

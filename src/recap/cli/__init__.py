@@ -29,7 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
     """Describe all commands."""
     parser = argparse.ArgumentParser(prog="recap", description="Reproduce image-captioning papers.")
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    add_data(groups.add_parser("data", help="captions, vocabularies, subsets").add_subparsers(required=True))
+    add_data(
+        groups.add_parser("data", help="outside files, captions, vocabularies, subsets").add_subparsers(required=True)
+    )
     add_features(groups.add_parser("features", help="feature stores").add_subparsers(required=True))
     add_train(groups.add_parser("train", help="train one stage of one run"))
     add_evaluate(groups.add_parser("evaluate", help="decode a split and score it"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recap.cli.arguments import Arguments, paths, spec
+from recap.cli.fetch import add_fetch
 
 
 def add_data(commands: Any) -> None:
@@ -29,6 +30,7 @@ def add_data(commands: Any) -> None:
         rule: Subset = validate(Subset, a.spec, f"subsets/{a.name}.yaml")
         draw_subset(corpus=a.corpus, name=a.name, fraction=rule.fraction, unit=rule.unit, seed=a.seed, out=a.out)
 
+    add_fetch(commands)
     parser = commands.add_parser("corpus", help="any data set -> corpus.parquet")
     parser.add_argument("--name", required=True)
     spec(parser)

@@ -28,18 +28,26 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        with naming_full_disk(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Turn the system's word of a full disk into a sentence that names the file and the free space."""
+    try:
+        yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
             free = shutil.disk_usage(path.parent).free / 2**20
             raise RecapError(f"{path}: the disk is full ({free:.0f} MiB free); make room and run it again") from error
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _umask() -> int:

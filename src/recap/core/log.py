@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
@@ -18,5 +18,15 @@ def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None =
     """Show a progress bar on a terminal and a line every ten seconds in a log file."""
     from tqdm import tqdm
 
-    interval = 0.5 if sys.stderr.isatty() else 10.0
-    return tqdm(items, desc=name, unit=f" {unit}", total=total, mininterval=interval, file=sys.stderr)
+    return tqdm(items, desc=name, unit=f" {unit}", total=total, mininterval=_interval(), file=sys.stderr)
+
+
+def byte_bar(name: str, *, total: int | None) -> Any:
+    """Return a bar of bytes that is moved by ``update`` and ended by ``close``."""
+    from tqdm import tqdm
+
+    return tqdm(desc=name, unit="B", unit_scale=True, total=total, mininterval=_interval(), file=sys.stderr)
+
+
+def _interval() -> float:
+    return 0.5 if sys.stderr.isatty() else 10.0

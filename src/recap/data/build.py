@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import Dataset, KarpathyDataset, ScenesDataset
+from recap.core.config import CocoDataset, Dataset, KarpathyDataset, ScenesDataset
 from recap.core.errors import DataError
-from recap.core.manifests import sha256_file
+from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.data.corpus import Caption, write_corpus
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_corpus(
-    *, name: str, spec: Mapping[str, Any] | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
+    *, name: str, spec: Mapping[str, Any] | CocoDataset | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
 ) -> None:
     """Write ``corpus.parquet`` of a data set into the folder ``out`` (for scenes also images.zip and boxes.json).
 
@@ -34,6 +34,8 @@ def build_corpus(
     spec = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     if isinstance(spec, ScenesDataset):
         captions, source = _scenes(spec, out)
+    elif isinstance(spec, CocoDataset):
+        captions, source = _coco(spec, Path(inputs))
     else:
         captions, source = _karpathy(spec, Path(inputs))
     write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=spec.kind, source_sha256=source)
@@ -53,10 +55,22 @@ def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:
     from recap.data.karpathy import read_karpathy
 
     annotations = inputs / spec.annotations
-    captions = read_karpathy(annotations, merge_restval=spec.merge_restval)
+    captions = read_karpathy(annotations, merge_restval=spec.merge_restval, member=spec.member)
     source = ImageSource([inputs / images for images in spec.images])
     _check_pictures({row.file: row.image_id for row in captions}, source, annotations)
     return captions, sha256_file(annotations)
+
+
+def _coco(spec: CocoDataset, inputs: Path) -> tuple[list[Caption], str]:
+    from recap.data.coco import read_coco, with_pictures
+    from recap.data.images import ImageSource
+
+    images = ImageSource([inputs / name for name in spec.images])
+    captions = with_pictures(read_coco(spec, inputs), images)
+    files = [inputs / name for name in (*spec.annotations, spec.val_list, spec.test_list) if name is not None]
+    _check_pictures({row.file: row.image_id for row in captions}, images, files[0])
+    hashes = [sha256_file(file) for file in files]
+    return captions, hashes[0] if len(hashes) == 1 else value_hash(hashes)
 
 
 def _check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, nearest
 from recap.data.corpus import SPLITS, Caption
+from recap.data.json_files import read_json_of
 from recap.data.text import clean_tokens, tokenize
 
 
-def read_karpathy(annotations: Path, *, merge_restval: bool) -> list[Caption]:
-    """Read all captions of a Karpathy JSON, or of a zip that holds one JSON.
+def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
+    """Read all captions of a Karpathy JSON, or of a zip that holds it.
 
     Image ids are ``cocoid`` where present, else ``imgid``; files are ``filepath/filename`` where there is a filepath.
 
     Args:
         annotations: the JSON or zip.
         merge_restval: True counts COCO's ``restval`` images as training images, False leaves them out.
+        member: name or pattern of the one JSON in a zip.
 
     Raises:
         DataError: a key is missing, an id stands twice, a caption is empty, an image lies in two splits, or one of
             train, val and test has no image.
     """
-    images = _mapping(_load(annotations), str(annotations), "the file").get("images")
+    images = _mapping(read_json_of(annotations, member), str(annotations), "the file").get("images")
     if not isinstance(images, list) or not images:
         raise DataError(f"{annotations}: no list of images under the key 'images'; is this a Karpathy JSON?")
     captions: list[Caption] = []
@@ -37,26 +37,6 @@ def read_karpathy(annotations: Path, *, merge_restval: bool) -> list[Caption]:
         if split not in seen.splits:
             raise DataError(f"{annotations}: the split {split!r} has no images; train, val and test each need some")
     return captions
-
-
-def _load(annotations: Path) -> Any:
-    """Parse the JSON, taken out of its zip if need be."""
-    if not annotations.is_file():
-        raise DataError(f"{annotations}: no such annotation file; correct the key 'annotations' or the inputs folder")
-    try:
-        content = _only_json(annotations) if zipfile.is_zipfile(annotations) else annotations.read_bytes()
-        return json.loads(content)
-    except (ValueError, RecursionError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{annotations}: not valid JSON ({error}); fetch the file again") from error
-
-
-def _only_json(archive: Path) -> bytes:
-    with zipfile.ZipFile(archive) as opened:
-        names = [name for name in opened.namelist() if name.endswith(".json") and not name.startswith("__MACOSX/")]
-        if len(names) != 1:
-            found = ", ".join(names) or "none"
-            raise DataError(f"{archive}: expected one JSON in the zip, found {found}; name one JSON instead")
-        return opened.read(names[0])
 
 
 class _Seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.config.base import Strict
 
@@ -22,9 +22,33 @@ class KarpathyDataset(Strict):
 
     kind: Literal["karpathy"]
     annotations: str = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")
+    member: str = Field("*.json", description="name or pattern of the JSON in a zip that holds several")
     images: list[str] = Field(description="folders or zips with the pictures; relative to the profile's `inputs`")
     merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
     vocabulary: VocabularyRule = VocabularyRule()
+
+
+class CocoDataset(Strict):
+    """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists of pictures."""
+
+    kind: Literal["coco"]
+    annotations: list[str] = Field(
+        min_length=1,
+        description="captions_*.json, or zips that hold them; without lists: dataset_coco.json or a zip of it",
+    )
+    val_list: str | None = Field(None, description="Karpathy's validation pictures, a line 'path id' each")
+    test_list: str | None = Field(None, description="Karpathy's test pictures; every other picture is for training")
+    images: list[str] = Field(description="folders or zips with the pictures, under their names of 2014 or of 2017")
+    partial: bool = Field(False, description="the annotations cover a part of COCO: no count is asserted")
+    vocabulary: VocabularyRule = VocabularyRule(splits="all")
+
+    @model_validator(mode="after")
+    def _lists_go_together(self) -> CocoDataset:
+        if (self.val_list is None) != (self.test_list is None):
+            raise ValueError("val_list and test_list go together")
+        if self.val_list is None and len(self.annotations) != 1:
+            raise ValueError("several annotations need val_list and test_list")
+        return self
 
 
 class ScenesDataset(Strict):
@@ -39,7 +63,7 @@ class ScenesDataset(Strict):
     vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
 
 
-Dataset = Annotated[KarpathyDataset | ScenesDataset, Field(discriminator="kind")]
+Dataset = Annotated[CocoDataset | KarpathyDataset | ScenesDataset, Field(discriminator="kind")]
 
 
 class Subset(Strict):

@@ -59,6 +59,7 @@ class Profile(Strict):
     tables: list[str] = Field(min_length=1)
     seeds: list[int] = Field(min_length=1, description="one training a seed and row")
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
+    fetch: bool = Field(False, description="fetch outside files that are not there and stand in data_versions.csv")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
     threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")

@@ -1,0 +1,126 @@
+"""The list of all outside files: where each is, what it must hash to, whose it is (``params/data_versions.csv``)."""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from recap.core.config.base import Strict
+from recap.core.errors import ConfigError, nearest
+from recap.core.params import validate
+
+LIST = Path("params/data_versions.csv")
+HASH_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
+
+
+class VersionRow(Strict):
+    """One line of the list: one address of one file."""
+
+    name: str = Field(description="dataset/file, the place below the profile's `inputs`")
+    version: str = Field(min_length=1)
+    role: Literal["primary", "mirror"]
+    url: str = Field(pattern=r"^https?://\S+$")
+    algorithm: Literal["md5", "sha1", "sha256"] | None
+    hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
+    bytes: PositiveInt | None
+    licence: str
+    checked_on: date | None = Field(description="when this project last fetched it from there; empty: never")
+    note: str
+
+    @field_validator("algorithm", "hash", "bytes", "checked_on", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: Any) -> Any:
+        return value or None
+
+    @field_validator("name")
+    @classmethod
+    def _safe(cls, name: str) -> str:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or "\\" in name or str(path) != name:
+            raise ValueError(f"{name!r} is no name of the form dataset/file")
+        return name
+
+    @model_validator(mode="after")
+    def _whole_hash(self) -> VersionRow:
+        if (self.algorithm is None) != (self.hash is None):
+            raise ValueError("algorithm and hash go together")
+        if self.algorithm and self.hash and len(self.hash) != HASH_DIGITS[self.algorithm]:
+            raise ValueError(f"a {self.algorithm} has {HASH_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}")
+        return self
+
+
+@dataclass(frozen=True)
+class OutsideFile:
+    """One outside file with all its addresses, the primary one first; hash and bytes are None where unpublished."""
+
+    name: str
+    version: str
+    urls: tuple[str, ...]
+    algorithm: str | None
+    hash: str | None
+    bytes: int | None
+    licence: str
+    checked_on: date | None
+
+
+def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
+    """Return the outside files of a list by name.
+
+    Raises:
+        ConfigError: the list is missing, or a line of it is refused or contradicts another.
+    """
+    rows: dict[str, list[VersionRow]] = {}
+    try:
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, restkey="(too many cells)", restval=None)
+            for values in reader:
+                row: VersionRow = validate(VersionRow, dict(values), f"{path} line {reader.line_num}")
+                rows.setdefault(row.name, []).append(row)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such list of outside files; say where it is with --list") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: not readable as CSV ({error}); restore it") from error
+    return {name: _joined(name, same, path) for name, same in rows.items()}
+
+
+def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:
+    """Return the files of the given names, each once; a name may be a pattern such as ``coco/*2014.zip``.
+
+    Raises:
+        ConfigError: a name is not in the list (the nearest is suggested).
+    """
+    chosen: dict[str, OutsideFile] = {}
+    for name in names:
+        found = [known for known in files if known == name or fnmatch.fnmatchcase(known, name)]
+        if not found:
+            raise ConfigError(f"{path}: there is no {name!r}; {nearest(name, files)}")
+        chosen.update({known: files[known] for known in found})
+    return list(chosen.values())
+
+
+def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
+    """Return the lines of one file as one; exactly one is primary, and none contradicts another."""
+    if [row.role for row in rows].count("primary") != 1:
+        raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
+    rows = sorted(rows, key=lambda row: row.role == "mirror")
+    for key in ("version", "algorithm", "hash", "bytes"):
+        if len({getattr(row, key) for row in rows}) > 1:
+            raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
+    first = rows[0]
+    return OutsideFile(
+        name=name,
+        version=first.version,
+        urls=tuple(row.url for row in rows),
+        algorithm=first.algorithm,
+        hash=first.hash,
+        bytes=first.bytes,
+        licence=first.licence,
+        checked_on=first.checked_on,
+    )

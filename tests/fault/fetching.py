@@ -1,0 +1,47 @@
+"""What the tests of fetching share: bytes, lists of files, and what is left in the folder."""
+
+import hashlib
+import io
+import zipfile
+
+import numpy as np
+
+from recap.data.download import Transfer
+from recap.data.fetch import fetch_files
+from recap.data.versions import read_versions
+
+QUICK = Transfer(timeout=2.0, pause=0.01)
+HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note\n"
+
+
+def noise(size, seed=0):
+    return np.random.default_rng(seed).bytes(size)
+
+
+def zipped(size=2000):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("a.bin", noise(size))
+    return content.getvalue()
+
+
+def sha(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def line(name, url, content=None, *, role="primary", algorithm="sha256", size=""):
+    digest = "" if content is None else hashlib.new(algorithm, content).hexdigest()
+    return f"{name},1,{role},{url},{algorithm if digest else ''},{digest},{size},none,,\n"
+
+
+def listed(tmp_path, *lines):
+    (tmp_path / "list.csv").write_text(HEAD + "".join(lines))
+    return list(read_versions(tmp_path / "list.csv").values())
+
+
+def fetch(files, tmp_path, **options):
+    return fetch_files(files, into=tmp_path / "in", **{"transfer": QUICK, **options})
+
+
+def left(tmp_path):
+    return sorted(path.name for path in (tmp_path / "in").rglob("*") if path.is_file())

@@ -1,0 +1,201 @@
+"""Downloads that are killed, cut, refused, stalled or swapped: complete and right in the end, or one sentence."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from fetching import fetch, left, line, listed, noise, sha, zipped
+from web_server import serve
+
+from recap.core.errors import DataError
+from recap.data import download as downloads
+from recap.data.download import Transfer
+
+
+def test_several_at_once_and_again(tmp_path):
+    contents = {f"{number}.bin": noise(200_000, number) for number in range(4)}
+    with serve(contents) as site:
+        files = listed(tmp_path, *(line(f"d/{n}", f"{site.url}/{n}", c, size=len(c)) for n, c in contents.items()))
+        assert [result.how for result in fetch(files, tmp_path)] == ["downloaded"] * 4
+        assert {name: (tmp_path / "in" / "d" / name).read_bytes() for name in contents} == contents
+        requests = len(site.requests)
+        assert [result.how for result in fetch(files, tmp_path)] == ["there"] * 4
+        assert len(site.requests) == requests
+    assert left(tmp_path) == sorted([*contents, *(f"{name}.fetched.json" for name in contents)])
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [(429, {"Retry-After": "0"}), (503, {})],
+        [[100_000], [200_000], [0]],
+        [[150_000, "stall"]],
+        [(500, {}), [70_000], (502, {})],
+    ],
+    ids=["refused for now", "truncated", "stalled", "mixed"],
+)
+def test_passing_faults(tmp_path, faults):
+    content = noise(700_000)
+    with serve({"a": content}, faults={"a": faults}) as site:
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path, transfer=Transfer(1.0, 0.01))
+        assert site.sent["a"] <= len(content) + 3 * downloads.CHUNK
+    assert (tmp_path / "in/d/a").read_bytes() == content
+    assert left(tmp_path) == ["a", "a.fetched.json"]
+
+
+def test_retry_after_is_honoured(tmp_path):
+    content = noise(1000)
+    with serve({"a": content}, faults={"a": [(429, {"Retry-After": "1"})]}) as site:
+        start = time.monotonic()
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path)
+        assert time.monotonic() - start >= 1.0
+        assert len(site.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ((404, {}), "answered 404"),
+        ((403, {}), "answered 403"),
+        ((429, {"Retry-After": "1800"}), "asks to wait 1800 seconds"),
+        ("html", "answers with a web page, not with the file"),
+    ],
+)
+def test_a_lasting_refusal_goes_to_the_mirror_or_is_one_sentence(tmp_path, fault, message):
+    content = zipped()
+    with serve({"a.zip": content, "b.zip": content}, faults={"a.zip": [fault] * 2}) as site:
+        alone = listed(tmp_path, line("d/a.zip", f"{site.url}/a.zip", content))
+        with pytest.raises(DataError) as caught:
+            fetch(alone, tmp_path)
+        assert message in str(caught.value)
+        assert "d/a.zip: could not be fetched" in str(caught.value)
+        assert "--from" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert left(tmp_path) == []
+        mirror = line("d/a.zip", f"{site.url}/b.zip", content, role="mirror")
+        fetch(listed(tmp_path, line("d/a.zip", f"{site.url}/a.zip", content), mirror), tmp_path)
+    assert (tmp_path / "in/d/a.zip").read_bytes() == content
+
+
+def test_a_dead_server_is_given_up(tmp_path):
+    with serve({}) as site:
+        url = site.url
+    with pytest.raises(DataError, match=f"broke off .*, {downloads.TRIES} times in a row"):
+        fetch(listed(tmp_path, line("d/a", f"{url}/a", b"x")), tmp_path)
+    assert left(tmp_path) == []
+
+
+def begun(tmp_path, files, site, name="a", at=400_000):
+    """Fetch up to a break at ``at`` bytes and leave the part file."""
+    site.faults[name] = [[at], *[(404, {})] * 9]
+    with pytest.raises(DataError):
+        fetch(files, tmp_path)
+    site.faults[name] = []
+    assert (tmp_path / f"in/d/{name}.part").stat().st_size == at
+
+
+@pytest.mark.parametrize("if_range", [True, False])
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_file_that_changed_meanwhile_starts_anew(tmp_path, hashed, if_range):
+    old, new = noise(900_000), noise(900_000, 1)
+    with serve({"a": old}, if_range=if_range) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", new if hashed else None))
+        begun(tmp_path, files, site)
+        site.files["a"] = new
+        fetch(files, tmp_path)
+        assert site.starts("a")[-1] == (400_000 if if_range else 0)
+    assert (tmp_path / "in/d/a").read_bytes() == new
+
+
+def test_a_server_that_cannot_tell_a_change_is_not_trusted(tmp_path):
+    old, new = noise(900_000), noise(900_000, 1)
+    with serve({"a": old}, etags={"a": ""}) as site:
+        unhashed = listed(tmp_path, line("d/a", f"{site.url}/a"))
+        begun(tmp_path, unhashed, site)
+        site.files["a"] = new
+        fetch(unhashed, tmp_path)
+        assert site.starts("a")[-1] == 0
+        assert (tmp_path / "in/d/a").read_bytes() == new
+    # With a published hash it is continued, found wrong, and fetched whole.
+    with serve({"b": old}, etags={"b": ""}) as site:
+        hashed = listed(tmp_path, line("d/b", f"{site.url}/b", new))
+        begun(tmp_path, hashed, site, "b")
+        site.files["b"] = new
+        fetch(hashed, tmp_path)
+        assert site.starts("b")[-2:] == [400_000, 0]
+        assert (tmp_path / "in/d/b").read_bytes() == new
+
+
+def test_a_server_without_ranges_starts_anew(tmp_path):
+    content = noise(900_000)
+    with serve({"a": content}, ranges=False) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        begun(tmp_path, files, site)
+        fetch(files, tmp_path)
+    assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def test_a_body_without_a_length_that_breaks_off(tmp_path):
+    content = noise(900_000)
+    with serve({"a": content}, lengths=False, faults={"a": [[500_000]]}) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        with pytest.raises(DataError, match="as published"):
+            fetch(files, tmp_path)
+        assert left(tmp_path) == []
+        fetch(files, tmp_path)
+    assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def test_the_mirror_continues_where_the_first_address_died(tmp_path):
+    content = noise(900_000)
+    with serve({"a": content, "b": content}, faults={"a": [[500_000], *[(404, {})] * 9]}) as site:
+        mirror = line("d/a", f"{site.url}/b", content, role="mirror")
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content), mirror), tmp_path)
+        assert site.starts("b") == [500_000]
+    assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def test_one_file_is_fetched_by_one_process(tmp_path):
+    files = listed(tmp_path, line("d/a", "http://127.0.0.1:9/a", b"x"))
+    with downloads.locked_part(tmp_path / "in/d/a.part"), pytest.raises(DataError, match="another process is fetching"):
+        fetch(files, tmp_path)
+
+
+def test_a_killed_download_goes_on_where_it_was(tmp_path):
+    content = noise(8 * 2**20)
+    with serve({"a": content}, block=16 * 1024, delay=0.001) as site:
+        listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        command = [sys.executable, "-m", "recap", "data", "fetch", "d/a"]
+        command += ["--list", str(tmp_path / "list.csv"), "--into", str(tmp_path / "in")]
+        part = tmp_path / "in/d/a.part"
+        kept = [0]
+        for share in (0.02, 0.3, 0.6, 0.95):
+            child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            while not (part.exists() and part.stat().st_size >= share * len(content)):
+                assert child.poll() is None
+                time.sleep(0.001)
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            kept.append(part.stat().st_size)
+            assert not (tmp_path / "in/d/a").exists()
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert sha(content) in done.stdout
+        # Nothing that reached the disk is fetched twice.
+        assert site.starts("a") == kept
+    assert (tmp_path / "in/d/a").read_bytes() == content
+    assert left(tmp_path) == ["a", "a.fetched.json"]
+
+
+def test_a_download_killed_before_it_got_its_name(tmp_path):
+    content = noise(300_000)
+    with serve({"a": content}) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        begun(tmp_path, files, site, at=300_000 - 1)
+        (tmp_path / "in/d/a.part").write_bytes(content)
+        fetch(files, tmp_path)
+        assert site.sent["a"] < len(content) + 10
+    assert (tmp_path / "in/d/a").read_bytes() == content

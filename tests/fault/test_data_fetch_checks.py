@@ -1,0 +1,148 @@
+"""Nothing gets its name before it was checked: hashes, sizes, forms, local copies, and the list itself."""
+
+import errno
+
+import pytest
+from fetching import fetch, left, line, listed, noise, sha, zipped
+from web_server import serve
+
+from recap.core.errors import ConfigError, DataError
+from recap.data.fetch import record_of
+from recap.data.versions import choose, read_versions
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
+def test_any_published_hash(tmp_path, algorithm):
+    content = noise(1000)
+    with serve({"a": content}) as site:
+        (result,) = fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content, algorithm=algorithm)), tmp_path)
+    assert result.sha256 == sha(content)
+    assert result.checked == f"published {algorithm}"
+
+
+def test_wrong_bytes_never_get_the_name(tmp_path):
+    content = noise(300_000)
+    with serve({"a": noise(300_000, 1)}) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        with pytest.raises(DataError, match="as published"):
+            fetch(files, tmp_path)
+        assert left(tmp_path) == []
+        site.files["a"] = content
+        fetch(files, tmp_path)
+    assert left(tmp_path) == ["a", "a.fetched.json"]
+
+
+def test_another_size_is_refused_before_it_is_fetched(tmp_path):
+    with serve({"a": noise(5_000_000)}) as site:
+        with pytest.raises(DataError, match="offers 5000000 bytes where the list of files says 7"):
+            fetch(listed(tmp_path, line("d/a", f"{site.url}/a", b"content", size=7)), tmp_path)
+        assert site.sent.get("a", 0) < 5_000_000
+
+
+def test_without_a_published_hash_the_first_one_is_kept(tmp_path):
+    with serve({"a.zip": zipped(2000)}) as site:
+        files = listed(tmp_path, line("d/a.zip", f"{site.url}/a.zip"))
+        (result,) = fetch(files, tmp_path)
+        assert "no hash is published" in result.checked
+        assert result.sha256 in record_of(result.path).read_text()
+        result.path.unlink()
+        site.files["a.zip"] = zipped(3000)
+        with pytest.raises(DataError, match="was recorded at the first fetch"):
+            fetch(files, tmp_path)
+    assert left(tmp_path) == ["a.zip.fetched.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.zip", b"<html>gone", "is a web page"),
+        ("a.zip", zipped()[:-30], "is no whole zip"),
+        ("a.tgz", b"\x1f\x8b\x08\x00abc", "is no whole gzip"),
+        ("a.tsv", b"", "is empty"),
+    ],
+)
+def test_without_any_hash_the_form_is_checked(tmp_path, name, content, message):
+    with serve({name: content}) as site, pytest.raises(DataError, match=message):
+        fetch(listed(tmp_path, line(f"d/{name}", f"{site.url}/{name}")), tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_a_file_damaged_later_is_named(tmp_path):
+    content = noise(1000)
+    with serve({"a": content}) as site:
+        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
+        fetch(files, tmp_path)
+        (tmp_path / "in/d/a").write_bytes(content[:-1] + b"!")
+        with pytest.raises(DataError, match="in/d/a: its sha256 is"):
+            fetch(files, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["file", "folder", "tree"])
+def test_a_local_copy_is_taken_and_verified(tmp_path, where):
+    content = noise(1000)
+    files = listed(tmp_path, line("d/a", "http://127.0.0.1:9/never", content))
+    place = {"file": tmp_path / "mine/a", "folder": tmp_path / "mine/a", "tree": tmp_path / "mine/d/a"}[where]
+    place.parent.mkdir(parents=True)
+    source = place if where == "file" else tmp_path / "mine"
+    place.write_bytes(noise(1000, 1))
+    with pytest.raises(DataError, match="as published"):
+        fetch(files, tmp_path, source=source)
+    assert left(tmp_path) == [] if (tmp_path / "in").exists() else True
+    place.write_bytes(content)
+    (result,) = fetch(files, tmp_path, source=source)
+    assert (result.how, result.path.read_bytes()) == ("copied", content)
+    with pytest.raises(DataError, match=r"holds no d/b \(nor b\)"):
+        fetch(listed(tmp_path, line("d/b", "http://127.0.0.1:9/never", content)), tmp_path, source=source)
+
+
+def test_one_failure_leaves_the_others_fetched(tmp_path):
+    contents = {name: noise(1000) for name in "abc"}
+    with serve({"a": contents["a"], "c": contents["c"]}) as site:
+        files = listed(tmp_path, *(line(f"d/{name}", f"{site.url}/{name}", contents[name]) for name in "abc"))
+        with pytest.raises(DataError, match="d/b: could not be fetched"):
+            fetch(files, tmp_path)
+    assert left(tmp_path) == ["a", "a.fetched.json", "c", "c.fetched.json"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["d/a,1,primary,ftp://x/a,,,,none,,\n"], "line 2"),
+        (["../a,1,primary,http://x/a,,,,none,,\n"], "is no name of the form dataset/file"),
+        (["d/a,1,primary,http://x/a,sha256,abc,,none,,\n"], "a sha256 has 64 hex digits"),
+        (["d/a,1,primary,http://x/a,,,seven,none,,\n"], "bytes"),
+        (["d/a,1,primary,http://x/a,,,,none,,,more\n"], "line 2"),
+        (["d/a,1,primary\n"], "line 2"),
+        (["d/a,1,mirror,http://x/a,,,,none,,\n"], "needs exactly one line with the role 'primary'"),
+        (["d/a,1,primary,http://x/a,,,5,none,,\n", "d/a,1,mirror,http://y/a,,,6,none,,\n"], "differ in 'bytes'"),
+    ],
+)
+def test_a_spoilt_list(tmp_path, lines, message):
+    with pytest.raises(ConfigError) as caught:
+        listed(tmp_path, *lines)
+    assert message in str(caught.value)
+    assert "list.csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_and_patterns(tmp_path):
+    listed(tmp_path, *(line(f"d/{name}", f"http://x/{name}") for name in ("a.zip", "b.zip", "c.tgz")))
+    files = read_versions(tmp_path / "list.csv")
+    assert [file.name for file in choose(files, ["d/*.zip", "d/a.zip"])] == ["d/a.zip", "d/b.zip"]
+    with pytest.raises(ConfigError, match="did you mean 'd/c.tgz'"):
+        choose(files, ["d/c.tgs"])
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "in/d/a: the disk is full ("), (errno.EACCES, "in/d/a: cannot be read or written (")],
+)
+def test_what_the_disk_refuses_is_one_sentence(tmp_path, monkeypatch, number, message):
+    def refuse(*arguments, **options):
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr("recap.data.fetch.download", refuse)
+    with pytest.raises(DataError) as caught:
+        fetch(listed(tmp_path, line("d/a", "http://127.0.0.1:9/a", b"x")), tmp_path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

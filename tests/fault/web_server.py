@@ -1,0 +1,107 @@
+"""A web server on 127.0.0.1 that serves bytes with Range and If-Range, and misbehaves on request."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Site:
+    """What is served, what goes wrong (one entry a request, first come first), and what happened."""
+
+    files: dict[str, bytes]
+    faults: dict[str, list] = field(default_factory=dict)
+    etags: dict[str, str] = field(default_factory=dict)
+    ranges: bool = True
+    if_range: bool = True
+    lengths: bool = True
+    block: int = 64 * 1024
+    delay: float = 0.0
+    sent: dict[str, int] = field(default_factory=dict)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
+    url: str = ""
+
+    def starts(self, name):
+        """Return the first byte that each request for a file asked for."""
+        return [
+            int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0 for n, asked in self.requests if n == name
+        ]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        site, name = self.server.site, self.path.lstrip("/")
+        asked = self.headers.get("Range")
+        site.requests.append((name, asked))
+        fault = site.faults[name].pop(0) if site.faults.get(name) else None
+        if isinstance(fault, tuple):
+            return self.answer(fault[0], b"no", fault[1])
+        if fault == "html":
+            return self.answer(200, b"<!DOCTYPE html><p>sign in", {"Content-Type": "text/html"})
+        if name not in site.files:
+            return self.answer(404, b"no", {})
+        content = site.files[name]
+        etag = site.etags.get(name, f'"{hash(content)}"')
+        headers = {"ETag": etag} if etag else {}
+        start = 0
+        if asked and site.ranges and (not site.if_range or self.headers.get("If-Range", etag) == etag):
+            start = int(asked.removeprefix("bytes=").rstrip("-"))
+            if start >= len(content):
+                return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        return self.stream(name, content, start, headers, fault)
+
+    def stream(self, name, content, start, headers, fault):
+        site = self.server.site
+        self.send_response(206 if "Content-Range" in headers else 200)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        if site.lengths:
+            self.send_header("Content-Length", str(len(content) - start))
+        else:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        end = start + fault[0] if isinstance(fault, list) else len(content)
+        for position in range(start, end, site.block):
+            block = content[position : min(end, position + site.block)]
+            try:
+                self.wfile.write(block)
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            site.sent[name] = site.sent.get(name, 0) + len(block)
+            time.sleep(site.delay)
+        if isinstance(fault, list) and fault[1:] == ["stall"]:
+            self.server.ended.wait(30)
+
+    def answer(self, status, body, headers):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextmanager
+def serve(files, **options):
+    """Serve names -> bytes. Faults: (status, headers), 'html', [bytes] truncates, [bytes, 'stall'] stalls."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.ended = threading.Event()
+    server.site = Site(dict(files), **options)
+    server.site.url = f"http://127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.site
+    finally:
+        server.ended.set()
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,60 @@
+"""Tiny files in the layout of COCO's: annotations in zips, Karpathy's lists, pictures under names of 2014 or 2017."""
+
+import json
+import zipfile
+
+from generators import jpeg
+
+SENTENCES = ("A dog's bowl, on grass.", "Two dogs run", "dogs run", "THE DOG", "A dog.")
+TRAIN, VAL = (9, 25, 30), (42, 73, 74, 133)
+LISTED = {"val": 42, "test": 133}
+
+
+def name_2014(image_id):
+    part = "train2014" if image_id in TRAIN else "val2014"
+    return f"COCO_{part}_{image_id:012d}.jpg"
+
+
+def name_2017(image_id):
+    return f"{image_id:012d}.jpg"
+
+
+def annotations(image_ids, name, first):
+    """Return the content of a captions_*.json, five captions an image, ids from ``first``."""
+    images = [{"id": image_id, "file_name": name(image_id), "license": 1} for image_id in image_ids]
+    pairs = [(image_id, text) for text in SENTENCES for image_id in image_ids]
+    rows = [{"id": first + n, "image_id": image_id, "caption": text} for n, (image_id, text) in enumerate(pairs)]
+    return {"info": {}, "licenses": [], "images": images, "annotations": rows}
+
+
+def write_zip(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content if isinstance(content, bytes) else json.dumps(content))
+
+
+def write_coco(folder, *, change=None):
+    """Write both years' annotations and pictures, and the lists, into ``folder`` and return it.
+
+    ``change`` may spoil the contents of captions_train2014.json and captions_val2014.json before they are written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    train, val = annotations(TRAIN, name_2014, 100), annotations(VAL, name_2014, 500)
+    if change is not None:
+        change(train, val)
+    both = {"annotations/captions_train2014.json": train, "annotations/captions_val2014.json": val}
+    write_zip(folder / "annotations_2014.zip", {**both, "annotations/instances_val2014.json": {"images": []}})
+    later = {"annotations/captions_val2017.json": annotations((42, 73), name_2017, 500)}
+    write_zip(folder / "annotations_2017.zip", later)
+    for part, ids in (("train2014", TRAIN), ("val2014", VAL)):
+        write_zip(folder / f"{part}.zip", {f"{part}/{name_2014(number)}": jpeg(number) for number in ids})
+    write_zip(folder / "all2017.zip", {f"train2017/{name_2017(number)}": jpeg(number) for number in (*TRAIN, *VAL)})
+    for split, number in LISTED.items():
+        (folder / f"{split}.txt").write_text(f"val2014/{name_2014(number)} {number}\n")
+    return folder
+
+
+def spec(**changes):
+    """Return the settings of the plain files of 2014."""
+    values = {"kind": "coco", "annotations": ["annotations_2014.zip"], "images": ["train2014.zip", "val2014.zip"]}
+    return {**values, "val_list": "val.txt", "test_list": "test.txt", "partial": True, **changes}

@@ -1,0 +1,210 @@
+"""COCO: the split and the words from plain annotations, names of both years, counts, server ids, the unpaired rest."""
+
+import json
+
+import pytest
+from coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_2017, spec, write_coco, write_zip
+from generators import karpathy
+
+from recap.core.errors import ConfigError, DataError
+from recap.data import coco
+from recap.data.build import build_corpus
+from recap.data.coco_server import SERVER, write_server_ids
+from recap.data.corpus import Caption, Corpus
+from recap.data.subsample import draw_subset, subset_size
+from recap.data.unpaired import write_unpaired
+
+
+def corpus_of(folder, **changes):
+    build_corpus(name="coco", spec=spec(**changes), inputs=folder, out=folder / "out")
+    return Corpus.read(folder / "out" / "corpus.parquet")
+
+
+def test_plain_annotations_and_lists_give_the_split(tmp_path, capsys):
+    corpus = corpus_of(write_coco(tmp_path))
+    assert corpus.image_ids("val") == [LISTED["val"]]
+    assert corpus.image_ids("test") == [LISTED["test"]]
+    assert corpus.image_ids("train") == sorted({*TRAIN, *VAL} - set(LISTED.values()))
+    assert corpus.files()[9] == "train2014/COCO_train2014_000000000009.jpg"
+    assert corpus.files()[42] == "val2014/COCO_val2014_000000000042.jpg"
+    assert corpus.captions("val")[42][0] == "A dog's bowl, on grass."
+    assert corpus.token_lists([100]) == [["a", "dogs", "bowl", "on", "grass"]]
+    said = capsys.readouterr().err
+    assert "7 images (5 / 1 / 1), 35 captions" in said
+    assert "a part only, counts not asserted" in said
+
+
+def test_the_same_split_under_the_names_of_2017(tmp_path):
+    folder = write_coco(tmp_path)
+    first = corpus_of(folder)
+    later = corpus_of(folder, images=["all2017.zip"])
+    assert later.split_hash == first.split_hash
+    assert set(later.files().values()) == {name_2017(number) for number in (*TRAIN, *VAL)}
+
+
+def test_annotations_of_2017_with_pictures_of_2014(tmp_path):
+    corpus = corpus_of(write_coco(tmp_path), annotations=["annotations_2017.zip"])
+    assert corpus.files() == {number: f"val2014/{name_2014(number)}" for number in (42, 73)}
+    assert corpus.image_ids("val") == [42]
+
+
+def test_ids_and_names():
+    for name in ("val2014/COCO_val2014_000000000139.jpg", "COCO_test2015_000000000139.jpg", "000000000139.jpg"):
+        assert coco.image_id_of(name) == 139
+    for name in ("139.jpg", "x000000000139.jpg", "000000000139.png", ""):
+        assert coco.image_id_of(name) is None
+    assert {coco.image_id_of(name) for name in coco.picture_names(139)} == {139}
+
+
+def test_without_lists_a_zip_of_several_gives_dataset_coco(tmp_path):
+    folder = write_coco(tmp_path)
+    content = karpathy()
+    for image, number in zip(content["images"], (*TRAIN, *VAL), strict=False):
+        image.update(cocoid=number, filepath=name_2014(number).split("_")[1], filename=name_2014(number))
+    write_zip(folder / "caption_datasets.zip", {"dataset_coco.json": content, "dataset_flickr8k.json": karpathy()})
+    corpus = corpus_of(folder, annotations=["caption_datasets.zip"], val_list=None, test_list=None)
+    assert corpus.image_ids() == sorted((*TRAIN, *VAL)[:6])
+
+
+def captions(sizes, extra):
+    """Return five captions for each image of the sizes, ``extra`` images have a sixth one."""
+    splits = [split for split, size in sizes.items() for _ in range(size)]
+    rows = [Caption(number, "", split, 0, "", []) for number, split in enumerate(splits) for _ in range(5)]
+    return rows + rows[: 5 * extra : 5]
+
+
+def test_the_whole_is_counted(capsys):
+    coco.check_counts(
+        captions({"train": 113_287, "val": 5_000, "test": 5_000}, 332), "h", partial=False, karpathy=False
+    )
+    said = capsys.readouterr().err
+    assert "123,287 images (113,287 / 5,000 / 5,000), 616,767 captions" in said
+    assert "5 x 123,287 = 616,435" in said
+    assert "332 captions more" in said
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(coco, "IMAGES", {"train": 6, "val": 2, "test": 2})
+    monkeypatch.setattr(coco, "CAPTIONS", 52)
+    monkeypatch.setattr(coco, "WORDS", (70, 71))
+
+
+@pytest.mark.parametrize(("sizes", "extra"), [((6, 2, 2), 1), ((6, 1, 3), 2), ((4, 2, 2), 2), ((8, 2, 2), 0)])
+def test_other_counts_are_refused(small, sizes, extra):
+    rows = captions(dict(zip(("train", "val", "test"), sizes, strict=True)), extra)
+    with pytest.raises(DataError, match=r"^here: .* captions, where COCO in Karpathy's split has 6 / 2 / 2 and 52; "):
+        coco.check_counts(rows, "here", partial=False, karpathy=False)
+    coco.check_counts(rows, "here", partial=True, karpathy=False)
+
+
+@pytest.mark.parametrize(("times", "words", "right"), [(6, 70, True), (6, 71, True), (6, 72, False), (5, 70, False)])
+def test_words_of_karpathys_file_are_counted(small, times, words, right):
+    rows = captions({"train": 6, "val": 2, "test": 2}, 2)
+    for number in range(times):
+        rows[number] = Caption(0, "", "train", number, "", [str(word) for word in range(words)])
+    if right:
+        coco.check_counts(rows, "here", partial=False, karpathy=True)
+    else:
+        with pytest.raises(DataError, match="words are seen 6 times where 71 are known"):
+            coco.check_counts(rows, "here", partial=False, karpathy=True)
+
+
+CHANGES = {
+    "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 stands twice in the annotations"),
+    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100 stands twice"),
+    "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 names image id 7"),
+    "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 has no caption"),
+    "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42 has no word"),
+    "caption a number": (lambda t, v: v["annotations"][0].update(caption=3), "'caption' = 3 where str is needed"),
+    "id a text": (lambda t, v: t["images"][0].update(id="9"), "'id' = '9' where int is needed"),
+    "id below 0": (lambda t, v: t["annotations"][0].update(id=-1), "'id' = -1 where int is needed"),
+    "strange name": (
+        lambda t, v: t["images"][0].update(file_name="../x.jpg"),
+        "the file name '../x.jpg', which is not",
+    ),
+    "no images": (lambda t, v: t.pop("images"), "no list under the key 'images'"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_spoilt_annotations(tmp_path, name):
+    change, message = CHANGES[name]
+    with pytest.raises(DataError) as caught:
+        corpus_of(write_coco(tmp_path, change=change))
+    assert message in str(caught.value)
+    assert "annotations_2014.zip" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("val2014/COCO_val2014_000000000042.jpg 43\n", "val.txt line 1: expected"),
+        ("42\n", "val.txt line 1: expected"),
+        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, "val.txt line 2: image id 42 stands twice"),
+        ("\n", "val.txt: names no pictures"),
+        ("val2014/COCO_val2014_000000000133.jpg 133\n", "image id 133 is on the val list and on the test list"),
+        (None, "val.txt: no such list of pictures"),
+    ],
+)
+def test_spoilt_lists(tmp_path, text, message):
+    folder = write_coco(tmp_path)
+    (folder / "val.txt").unlink()
+    if text is not None:
+        (folder / "val.txt").write_text(text)
+    with pytest.raises(DataError, match=message):
+        corpus_of(folder)
+
+
+def test_a_part_must_be_asked_for(tmp_path):
+    folder = write_coco(tmp_path)
+    with pytest.raises(DataError, match="image id 133 of the test list is not in the annotations"):
+        corpus_of(folder, annotations=["annotations_2017.zip"], partial=False)
+    with pytest.raises(DataError, match="or say `partial: true` if a part is meant"):
+        corpus_of(folder, partial=False)
+    with pytest.raises(ConfigError, match="val_list and test_list go together"):
+        corpus_of(folder, test_list=None)
+    with pytest.raises(DataError, match=r"all2017.zip: holds no captions_\*.json"):
+        corpus_of(folder, annotations=["all2017.zip"])
+
+
+def server_files(folder, tests=(1, 16), vals=VAL):
+    images = [{"id": number, "file_name": f"COCO_test2014_{number:012d}.jpg"} for number in tests]
+    write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": images}})
+    content = {"annotations/captions_val2014.json": annotations(vals, name_2014, 0)}
+    write_zip(folder / "annotations.zip", {"annotations/captions_train2014.json": {}, **content})
+    return {"info": folder / "info.zip", "annotations": folder / "annotations.zip", "out": folder / "ids.json"}
+
+
+def test_server_ids(tmp_path):
+    files = server_files(tmp_path)
+    ids = write_server_ids(**files, partial=True)
+    assert ids == {"test2014": [1, 16], "val2014": sorted(VAL)}
+    assert {key: value for key, value in json.loads(files["out"].read_text()).items() if key != "hash"} == ids
+    with pytest.raises(DataError, match="2 images where test2014 has 40,775"):
+        write_server_ids(**files)
+    with pytest.raises(DataError, match="an image id stands twice"):
+        write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
+    assert SERVER["val2014"] == 40_504
+
+
+def test_one_percent_of_karpathys_training_images():
+    assert subset_size(coco.IMAGES["train"], 0.01) == 1_133
+
+
+def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):
+    corpus = corpus_of(write_coco(tmp_path))
+    files = {"corpus": corpus.path, "subset": tmp_path / "subset.json"}
+    drawn = draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="image", seed=1, out=files["subset"])
+    rest = write_unpaired(**files, out=tmp_path / "rest.json")
+    assert sorted(rest["image_ids"] + drawn["image_ids"]) == corpus.image_ids("train")
+    assert sorted(rest["caption_ids"] + drawn["caption_ids"]) == corpus.caption_ids("train")
+    assert rest["caption_ids"] != sorted(rest["caption_ids"])
+    draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="pair", seed=1, out=files["subset"])
+    with pytest.raises(DataError, match="must be a subset of 'coco' drawn by image"):
+        write_unpaired(**files, out=tmp_path / "rest.json")
+    draw_subset(corpus=corpus.path, name="k", fraction=1, unit="image", seed=1, out=files["subset"])
+    with pytest.raises(DataError, match="nothing is left unpaired"):
+        write_unpaired(**files, out=tmp_path / "rest.json")
