@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import Dataset, KarpathyDataset, ScenesDataset
+from recap.core.config import ConceptualDataset, Dataset, KarpathyDataset, ScenesDataset
 from recap.core.errors import DataError
-from recap.core.manifests import sha256_file
+from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.data.corpus import Caption, write_corpus
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_corpus(
-    *, name: str, spec: Mapping[str, Any] | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
+    *, name: str, spec: Mapping[str, Any] | ConceptualDataset | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
 ) -> None:
     """Write ``corpus.parquet`` of a data set into the folder ``out`` (for scenes also images.zip and boxes.json).
 
@@ -32,8 +32,11 @@ def build_corpus(
         ConfigError: the mapping is no data set.
     """
     spec = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
+    captions: Iterable[Caption]
     if isinstance(spec, ScenesDataset):
         captions, source = _scenes(spec, out)
+    elif isinstance(spec, ConceptualDataset):
+        captions, source = _conceptual(spec, Path(inputs), name)
     else:
         captions, source = _karpathy(spec, Path(inputs))
     write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=spec.kind, source_sha256=source)
@@ -46,6 +49,20 @@ def _scenes(spec: ScenesDataset, out: Path) -> tuple[list[Caption], str]:
         train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=Path(out)
     )
     return captions, sha256_file(Path(out) / "images.zip")
+
+
+def _conceptual(spec: ConceptualDataset, inputs: Path, name: str) -> tuple[Iterable[Caption], str]:
+    from recap.data.conceptual import read_conceptual, survivors_of
+
+    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
+    captions = read_conceptual(
+        train=train, validation=validation, images=images, val_pairs=spec.val_pairs, seed=spec.seed, dataset=name
+    )
+    files = [train, validation, survivors_of(images / "train"), survivors_of(images / "validation")]
+    for file in files:
+        if not file.is_file():
+            raise DataError(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
+    return captions, value_hash([sha256_file(file) for file in files])
 
 
 def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:
