@@ -122,6 +122,18 @@ def picture_server(*, stall: float = 60) -> Iterator[_Server]:
         thread.join()
 
 
+def write_conceptual(folder: Path, *, train: Sequence[str], test: Sequence[str]) -> Path:
+    """Write both TSVs and what was downloaded of them; ``train`` and ``test`` name a kind of KINDS for each row."""
+    from recap.data.conceptual_download import download
+
+    with picture_server() as server:
+        for name, kinds, first in (("train", train, 0), ("validation", test, 1000)):
+            rows = [(f"photo {n} of a dog .", server.url(kind, first + n)) for n, kind in enumerate(kinds)]
+            tsv = write_tsv(folder / f"{name}.tsv", rows)
+            download(tsv=tsv, out=folder / "images" / name, edge=32, tries=1, rounds=1, limit=5)
+    return folder
+
+
 if __name__ == "__main__":  # serve until told to stop: python tests/unit/conceptual_web.py
     with picture_server() as running:
         print(f"http://127.0.0.1:{running.server_port}", flush=True)

@@ -41,7 +41,7 @@ RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/dev").glob("nvidia[0-9]*"))))
 
 # Modules that make or read pictures and captions: what they do reaches later jobs as a file, not as code.
-MAKERS = ["data/images", "data/karpathy", "data/scenes"]
+MAKERS = ["data/conceptual", "data/images", "data/karpathy", "data/scenes"]
 
 
 wildcard_constraints:
@@ -127,12 +127,17 @@ def outside(name):
 def dataset_inputs(name):
     """Return the outside files of a data set: none for the built-in one."""
     dataset = GRID.get("datasets", name)
+    if dataset.kind == "conceptual":
+        lists = [f"{dataset.images}/{part}/survivors.parquet" for part in ("train", "validation")]
+        return [outside(file) for file in [dataset.train, dataset.validation, *lists]]
     return [] if dataset.kind == "scenes" else [outside(file) for file in [dataset.annotations, *dataset.images]]
 
 
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
     dataset = GRID.get("datasets", name)
+    if dataset.kind == "conceptual":
+        return [outside(dataset.images)]
     built_in = dataset.kind == "scenes"
     return [f"{R}/data/{name}/images.zip"] if built_in else [outside(file) for file in dataset.images]
 

@@ -21,7 +21,7 @@ rule corpus_scenes:
         dataset=of_kind("scenes"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/karpathy"]),
+        code=code_digest("data/build", without=["data/conceptual", "data/karpathy"]),
         out=subpath(output.corpus, parent=True),
     shell:
         "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
@@ -37,7 +37,20 @@ use rule corpus_scenes as corpus_karpathy with:
         dataset=of_kind("karpathy"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/scenes"]),
+        code=code_digest("data/build", without=["data/conceptual", "data/scenes"]),
+        out=subpath(output.corpus, parent=True),
+
+
+use rule corpus_scenes as corpus_conceptual with:
+    input:
+        lambda wildcards: dataset_inputs(wildcards.dataset),
+    output:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+    wildcard_constraints:
+        dataset=of_kind("conceptual"),
+    params:
+        spec=dataset_spec,
+        code=code_digest("data/build", without=["data/karpathy", "data/scenes"]),
         out=subpath(output.corpus, parent=True),
 
 
