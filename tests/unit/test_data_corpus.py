@@ -1,6 +1,11 @@
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from generators import SENTENCES, karpathy, write_flickr
 
+from recap.core.errors import DataError
 from recap.core.manifests import value_hash
 from recap.data.build import build_corpus
 from recap.data.corpus import SPLITS, Caption, Corpus, write_corpus
@@ -64,3 +69,58 @@ def test_generator_has_the_real_layout():
     image = karpathy()["images"][0]
     assert set(image) == {"sentids", "imgid", "sentences", "split", "filename"}
     assert set(image["sentences"][0]) == {"tokens", "raw", "imgid", "sentid"}
+
+
+def stream(count):
+    for number in range(count):
+        yield Caption(number, f"{number}.jpg", SPLITS[number % 3], number, f"c {number}", ["c"])
+
+
+def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
+    write_corpus(list(stream(20)), tmp_path / "one", dataset="d", kind="k", source_sha256="0")
+    one = Corpus.read(tmp_path / "one")
+    monkeypatch.setattr("recap.data.corpus_file.ROWS", 3)
+    write_corpus(stream(20), tmp_path / "many", dataset="d", kind="k", source_sha256="0")
+    many = Corpus.read(tmp_path / "many")
+    assert pq.ParquetFile(tmp_path / "many").num_row_groups == 7
+    hashes = [json.loads(pq.read_metadata(corpus.path).metadata[b"recap"]) for corpus in (one, many)]
+    assert hashes[0] == hashes[1]
+    assert many.files() == one.files()
+    for split in (None, *SPLITS):
+        assert many.captions(split) == one.captions(split)
+        assert many.caption_ids(split) == one.caption_ids(split)
+        assert many.token_lists(split=split) == one.token_lists(split=split)
+    wanted = [17, 2, 2, 9]
+    assert many.column("caption").take(wanted) == one.column("caption").take(wanted)
+    assert many.token_lists(wanted) == one.token_lists(wanted)
+
+
+def test_texts_are_read_from_the_row_groups_that_hold_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.data.corpus_file.ROWS", 3)
+    write_corpus(stream(30), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
+    corpus, read = Corpus.read(tmp_path / "c"), []
+    original = pq.ParquetFile.read_row_group
+
+    def spy(self, number, **arguments):
+        read.append((number, *arguments["columns"]))
+        return original(self, number, **arguments)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", spy)
+    assert corpus.token_lists([29, 4]) == [["c"], ["c"]]
+    assert read == [(1, "tokens"), (9, "tokens")]
+    assert next(corpus.each_token_list()) == ["c"]
+    assert read[2:] == [(0, "tokens")]
+
+
+def test_a_stream_must_rise(tmp_path):
+    rows = list(stream(4))
+    with pytest.raises(DataError, match="caption id 1 comes after 3"):
+        write_corpus(iter([rows[3], rows[1]]), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_foreign_parquet_is_no_corpus(tmp_path):
+    table = pa.table({"image_id": [1]}).replace_schema_metadata({"recap": '{"content_hash": "0"}'})
+    pq.write_table(table, tmp_path / "c")
+    with pytest.raises(DataError, match="its columns are not those of a corpus"):
+        Corpus.read(tmp_path / "c")

@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recap.core.errors import DataError
+from recap.core.manifests import value_hash
+from recap.core.params import load_named
 from recap.data.corpus import Caption, Corpus, write_corpus
 from recap.data.subsample import UNITS, draw_subset, rank, read_subset, subset_size
 
@@ -53,6 +57,23 @@ def test_goldens_equal_on_every_python_version(corpus, tmp_path):
     assert rank(range(10), dataset="tiny", unit="pair", seed=1) == [0, 2, 4, 7, 3, 8, 5, 6, 9, 1]
     assert draw(corpus, tmp_path / "a", 0.005, "pair")["hash"] == "cd2c9f89573b1e7e"
     assert draw(corpus, tmp_path / "b", 0.005, "image")["hash"] == "cf84219eeb6c69f3"
+
+
+def test_every_subset_of_params_over_four_seeds_is_golden_and_nested(corpus, tmp_path):
+    params = Path(__file__).resolve().parents[2] / "params"
+    hashes = []
+    for unit in UNITS:
+        names = [f"{unit}_{percent}" for percent in ("0.1", "0.5", "1", "5", "10", "20", "50", "100")]
+        rules = [load_named(params, "subsets", name) for name in names]
+        assert [rule.fraction for rule in rules] == [0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0]
+        assert {rule.unit for rule in rules} == {unit}
+        for seed in (1, 2, 3, 4):
+            draws = [draw(corpus, tmp_path / "s.json", rule.fraction, unit, seed) for rule in rules]
+            sets = [set(values["caption_ids"]) for values in draws]
+            assert all(small < large for small, large in zip(sets, sets[1:], strict=False))
+            hashes += [values["hash"] for values in draws]
+    assert len(set(hashes)) == 64
+    assert value_hash(hashes) == "ac13fe384f5ac4e7"
 
 
 @given(st.sets(st.integers(0, 2**40), max_size=40), st.integers(0, 99), st.randoms())

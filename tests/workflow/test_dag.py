@@ -66,4 +66,4 @@ def test_outside_files_are_found_by_parameter(workspace):
     (photos / "captions.json").write_text("{}")
     workspace.change("tiny.yaml", "[tiny]", "[photos]")
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
-    assert planned == {"corpus_karpathy": 1, "features": 1, "features_all": 1}
+    assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}

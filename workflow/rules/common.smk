@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 
 from recap.core.errors import RecapError
@@ -41,8 +42,21 @@ RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Asking for a GPU makes jobs wait for each other; without one in the machine, `auto` means the CPU and nobody waits.
 GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/dev").glob("nvidia[0-9]*"))))
 
-# Modules that make or read pictures and captions: what they do reaches later jobs as a file, not as code.
-MAKERS = ["data/images", "data/karpathy", "data/coco", "data/scenes"]
+# Modules that read the files of a kind of data set.
+READERS = {
+    "coco": ["data/coco", "data/karpathy"],
+    "conceptual": ["data/conceptual"],
+    "karpathy": ["data/karpathy"],
+    "scenes": ["data/scenes"],
+}
+# What makes or reads pictures and captions reaches later jobs as a file, not as code.
+MAKERS = sorted({"data/images", *chain(*READERS.values())})
+
+
+def reader_code(wildcards):
+    """Return the digest of the job that builds a corpus: its reader counts, those of other kinds do not."""
+    own = READERS[GRID.get("datasets", wildcards.dataset).kind]
+    return code_digest("data/build", without=sorted({*chain(*READERS.values())} - set(own)))
 
 
 wildcard_constraints:
@@ -75,9 +89,9 @@ def model_code(start):
     return digest
 
 
-def of_kind(kind):
-    """Return the constraint of the wildcard `dataset` to the data sets of one kind."""
-    names = [name for name in GRID.datasets() if GRID.get("datasets", name).kind == kind]
+def of_kinds(*kinds):
+    """Return the constraint of the wildcard `dataset` to the data sets of some kinds."""
+    names = [name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds]
     return "|".join(names) or "(?!)"
 
 
@@ -133,12 +147,17 @@ def dataset_inputs(name):
     if dataset.kind == "coco":
         lists = [name for name in (dataset.val_list, dataset.test_list) if name is not None]
         return [outside(file) for file in [*dataset.annotations, *lists, *dataset.images]]
+    if dataset.kind == "conceptual":
+        lists = [f"{dataset.images}/{part}/survivors.parquet" for part in ("train", "validation")]
+        return [outside(file) for file in [dataset.train, dataset.validation, *lists]]
     return [outside(file) for file in [dataset.annotations, *dataset.images]]
 
 
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
     dataset = GRID.get("datasets", name)
+    if dataset.kind == "conceptual":
+        return [outside(dataset.images)]
     built_in = dataset.kind == "scenes"
     return [f"{R}/data/{name}/images.zip"] if built_in else [outside(file) for file in dataset.images]
 

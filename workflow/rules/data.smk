@@ -35,36 +35,23 @@ rule corpus_scenes:
         images=f"{R}/data/{{dataset}}/images.zip",
         boxes=f"{R}/data/{{dataset}}/boxes.json",
     wildcard_constraints:
-        dataset=of_kind("scenes"),
+        dataset=of_kinds("scenes"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/karpathy", "data/coco"]),
+        code=reader_code,
         out=subpath(output.corpus, parent=True),
     shell:
         "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
         " --out {params.out:q}"
 
 
-use rule corpus_scenes as corpus_karpathy with:
+use rule corpus_scenes as corpus_of_files with:
     input:
         lambda wildcards: dataset_inputs(wildcards.dataset),
     output:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
     wildcard_constraints:
-        dataset=of_kind("karpathy"),
-    params:
-        spec=dataset_spec,
-        code=code_digest("data/build", without=["data/scenes", "data/coco"]),
-        out=subpath(output.corpus, parent=True),
-
-
-use rule corpus_karpathy as corpus_coco with:
-    wildcard_constraints:
-        dataset=of_kind("coco"),
-    params:
-        spec=dataset_spec,
-        code=code_digest("data/build", without=["data/scenes"]),
-        out=subpath(output.corpus, parent=True),
+        dataset=of_kinds("karpathy", "coco", "conceptual"),
 
 
 rule vocabulary:

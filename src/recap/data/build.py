@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import CocoDataset, Dataset, KarpathyDataset, ScenesDataset
+from recap.core.config import CocoDataset, ConceptualDataset, Dataset, KarpathyDataset, ScenesDataset
 from recap.core.errors import DataError
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from recap.data.images import ImageSource
 
 
-def build_corpus(
-    *, name: str, spec: Mapping[str, Any] | CocoDataset | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
-) -> None:
-    """Write ``corpus.parquet`` of a data set into the folder ``out`` (for scenes also images.zip and boxes.json).
+Built = tuple[Iterable[Caption], str]  # the captions, and a hash of the files they were read from
+
+
+def build_corpus(*, name: str, spec: Mapping[str, Any] | Dataset, inputs: Path, out: Path) -> None:
+    """Write ``corpus.parquet`` of a data set into the folder ``out``, for some kinds with other files (images.zip).
 
     Args:
         name: name of the data set.
@@ -31,26 +32,33 @@ def build_corpus(
         DataError: annotations or images are missing or broken.
         ConfigError: the mapping is no data set.
     """
-    spec = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
-    if isinstance(spec, ScenesDataset):
-        captions, source = _scenes(spec, out)
-    elif isinstance(spec, CocoDataset):
-        captions, source = _coco(spec, Path(inputs))
-    else:
-        captions, source = _karpathy(spec, Path(inputs))
-    write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=spec.kind, source_sha256=source)
+    checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
+    captions, source = _READERS[checked.kind](checked, Path(inputs), Path(out), name)
+    write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=checked.kind, source_sha256=source)
 
 
-def _scenes(spec: ScenesDataset, out: Path) -> tuple[list[Caption], str]:
+def _scenes(spec: ScenesDataset, inputs: Path, out: Path, name: str) -> Built:
     from recap.data.scenes import render_scenes
 
-    captions = render_scenes(
-        train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=Path(out)
+    captions = render_scenes(train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=out)
+    return captions, sha256_file(out / "images.zip")
+
+
+def _conceptual(spec: ConceptualDataset, inputs: Path, out: Path, name: str) -> Built:
+    from recap.data.conceptual import read_conceptual, survivors_of
+
+    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
+    captions = read_conceptual(
+        train=train, validation=validation, images=images, val_pairs=spec.val_pairs, seed=spec.seed, dataset=name
     )
-    return captions, sha256_file(Path(out) / "images.zip")
+    files = [train, validation, survivors_of(images / "train"), survivors_of(images / "validation")]
+    for file in files:
+        if not file.is_file():
+            raise DataError(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
+    return captions, value_hash([sha256_file(file) for file in files])
 
 
-def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:
+def _karpathy(spec: KarpathyDataset, inputs: Path, out: Path, name: str) -> Built:
     from recap.data.images import ImageSource
     from recap.data.karpathy import read_karpathy
 
@@ -61,7 +69,7 @@ def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:
     return captions, sha256_file(annotations)
 
 
-def _coco(spec: CocoDataset, inputs: Path) -> tuple[list[Caption], str]:
+def _coco(spec: CocoDataset, inputs: Path, out: Path, name: str) -> Built:
     from recap.data.coco import read_coco, with_pictures
     from recap.data.images import ImageSource
 
@@ -92,3 +100,11 @@ def _check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pa
                 f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as one picture; "
                 f"name all folders of images"
             )
+
+
+_READERS: dict[str, Callable[[Any, Path, Path, str], Built]] = {
+    "coco": _coco,
+    "conceptual": _conceptual,
+    "karpathy": _karpathy,
+    "scenes": _scenes,
+}

@@ -2,125 +2,69 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.atomic import atomic_path
 from recap.core.errors import DataError, nearest
-from recap.core.log import say
-from recap.core.manifests import value_hash
-from recap.data.text import one_line
+from recap.data.corpus_file import COLUMNS, SPLITS, Caption, ContentHash, schema, write_corpus
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-SPLITS = ("train", "val", "test")
-COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class Caption:
-    """One caption of one image; ``caption`` is raw, ``tokens`` are its words."""
-
-    image_id: int
-    file: str
-    split: str
-    caption_id: int
-    caption: str
-    tokens: list[str]
-
-
-def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind: str, source_sha256: str) -> None:
-    """Write captions as a corpus file, sorted by caption id; equal captions give equal bytes.
-
-    Line-break characters inside a caption become a space (a caption must stay one line for the tokenisers behind);
-    how many captions that concerned is reported.
-
-    Raises:
-        DataError: there are no captions.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = sorted(captions, key=lambda row: row.caption_id)
-    if not rows:
-        raise DataError(f"{dataset}: no captions to write; correct the annotations")
-    texts = [one_line(row.caption) for row in rows]
-    changed = sum(text != row.caption for text, row in zip(texts, rows, strict=True))
-    if changed:
-        say(f"{dataset}: line breaks inside {changed} captions became spaces")
-    types = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.string()))
-    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-    values["caption"] = texts
-    table = pa.table({name: pa.array(values[name], type=kind_) for name, kind_ in zip(COLUMNS, types, strict=True)})
-    about = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
-    about["split_hash"] = value_hash(sorted([image, split] for image, split in {(r.image_id, r.split) for r in rows}))
-    about["content_hash"] = _content_hash(table, about)
-    table = table.replace_schema_metadata({"recap": json.dumps(about, sort_keys=True)})
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+__all__ = ["COLUMNS", "SPLITS", "Caption", "Corpus", "write_corpus"]
 
 
 class Corpus:
-    """A corpus in memory; ``table`` is the Arrow table with the columns of COLUMNS, sorted by caption id."""
+    """A verified corpus file: ids and splits in memory (17 bytes a row), texts read when they are asked for."""
 
-    def __init__(self, table: pa.Table, about: Mapping[str, str], path: Path) -> None:
-        self.table = table
+    def __init__(self, path: Path, about: Mapping[str, str], ids: Mapping[str, np.ndarray]) -> None:
         self.path = path
         self.dataset = about["dataset"]
         self.kind = about["kind"]
         self.source_sha256 = about["source_sha256"]
         self.split_hash = about["split_hash"]
+        self.image_id = ids["image_id"]  # of each row, int64 [rows]
+        self.caption_id = ids["caption_id"]  # of each row, int64 [rows], rising
+        self._split = ids["split"]  # of each row, as its place in SPLITS, int8 [rows]
 
     @classmethod
     def read(cls, path: str | Path) -> Corpus:
-        """Read and verify a corpus file.
+        """Read and verify a corpus file, a row group at a time.
 
         Raises:
             DataError: the file is missing, is no corpus, or its content is not what its hash says.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = Path(path)
         if not path.is_file():
             raise DataError(f"{path}: no such corpus; run `recap data corpus` first")
-        try:
-            # read_table would do the same through pyarrow.dataset, whose import takes a second
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                table = file.read().combine_chunks()
-            about = json.loads(table.schema.metadata[b"recap"])
-            table = table.replace_schema_metadata(None)
-            whole = about.pop("content_hash") == _content_hash(table, about)
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DataError(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
+        content = ContentHash()
+        pieces: dict[str, list[np.ndarray]] = {"image_id": [], "caption_id": [], "split": []}
+        with _opened(path) as file:
+            about = json.loads(file.metadata.metadata[b"recap"])
+            if not file.schema_arrow.equals(schema()):
+                raise DataError(f"{path}: its columns are not those of a corpus; delete it and make it again")
+            for number in range(file.num_row_groups):
+                table = file.read_row_group(number)
+                content.add(table)
+                pieces["image_id"].append(table["image_id"].to_numpy())
+                pieces["caption_id"].append(table["caption_id"].to_numpy())
+                pieces["split"].append(_codes(table["split"]))
+            whole = about.pop("content_hash") == content.digest(about)
+            ids = {name: np.concatenate(parts) for name, parts in pieces.items()}
         if not whole:
             raise DataError(f"{path}: its content does not match its hash; delete it and make it again")
-        return cls(table, about, path)
-
-    @cached_property
-    def image_id(self) -> np.ndarray:
-        """Image id of each row, int64 [rows]."""
-        return self.table["image_id"].to_numpy()
-
-    @cached_property
-    def caption_id(self) -> np.ndarray:
-        """Caption id of each row, int64 [rows], rising."""
-        return self.table["caption_id"].to_numpy()
+        return cls(path, about, ids)
 
     @cached_property
     def split(self) -> np.ndarray:
         """Split of each row, str [rows]."""
-        return np.asarray(self.table["split"].to_pylist(), dtype=str)
+        return np.asarray(SPLITS)[self._split]
 
     def rows(self, split: str | None = None) -> np.ndarray:
         """Return the row numbers of a split (all without one), int64, in the order of caption ids.
@@ -132,7 +76,7 @@ class Corpus:
             return np.arange(len(self.image_id))
         if split not in SPLITS:
             raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
-        rows = np.flatnonzero(self.split == split)
+        rows = np.flatnonzero(self._split == SPLITS.index(split))
         if not len(rows):
             raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
         return rows
@@ -150,27 +94,57 @@ class Corpus:
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
         """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
         rows = self.rows(split)
-        texts = self.table["caption"].take(rows).to_pylist()
         found: dict[int, list[str]] = {image: [] for image in self.image_ids(split)}
-        for image, text in zip(self.image_id[rows].tolist(), texts, strict=True):
+        for image, text in zip(self.image_id[rows].tolist(), self._values("caption", rows), strict=True):
             found[image].append(text)
         return found
 
     def files(self) -> dict[int, str]:
         """Return the file of each image id, image ids rising."""
         ids, first = np.unique(self.image_id, return_index=True)
-        return dict(zip(ids.tolist(), self.table["file"].take(first).to_pylist(), strict=True))
+        rows, place = np.sort(first), np.argsort(np.argsort(first))
+        files = list(self._values("file", rows))
+        return dict(zip(ids.tolist(), (files[number] for number in place.tolist()), strict=True))
 
     def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
         """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""
-        rows = self.rows(split) if caption_ids is None else self._rows_of(caption_ids)
-        words: list[list[str]] = self.table["tokens"].take(rows).to_pylist()
-        return words
+        if caption_ids is None:
+            return list(self.each_token_list(split))
+        rows, place = np.unique(self._rows_of(caption_ids), return_inverse=True)
+        words = list(self._values("tokens", rows))
+        return [words[number] for number in place.tolist()]
+
+    def each_token_list(self, split: str | None = None) -> Iterator[list[str]]:
+        """Yield the words of all captions of a split by caption id, in memory that does not grow with their number."""
+        return self._values("tokens", self.rows(split))
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
         ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
         return ids
+
+    def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
+        """Return a column of a split as Arrow strings, in the order of caption ids."""
+        import pyarrow as pa
+
+        return pa.chunked_array(list(self._chunks(name, self.rows(split))), type=schema().field(name).type)
+
+    def _values(self, name: str, rows: np.ndarray) -> Iterator[Any]:
+        """Yield the values of a column in rising rows as Python objects, those of a row group at a time."""
+        for chunk in self._chunks(name, rows):
+            yield from chunk.to_pylist()
+
+    def _chunks(self, name: str, rows: np.ndarray) -> Iterator[pa.Array]:
+        """Yield the values of a column in rising rows; row groups without any of them are not read."""
+        with _opened(self.path) as file:
+            start = 0
+            for number in range(file.num_row_groups):
+                end = start + file.metadata.row_group(number).num_rows
+                wanted = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)] - start
+                if len(wanted):
+                    taken = file.read_row_group(number, columns=[name])[name].take(wanted)
+                    yield from taken.chunks
+                start = end
 
     def _rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
         wanted = np.asarray(caption_ids, dtype=np.int64)
@@ -181,25 +155,27 @@ class Corpus:
         return rows
 
 
-def _content_hash(table: pa.Table, about: Mapping[str, str]) -> str:
-    """Return a hash of all values of a table of one chunk a column, and of what is said about it."""
-    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
-    for name in COLUMNS:
-        column = table[name].combine_chunks()
-        if name == "tokens":
-            digest.update(np.diff(column.offsets.to_numpy()).tobytes())
-            column = column.flatten()
-        # The bytes of all strings and each one's length say which strings they are.
-        for part in _bytes_of(column):
-            digest.update(part)
-    return digest.hexdigest()
-
-
-def _bytes_of(column: Any) -> list[bytes]:
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a Parquet file, with its page checksums verified; whatever is wrong with it becomes one sentence."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    if pa.types.is_integer(column.type):
-        return [column.to_numpy().tobytes()]
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
+
+
+def _codes(splits: pa.ChunkedArray) -> np.ndarray:
+    """Return the place of each split in SPLITS, int8."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return ["".join(column.to_pylist()).encode(), pc.binary_length(column).to_numpy().tobytes()]
+    places = pc.index_in(splits, value_set=pa.array(SPLITS))
+    if places.null_count:
+        raise ValueError("an unknown split")
+    codes: np.ndarray = places.to_numpy().astype(np.int8)
+    return codes

@@ -21,6 +21,33 @@ MAX_BYTES = 512 * 2**20
 _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
 
 
+class BrokenPicture(Exception):
+    """Bytes that are no whole picture."""
+
+
+def decode_rgb(content: bytes, file: str) -> Image:
+    """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
+
+    Raises:
+        BrokenPicture: the bytes are truncated or no picture.
+        DataError: it has more than MAX_PIXELS.
+    """
+    import io
+
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise DataError(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
+            picture.load()
+            return picture.convert("RGB")
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{file}: has too many pixels ({error}); scale it down") from error
+    except _BROKEN as error:
+        raise BrokenPicture(f"truncated or no picture ({error}; {len(content)} bytes)") from error
+
+
 class ImageSource:
     """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
 
@@ -75,23 +102,11 @@ class ImageSource:
         Raises:
             DataError: not found, truncated, no picture, or larger than MAX_PIXELS.
         """
-        import io
-
-        from PIL import Image
-
-        content = self.read(file)
         try:
-            with Image.open(io.BytesIO(content)) as picture:
-                if picture.width * picture.height > MAX_PIXELS:
-                    raise DataError(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
-                picture.load()
-                return picture.convert("RGB")
-        except Image.DecompressionBombError as error:
-            raise DataError(f"{file}: has too many pixels ({error}); scale it down") from error
-        except _BROKEN as error:
+            return decode_rgb(self.read(file), file)
+        except BrokenPicture as error:
             raise DataError(
-                f"{file}: truncated or no picture ({error}; {len(content)} bytes in {self._where()}); "
-                f"fetch it again or remove the image from the annotations"
+                f"{file}: {error} in {self._where()}; fetch it again or remove the image from the annotations"
             ) from error
 
     def missing(self, files: Iterable[str]) -> list[str]:

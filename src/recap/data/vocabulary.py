@@ -99,7 +99,7 @@ class Vocabulary:
 def build_vocabulary(*, corpus: Path, rule: Mapping[str, Any] | VocabularyRule, out: Path) -> Vocabulary:
     """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it."""
     rule = validate(VocabularyRule, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
-    tokens = Corpus.read(corpus).token_lists(split=None if rule.splits == "all" else rule.splits)
+    tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
     vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
     vocabulary.save(out)
     return vocabulary

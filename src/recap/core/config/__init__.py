@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from recap.core.config.base import Strict
-from recap.core.config.data import CocoDataset, Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
+from recap.core.config.data import (
+    CocoDataset,
+    ConceptualDataset,
+    Dataset,
+    KarpathyDataset,
+    ScenesDataset,
+    Subset,
+    VocabularyRule,
+)
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
@@ -18,6 +26,7 @@ from recap.core.config.tables import METRICS, Profile, Row, Table
 __all__ = [
     "BoxPretraining",
     "CocoDataset",
+    "ConceptualDataset",
     "CrossEntropy",
     "Dataset",
     "Evaluation",

@@ -63,7 +63,22 @@ class ScenesDataset(Strict):
     vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
 
 
-Dataset = Annotated[CocoDataset | KarpathyDataset | ScenesDataset, Field(discriminator="kind")]
+class ConceptualDataset(Strict):
+    """Conceptual Captions: web pictures with one caption each; fetch them with `recap data conceptual-download`."""
+
+    kind: Literal["conceptual"]
+    train: str = Field(description="the training TSV (caption TAB url), plain or .gz; relative to `inputs`")
+    validation: str = Field(description="the public validation TSV, which is the test split; relative to `inputs`")
+    images: str = Field(description="folder with the downloads `train/` and `validation/`; relative to `inputs`")
+    val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
+    seed: int = Field(0, description="seed of that draw")
+    vocabulary: VocabularyRule = VocabularyRule()
+
+
+Dataset = Annotated[
+    CocoDataset | ConceptualDataset | KarpathyDataset | ScenesDataset,
+    Field(discriminator="kind"),
+]
 
 
 class Subset(Strict):

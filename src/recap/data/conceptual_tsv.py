@@ -1,0 +1,53 @@
+"""The TSVs of Conceptual Captions: ``caption TAB url`` a line; an image's number is that of its line, from 0."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line."""
+
+    number: int
+    caption: str
+    url: str
+
+
+def read_tsv(path: Path) -> Iterator[Row]:
+    """Yield the rows of a plain or gzipped TSV, one at a time.
+
+    Raises:
+        DataError: the file is missing, empty or truncated, or a line has not two fields or is no UTF-8.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such TSV; fetch it, or correct the path")
+    number = -1
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            for number, line in enumerate(lines):
+                yield _row(line, number, path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read after line {number + 1} ({error}); fetch it again") from error
+    if number < 0:
+        raise DataError(f"{path}: the TSV is empty; fetch it again")
+
+
+def _row(line: bytes, number: int, path: Path) -> Row:
+    try:
+        parts = line.decode("utf-8").rstrip("\r\n").split("\t")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
+    if len(parts) != 2:
+        fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
+        raise DataError(f"{path}: line {number + 1}: {fields} where caption TAB url is expected; correct the line")
+    caption, url = parts[0].strip(), parts[1].strip()
+    if not caption or not url:
+        raise DataError(f"{path}: line {number + 1}: the {'url' if caption else 'caption'} is empty; correct the line")
+    return Row(number, caption, url)

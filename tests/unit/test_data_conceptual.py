@@ -1,0 +1,140 @@
+"""The corpus of Conceptual Captions, from TSVs and downloads."""
+
+import shutil
+
+import pytest
+from conceptual_web import write_conceptual, write_tsv
+
+from recap.core.errors import DataError
+from recap.data.build import build_corpus
+from recap.data.conceptual import TEST_IDS
+from recap.data.conceptual_shards import Record, read_records, write_shard, write_survivors
+from recap.data.corpus import SPLITS, Corpus
+from recap.data.images import ImageSource
+from recap.data.overlap import check_overlap
+
+SPEC = {
+    "kind": "conceptual",
+    "train": "train.tsv",
+    "validation": "validation.tsv",
+    "images": "images",
+    "val_pairs": 4,
+}
+TRAIN = ["404" if number in (3, 11) else "ok" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory):
+    return write_conceptual(tmp_path_factory.mktemp("cc"), train=TRAIN, test=["ok", "404", "ok"])
+
+
+@pytest.fixture
+def inputs(fetched, tmp_path):
+    return shutil.copytree(fetched, tmp_path / "in")
+
+
+def build(inputs, out, **changes):
+    build_corpus(name="cc", spec={**SPEC, **changes}, inputs=inputs, out=out)
+    return Corpus.read(out / "corpus.parquet")
+
+
+def refused(inputs, out, **changes):
+    with pytest.raises(DataError) as caught:
+        build(inputs, out, **changes)
+    assert not (out / "corpus.parquet").exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_rows_with_a_picture_become_one_caption_each(inputs, tmp_path):
+    corpus = build(inputs, tmp_path / "out")
+    ids = {split: corpus.image_ids(split) for split in SPLITS}
+    assert ids["test"] == [TEST_IDS, TEST_IDS + 2]
+    assert len(ids["val"]) == 4
+    assert sorted(ids["train"] + ids["val"]) == [number for number in range(20) if number not in (3, 11)]
+    assert corpus.caption_ids() == corpus.image_ids()
+    assert corpus.captions("test")[TEST_IDS + 2] == ["photo 2 of a dog ."]
+    assert corpus.token_lists([5]) == [["photo", "5", "of", "a", "dog"]]
+    source = ImageSource([inputs / "images"])
+    assert source.open_rgb(corpus.files()[19]).size == (32, 40)
+    assert source.missing(corpus.files().values()) == []
+    assert check_overlap(corpus=corpus.path, images=[inputs / "images"]) == {"train": 14, "val": 4, "test": 2}
+
+
+def test_the_validation_draw_is_golden_and_depends_on_the_seed(inputs, tmp_path):
+    draws = [build(inputs, tmp_path / str(seed), seed=seed).image_ids("val") for seed in (0, 1)]
+    assert draws == [[0, 2, 8, 17], [1, 2, 5, 8]]
+    first = (tmp_path / "0" / "corpus.parquet").read_bytes()
+    build(inputs, tmp_path / "again")
+    assert (tmp_path / "again" / "corpus.parquet").read_bytes() == first
+
+
+def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path, capsys):
+    test_url = [line.split("\t")[1] for line in (inputs / "validation.tsv").read_text().splitlines()][2]
+    rows = [tuple(line.split("\t")) for line in (inputs / "train.tsv").read_text().splitlines()]
+    rows[0] = (rows[0][0], test_url)
+    rows[1] = ("...", rows[1][1])
+    write_tsv(inputs / "train.tsv", rows)
+    relist(inputs / "images" / "train", lambda record: record if record.row else change(record, url=test_url))
+    corpus = build(inputs, tmp_path / "out")
+    assert not {0, 1} & set(corpus.image_ids())
+    assert TEST_IDS + 2 in corpus.image_ids("test")
+    assert "cc: 2 rows left out" in capsys.readouterr().err
+
+
+def change(record, **values):
+    return Record(**{name: getattr(record, name) for name in Record.__slots__} | values)
+
+
+def relist(folder, edit):
+    """Write the survivors list of a download again, each record edited."""
+    changed = [edit(record) for record in read_records(folder / "survivors.parquet")]
+    write_shard(folder, 0, dict(enumerate(changed)))
+    write_survivors(folder, 1)
+
+
+def test_a_picture_that_is_gone_or_empty_is_named(inputs, tmp_path):
+    picture = inputs / "images" / "train" / "00000" / "0000005.jpg"
+    picture.write_bytes(b"")
+    assert "0000005.jpg: the picture has 0 bytes, not " in refused(inputs, tmp_path / "out")
+    picture.unlink()
+    assert "0000005.jpg: the picture is missing; run" in refused(inputs, tmp_path / "out")
+
+
+def test_lists_and_tsvs_that_do_not_belong_together(inputs, tmp_path):
+    tsv = inputs / "train.tsv"
+    lines = tsv.read_text().splitlines(keepends=True)
+    for changed in (lines[:-1], lines + lines[:1], [lines[1], lines[0], *lines[2:]]):
+        tsv.write_text("".join(changed))
+        sentence = refused(inputs, tmp_path / "out")
+        assert "survivors.parquet: its row " in sentence
+        assert "download again from this TSV" in sentence
+
+
+def test_duplicate_rows_in_a_list_are_refused(inputs, tmp_path):
+    relist(inputs / "images" / "train", lambda record: change(record, row=4) if record.row == 5 else record)
+    assert "row 4 stands twice" in refused(inputs, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("only a caption\n", "line 21: 1 field"), ("\t".join("0123456789") + "\n", "line 21: 10 fields")],
+)
+def test_broken_lines_are_refused(inputs, tmp_path, line, message):
+    with (inputs / "train.tsv").open("a") as file:
+        file.write(line)
+    assert message in refused(inputs, tmp_path / "out")
+
+
+def test_missing_and_damaged_lists_are_named(inputs, tmp_path):
+    path = inputs / "images" / "validation" / "survivors.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert f"{path}: damaged or no list of downloads" in refused(inputs, tmp_path / "out")
+    path.unlink()
+    assert f"{path}: no such file" in refused(inputs, tmp_path / "out")
+
+
+def test_too_few_rows_for_the_validation_split(inputs, tmp_path):
+    assert "18 rows have a picture, too few to draw 18 validation pairs" in refused(
+        inputs, tmp_path / "out", val_pairs=18
+    )

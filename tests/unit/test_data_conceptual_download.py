@@ -1,0 +1,195 @@
+"""The downloader against a web server that does what the open web does."""
+
+import gzip
+import hashlib
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from conceptual_web import KINDS, photo, picture_server, write_tsv
+from PIL import Image
+
+from recap.core.errors import DataError, RecapError
+from recap.data import conceptual_download, conceptual_shards
+from recap.data.conceptual_download import download
+from recap.data.conceptual_shards import file_of, read_records
+
+QUICK = {"workers": 32, "limit": 1.0, "pause": 0.01, "rounds": 1, "edge": 48}
+# What becomes of each kind of answer, and how many requests it may cost (with two tries).
+EXPECTED = {
+    "ok": ("ok", 1),
+    "flaky": ("ok", 2),
+    "busy": ("ok", 2),
+    "moved": ("ok", 1),
+    "403": ("http 403", 1),
+    "404": ("http 404", 1),
+    "429": ("http 429", 2),
+    "500": ("http 500", 2),
+    "cut": ("cut", 2),
+    "half": ("no picture", 1),
+    "html": ("no picture", 1),
+    "empty": ("empty", 1),
+    "noise": ("no picture", 1),
+    "stall": ("timeout", 2),
+    "drip": ("timeout", 2),
+    "huge": ("too large", 1),
+}
+
+
+@pytest.fixture
+def web():
+    with picture_server() as server:
+        yield server
+
+
+def run(tmp_path, rows, **changes):
+    tsv = write_tsv(tmp_path / "t.tsv", [(f"caption {number}", url) for number, url in enumerate(rows)])
+    return download(tsv=tsv, out=tmp_path / "out", **{**QUICK, "tries": 2, **changes})
+
+
+def records(tmp_path):
+    return list(read_records(tmp_path / "out" / "survivors.parquet"))
+
+
+def test_every_kind_of_failure_is_recorded_and_the_rest_is_kept(web, tmp_path):
+    counts = run(tmp_path, [web.url(kind, number) for number, kind in enumerate(KINDS)])
+    assert {kind: record.status for kind, record in zip(KINDS, records(tmp_path), strict=True)} == {
+        kind: status for kind, (status, _) in EXPECTED.items()
+    }
+    assert {kind: web.asked[f"/{kind}/{number}.jpg"] for number, kind in enumerate(KINDS)} == {
+        kind: requests for kind, (_, requests) in EXPECTED.items()
+    }
+    assert (counts["rows"], counts["ok"], counts["success_rate"]) == (16, 4, 0.25)
+    assert counts["statuses"]["no picture"] == 3
+    assert json.loads((tmp_path / "out" / "survivors.json").read_text()) == counts
+    for record in records(tmp_path):
+        path = tmp_path / "out" / file_of(record.row)
+        assert path.is_file() is record.ok
+        assert bool(record.error) is not record.ok
+        if record.ok:
+            content = path.read_bytes()
+            assert (len(content), hashlib.sha256(content).hexdigest()) == (record.bytes, record.sha256)
+            assert record.source_sha256 == hashlib.sha256(photo(record.row)).hexdigest()
+            assert (record.original_width, record.original_height) == (64, 80)
+            with Image.open(path) as picture:
+                assert picture.size == (record.width, record.height) == (48, 60)
+
+
+def test_a_second_run_asks_only_for_what_is_missing_and_not_gone(web, tmp_path):
+    urls = [web.url(kind, number) for number, kind in enumerate(("ok", "404", "500", "ok", "403", "ok"))]
+    run(tmp_path, urls)
+    (tmp_path / "out" / file_of(3)).unlink()
+    spoilt = tmp_path / "out" / file_of(5)
+    spoilt.write_bytes(spoilt.read_bytes()[:-1] + b"x")
+    web.asked.clear()
+    counts = run(tmp_path, urls)
+    assert dict(web.asked) == {"/500/2.jpg": 2, "/ok/3.jpg": 1, "/403/4.jpg": 1, "/ok/5.jpg": 1}
+    assert counts["this_run"] == {"kept": 1, "gone": 1, "fetched": 2, "failed": 2, "requests": 5}
+    record = records(tmp_path)[5]
+    assert hashlib.sha256(spoilt.read_bytes()).hexdigest() == record.sha256
+
+
+def test_a_changed_url_is_fetched_again(web, tmp_path):
+    run(tmp_path, [web.url("ok", 0), web.url("ok", 1)])
+    run(tmp_path, [web.url("ok", 0), web.url("ok", 7)])
+    assert records(tmp_path)[1].source_sha256 == hashlib.sha256(photo(7)).hexdigest()
+    run(tmp_path, [web.url("ok", 0), web.url("404", 1)])
+    assert not (tmp_path / "out" / file_of(1)).exists()
+
+
+@pytest.mark.parametrize(("failing", "asked"), [(1, 1), (2, 2)])
+def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, tmp_path, monkeypatch, failing, asked):
+    # 20 rows a shard: one failure is 5 %, two are more.
+    monkeypatch.setattr(conceptual_shards, "SHARD", 20)
+    monkeypatch.setattr(conceptual_download, "SHARD", 20)
+    urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]
+    counts = run(tmp_path, urls, tries=1, rounds=3)
+    assert {web.asked[f"/flaky/{number}.jpg"] for number in range(20, 20 + failing)} == {asked}
+    assert counts["ok"] == (59 if failing == 1 else 60)
+    assert all(web.asked[f"/ok/{number}.jpg"] == 1 for number in range(20))
+
+
+def test_failures_that_were_known_do_not_bring_the_shard_back(web, tmp_path):
+    urls = [web.url("500", number) for number in range(4)]
+    run(tmp_path, urls, tries=1, rounds=3)
+    assert set(web.asked.values()) == {3}
+    run(tmp_path, urls, tries=1, rounds=3)
+    assert set(web.asked.values()) == {4}
+
+
+def test_a_killed_run_leaves_nothing_half_written_behind(web, tmp_path):
+    urls = [web.url("ok", number) for number in range(3)]
+    leftover = tmp_path / "out" / "00000" / ".0000001.jpg.abc.part"
+    leftover.parent.mkdir(parents=True)
+    leftover.write_bytes(b"half")
+    (leftover.parent / "0000002.jpg").write_bytes(b"no record says what this is")
+    assert run(tmp_path, urls)["ok"] == 3
+    assert sorted(path.name for path in leftover.parent.iterdir()) == [f"000000{number}.jpg" for number in range(3)]
+    assert hashlib.sha256((leftover.parent / "0000002.jpg").read_bytes()).hexdigest() == records(tmp_path)[2].sha256
+
+
+def test_only_pictures_with_the_published_hashes_are_kept(web, tmp_path):
+    first = [web.url("ok", 0), web.url("ok", 1), web.url("404", 2)]
+    run(tmp_path / "theirs", first)
+    second = [web.url("ok", 0), web.url("ok", 8), web.url("ok", 2)]
+    published = tmp_path / "theirs" / "out" / "survivors.parquet"
+    run(tmp_path / "ours", second, published=published)
+    found = records(tmp_path / "ours")
+    assert [record.status for record in found] == ["ok", "other picture", "other picture"]
+    assert "hash is not the published one" in found[1].error
+    assert web.asked["/ok/2.jpg"] == 0
+    assert [path.name for path in (tmp_path / "ours" / "out" / "00000").iterdir()] == ["0000000.jpg"]
+
+
+def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
+    run(tmp_path, ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)], tries=1)
+    assert [record.status for record in records(tmp_path)] == ["bad url", "bad url", "bad url", "connection", "ok"]
+
+
+def test_a_gzipped_tsv_gives_the_same_list(web, tmp_path):
+    urls = [web.url("ok", 0), web.url("404", 1)]
+    run(tmp_path, urls)
+    packed = tmp_path / "t.tsv.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "t.tsv").read_bytes()))
+    download(tsv=packed, out=tmp_path / "packed", **QUICK)
+    one, other = (pq.read_table(tmp_path / name / "survivors.parquet") for name in ("out", "packed"))
+    assert one.equals(other)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a dog\thttp://127.0.0.1/a\nonly a caption\n", "line 2: 1 field where caption TAB url is expected"),
+        (b"\t".join(b"0123456789"[n : n + 1] for n in range(10)), "line 1: 10 fields where caption TAB url"),
+        (b"\n", "line 1: 1 field where"),
+        (b"a dog\t\n", "line 1: the url is empty"),
+        (b"\thttp://127.0.0.1/a\n", "line 1: the caption is empty"),
+        (b"a \xff dog\thttp://127.0.0.1/a\n", "line 1: not valid UTF-8"),
+        (b"", "the TSV is empty"),
+        (None, "no such TSV"),
+    ],
+)
+def test_a_broken_tsv_is_one_sentence(tmp_path, content, message):
+    tsv = tmp_path / "t.tsv"
+    if content is not None:
+        tsv.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        download(tsv=tsv, out=tmp_path / "out", **QUICK)
+    assert str(tsv) in str(caught.value)
+    assert message in str(caught.value)
+    assert not (tmp_path / "out" / "survivors.parquet").exists()
+
+
+def test_a_truncated_gzip_is_one_sentence(tmp_path):
+    tsv = tmp_path / "t.tsv.gz"
+    tsv.write_bytes(gzip.compress(b"a dog\tftp://a\n" * 9)[:-9])
+    with pytest.raises(DataError, match="cannot be read after line"):
+        download(tsv=tsv, out=tmp_path / "out", **QUICK)
+
+
+def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
+    run(tmp_path, [web.url("ok", 0)])
+    with pytest.raises(DataError, match="stored with edge 48, not 64; use another folder"):
+        run(tmp_path, [web.url("ok", 0)], edge=64)
+    with conceptual_download._alone(tmp_path / "out"), pytest.raises(RecapError, match="another process downloads"):
+        run(tmp_path, [web.url("ok", 0)])
