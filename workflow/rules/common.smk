@@ -41,7 +41,8 @@ RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/dev").glob("nvidia[0-9]*"))))
 
 # Modules that make or read pictures and captions: what they do reaches later jobs as a file, not as code.
-MAKERS = ["data/images", "data/karpathy", "data/scenes"]
+READERS = ["data/karpathy", "data/scenes", "data/iu_xray"]
+MAKERS = ["data/images", *READERS]
 
 
 wildcard_constraints:
@@ -127,14 +128,17 @@ def outside(name):
 def dataset_inputs(name):
     """Return the outside files of a data set: none for the built-in one."""
     dataset = GRID.get("datasets", name)
-    return [] if dataset.kind == "scenes" else [outside(file) for file in [dataset.annotations, *dataset.images]]
+    if dataset.kind == "scenes":
+        return []
+    named = [getattr(dataset, key, None) for key in ("annotations", "reports", "projections")]
+    return [outside(file) for file in [*filter(None, named), *dataset.images]]
 
 
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
     dataset = GRID.get("datasets", name)
-    built_in = dataset.kind == "scenes"
-    return [f"{R}/data/{name}/images.zip"] if built_in else [outside(file) for file in dataset.images]
+    packed = dataset.kind in ("scenes", "iu_xray")
+    return [f"{R}/data/{name}/images.zip"] if packed else [outside(file) for file in dataset.images]
 
 
 def weights_inputs(name):

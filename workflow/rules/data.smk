@@ -21,7 +21,7 @@ rule corpus_scenes:
         dataset=of_kind("scenes"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/karpathy"]),
+        code=code_digest("data/build", without=[reader for reader in READERS if reader != "data/scenes"]),
         out=subpath(output.corpus, parent=True),
     shell:
         "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
@@ -37,7 +37,23 @@ use rule corpus_scenes as corpus_karpathy with:
         dataset=of_kind("karpathy"),
     params:
         spec=dataset_spec,
-        code=code_digest("data/build", without=["data/scenes"]),
+        code=code_digest("data/build", without=[reader for reader in READERS if reader != "data/karpathy"]),
+        out=subpath(output.corpus, parent=True),
+
+
+use rule corpus_scenes as corpus_iu_xray with:
+    input:
+        lambda wildcards: dataset_inputs(wildcards.dataset),
+    output:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        images=f"{R}/data/{{dataset}}/images.zip",
+        studies=f"{R}/data/{{dataset}}/studies.csv",
+        counts=f"{R}/data/{{dataset}}/counts.md",
+    wildcard_constraints:
+        dataset=of_kind("iu_xray"),
+    params:
+        spec=dataset_spec,
+        code=code_digest("data/build", without=[reader for reader in READERS if reader != "data/iu_xray"]),
         out=subpath(output.corpus, parent=True),
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import Dataset, KarpathyDataset, ScenesDataset
+from recap.core.config import Dataset, IuXrayDataset, KarpathyDataset, ScenesDataset
 from recap.core.errors import DataError
 from recap.core.manifests import sha256_file
 from recap.core.params import validate
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from recap.data.images import ImageSource
 
 
-def build_corpus(
-    *, name: str, spec: Mapping[str, Any] | KarpathyDataset | ScenesDataset, inputs: Path, out: Path
-) -> None:
-    """Write ``corpus.parquet`` of a data set into the folder ``out`` (for scenes also images.zip and boxes.json).
+AnyDataset = KarpathyDataset | ScenesDataset | IuXrayDataset
+
+
+def build_corpus(*, name: str, spec: Mapping[str, Any] | AnyDataset, inputs: Path, out: Path) -> None:
+    """Write ``corpus.parquet`` of a data set into the folder ``out``, for some kinds with other files (images.zip).
 
     Args:
         name: name of the data set.
@@ -34,6 +35,8 @@ def build_corpus(
     spec = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     if isinstance(spec, ScenesDataset):
         captions, source = _scenes(spec, out)
+    elif isinstance(spec, IuXrayDataset):
+        captions, source = _iu_xray(spec, Path(inputs), Path(out))
     else:
         captions, source = _karpathy(spec, Path(inputs))
     write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=spec.kind, source_sha256=source)
@@ -46,6 +49,12 @@ def _scenes(spec: ScenesDataset, out: Path) -> tuple[list[Caption], str]:
         train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=Path(out)
     )
     return captions, sha256_file(Path(out) / "images.zip")
+
+
+def _iu_xray(spec: IuXrayDataset, inputs: Path, out: Path) -> tuple[list[Caption], str]:
+    from recap.data.iu_xray import read_iu_xray
+
+    return read_iu_xray(spec, inputs=inputs, out=out)
 
 
 def _karpathy(spec: KarpathyDataset, inputs: Path) -> tuple[list[Caption], str]:

@@ -23,12 +23,16 @@ if TYPE_CHECKING:
 
 
 SPLITS = ("train", "val", "test")
+VIEWS = "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
 COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """One caption of one image; ``caption`` is raw, ``tokens`` are its words."""
+    """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
+
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all, parted by VIEWS.
+    """
 
     image_id: int
     file: str
@@ -160,6 +164,10 @@ class Corpus:
         """Return the file of each image id, image ids rising."""
         ids, first = np.unique(self.image_id, return_index=True)
         return dict(zip(ids.tolist(), self.table["file"].take(first).to_pylist(), strict=True))
+
+    def views(self) -> dict[int, list[str]]:
+        """Return the files of each image id, one a view; most data sets have one view."""
+        return {image: file.split(VIEWS) for image, file in self.files().items()}
 
     def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
         """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""

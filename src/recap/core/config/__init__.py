@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from recap.core.config.base import Strict
-from recap.core.config.data import Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
+from recap.core.config.data import Dataset, IuXrayDataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
@@ -21,6 +21,7 @@ __all__ = [
     "Dataset",
     "Evaluation",
     "GridFeatures",
+    "IuXrayDataset",
     "KarpathyDataset",
     "METRICS",
     "Model",

@@ -39,7 +39,21 @@ class ScenesDataset(Strict):
     vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
 
 
-Dataset = Annotated[KarpathyDataset | ScenesDataset, Field(discriminator="kind")]
+class IuXrayDataset(Strict):
+    """Indiana University chest X-rays: studies of two views, with the findings of their reports."""
+
+    kind: Literal["iu_xray"]
+    reports: str = Field(description="NLMCXR_reports.tgz, or a folder or zip of it; relative to the profile's `inputs`")
+    images: list[str] = Field(description="NLMCXR_png.tgz, or folders, zips or tgz's; relative to `inputs`")
+    annotations: str | None = Field(None, description="annotation of Chen et al. with their split; none: draw one")
+    projections: str | None = Field(None, description="indiana_projections.csv, which tells frontal from lateral views")
+    split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
+    views: PositiveInt = Field(2, description="pictures of a study, where the split is drawn; fewer: left out")
+    max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
+    vocabulary: VocabularyRule = VocabularyRule(min_count=3, splits="train", max_length=60)
+
+
+Dataset = Annotated[KarpathyDataset | ScenesDataset | IuXrayDataset, Field(discriminator="kind")]
 
 
 class Subset(Strict):
