@@ -4,10 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
 from recap.core.grid import Grid, Run, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
+from recap.data.bpe import byte_pair_files
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{sys.executable} -m recap"
@@ -100,6 +102,10 @@ def vocabulary_file(run):
     return f"{R}/data/{run.dataset}/vocabulary.json"
 
 
+def card_file(run):
+    return f"{R}/data/{run.dataset}/card.md"
+
+
 def subset_file(run):
     return f"{R}/data/{run.dataset}/subsets/{run.subset}/seed-{run.seed}.json"
 
@@ -134,6 +140,12 @@ def dataset_inputs(name):
     return [outside(file) for file in [*filter(None, named), *dataset.images]]
 
 
+def tokenizer_inputs(name):
+    """Return the outside files of a data set's byte pairs: none for words and for the hub."""
+    rule = GRID.get("datasets", name).vocabulary
+    return [outside(file) for file in byte_pair_files(rule.tokenizer)] if isinstance(rule, BytePairRule) else []
+
+
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
     dataset = GRID.get("datasets", name)
@@ -150,6 +162,8 @@ def weights_inputs(name):
 def refuse_missing_inputs():
     """Stop before the first job if an outside file is missing that something still to be made needs."""
     needs = {(f"{R}/data/{name}/corpus.parquet", "datasets", name): dataset_inputs(name) for name in GRID.datasets()}
+    for name in GRID.datasets():
+        needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
         needs[features_file(run), "features", run.features] = weights_inputs(run.features)
     for (product, section, name), files in needs.items():

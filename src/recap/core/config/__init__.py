@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from recap.core.config.base import Strict
-from recap.core.config.data import Dataset, IuXrayDataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
+from recap.core.config.data import (
+    BytePairRule,
+    Dataset,
+    IuXrayDataset,
+    KarpathyDataset,
+    ScenesDataset,
+    Subset,
+    VocabularyRule,
+    Words,
+)
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
@@ -17,6 +26,7 @@ from recap.core.config.tables import METRICS, Profile, Row, Table
 
 __all__ = [
     "BoxPretraining",
+    "BytePairRule",
     "CrossEntropy",
     "Dataset",
     "Evaluation",
@@ -38,6 +48,7 @@ __all__ = [
     "Table",
     "TransformerModel",
     "VocabularyRule",
+    "Words",
     "ZodiacModel",
 ]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Discriminator, Field, PositiveInt, Tag
 
 from recap.core.config.base import Strict
 
@@ -17,6 +17,29 @@ class VocabularyRule(Strict):
     max_length: PositiveInt = Field(16, description="captions are cut to this many words in training")
 
 
+class BytePairRule(Strict):
+    """GPT-2's byte pairs in place of words."""
+
+    kind: Literal["bpe"]
+    tokenizer: str = Field(
+        description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the profile's `inputs`; "
+        "or `hub:openai-community/gpt2`"
+    )
+    max_length: PositiveInt = Field(60, description="captions are cut to this many pieces, between two words")
+
+
+def _rule(values: Any) -> str:
+    """Byte pairs say their kind; words, the usual rule, do not."""
+    says = "kind" in values if isinstance(values, dict) else isinstance(values, BytePairRule)
+    return "BytePairRule" if says else "VocabularyRule"
+
+
+Words = Annotated[
+    Annotated[VocabularyRule, Tag("VocabularyRule")] | Annotated[BytePairRule, Tag("BytePairRule")],
+    Discriminator(_rule),
+]
+
+
 class KarpathyDataset(Strict):
     """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
@@ -24,7 +47,7 @@ class KarpathyDataset(Strict):
     annotations: str = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")
     images: list[str] = Field(description="folders or zips with the pictures; relative to the profile's `inputs`")
     merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
-    vocabulary: VocabularyRule = VocabularyRule()
+    vocabulary: Words = VocabularyRule()
 
 
 class ScenesDataset(Strict):
@@ -36,7 +59,7 @@ class ScenesDataset(Strict):
     test: PositiveInt = Field(200, description="number of test pictures")
     size: int = Field(112, ge=32, description="edge of a picture in pixels")
     seed: int = Field(0, description="seed of pictures and captions")
-    vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
+    vocabulary: Words = VocabularyRule(min_count=2, splits="train", max_length=20)
 
 
 class IuXrayDataset(Strict):
@@ -50,7 +73,7 @@ class IuXrayDataset(Strict):
     split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
     views: PositiveInt = Field(2, description="pictures of a study, where the split is drawn; fewer: left out")
     max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
-    vocabulary: VocabularyRule = VocabularyRule(min_count=3, splits="train", max_length=60)
+    vocabulary: Words = VocabularyRule(min_count=3, splits="train", max_length=60)
 
 
 Dataset = Annotated[KarpathyDataset | ScenesDataset | IuXrayDataset, Field(discriminator="kind")]
