@@ -142,8 +142,8 @@ def dataset_inputs(name):
 
 def tokenizer_inputs(name):
     """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-    rule = GRID.get("datasets", name).vocabulary
-    return [outside(file) for file in byte_pair_files(rule.tokenizer)] if isinstance(rule, BytePairRule) else []
+    words = GRID.get("datasets", name).vocabulary
+    return [outside(file) for file in byte_pair_files(words.tokenizer)] if isinstance(words, BytePairRule) else []
 
 
 def dataset_images(name):

@@ -110,9 +110,12 @@ def _projections(path: Path) -> dict[str, str]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        return {"CXR" + row["filename"].split(".", 1)[0]: row["projection"].strip().lower() for row in rows}
+        kinds = {"CXR" + row["filename"].split(".", 1)[0]: row["projection"].strip().lower() for row in rows}
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, AttributeError, TypeError) as error:
         raise DataError(f"{path}: no table with the columns filename and projection ({error!r}); fetch it") from error
+    if not kinds:
+        raise DataError(f"{path}: no lines under the columns filename and projection; fetch it again")
+    return kinds
 
 
 def _source_hash(spec: IuXrayDataset, reports: Mapping[str, Report], inputs: Path) -> str:
