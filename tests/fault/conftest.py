@@ -74,7 +74,7 @@ def prepare(tmp_path_factory):
         spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
         build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)
         corpus = folder / "corpus.parquet"
-        build_vocabulary(corpus=corpus, rule=spec.vocabulary, out=folder / "vocabulary.json")
+        build_vocabulary(corpus=corpus, rule=spec.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
         draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
         write_features(folder, [image for image in Corpus.read(corpus).image_ids() if image not in without])
         return Prepared(folder)

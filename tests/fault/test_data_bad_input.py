@@ -188,7 +188,7 @@ def test_unknown_splits_and_caption_ids_are_named(built):
 
 def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     vocabulary, subset = tmp_path / "v.json", tmp_path / "s.json"
-    build_vocabulary(corpus=built, rule={"min_count": 1}, out=vocabulary)
+    build_vocabulary(corpus=built, rule={"min_count": 1}, inputs=Path(), out=vocabulary)
     draw_subset(corpus=built, name="half", fraction=0.5, unit="pair", seed=0, out=subset)
     values = json.loads(vocabulary.read_text())
     values["words"][0], values["words"][1] = values["words"][1], values["words"][0]

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from generators import write_flickr
 from hypothesis import given
@@ -58,5 +60,5 @@ def test_splits_decide_what_is_counted(tmp_path):
     build_corpus(name="t", spec=spec, inputs=write_flickr(tmp_path, change=only_in_test), out=tmp_path)
     for splits, known in (("train", False), ("all", True)):
         rule = {"min_count": 6, "splits": splits, "max_length": 16}
-        build_vocabulary(corpus=tmp_path / "corpus.parquet", rule=rule, out=tmp_path / "v.json")
+        build_vocabulary(corpus=tmp_path / "corpus.parquet", rule=rule, inputs=Path(), out=tmp_path / "v.json")
         assert ("zebra" in Vocabulary.load(tmp_path / "v.json").words) is known

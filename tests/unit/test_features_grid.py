@@ -82,6 +82,36 @@ def test_store_of_a_corpus(pictures):
     assert "batch_size" not in said
 
 
+@pytest.mark.parametrize("weights", ["random", "tensors.safetensors"])
+def test_an_image_of_several_views_has_the_rows_of_each_in_turn(pictures, weights):
+    folder = pictures.parent
+    save_file(tensors_of(backbone()), folder / "tensors.safetensors")
+    changes = {"weights": weights, "dtype": "float32"}
+    single = FeatureStore(extract(pictures, "single.h5", **changes))
+    views = {1: [3, 8], 2: [4], 7: [5, 3, 8]}
+    rows = [
+        Caption(i, "|".join(f"{view}.png" for view in some), "train", i, "a dog", ["a", "dog"])
+        for i, some in views.items()
+    ]
+    write_corpus(rows, folder / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    store = FeatureStore(extract(pictures, "several.h5", **changes))
+    assert store.rows([1, 2, 7]).tolist() == [8, 4, 12]
+    assert [tuple(size) for size in store.image_sizes.tolist()] == [SIZES[3], SIZES[4], SIZES[5]]
+    if weights == "random":
+        assert "6 training pictures" in store.attributes["extractor"]
+        return
+    for image_id, some in views.items():
+        expected = single.read(some)[0].flatten(0, 1)
+        assert torch.allclose(store.read([image_id])[0][0], expected, atol=1e-5)
+
+
+def test_a_view_that_is_missing_is_named(pictures):
+    rows = [Caption(1, "3.png|none.png", "train", 1, "a dog", ["a", "dog"])]
+    write_corpus(rows, pictures.parent / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    with pytest.raises(DataError, match=r"^none.png: not found in"):
+        extract(pictures)
+
+
 def test_bytes_do_not_depend_on_threads_or_repetition(pictures):
     first = extract(pictures, "1.h5").read_bytes()
     assert extract(pictures, "2.h5", threads=3).read_bytes() == first

@@ -62,6 +62,25 @@ def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
     assert {(sample.image_id, 200, 90) for sample in samples} <= colours
 
 
+def test_the_views_of_a_study_stand_side_by_side(world):
+    folder, _ = world
+    captions = [Caption(i, f"{i}.png|{i}b.png", "test", i, "a reference", ["x"]) for i in IDS]
+    write_corpus(captions, folder / "corpus.parquet", dataset="d", kind="iu_xray", source_sha256="0")
+    for image_id in IDS:
+        Image.new("RGB", (40, 20), (image_id, 10, 200)).save(folder / "photos" / f"{image_id}b.png")
+    shown = sheet(world)[0].image_id
+    with Image.open(folder / "figures" / "two_captions.png") as picture:
+        pixels = picture.convert("RGB").load()
+        size = picture.size
+    places = {
+        colour: [(x, y) for x in range(size[0]) for y in range(size[1]) if pixels[x, y] == colour]
+        for colour in ((shown, 200, 90), (shown, 10, 200))
+    }
+    first, second = (max(places[colour]) for colour in places)
+    assert first[0] < min(places[shown, 10, 200])[0] + 2  # to the left of the second view
+    assert second[0] > first[0]
+
+
 def test_the_draw_is_the_same_on_every_run_and_differs_between_tables(world):
     first = [sample.image_id for sample in sheet(world)]
     before = (world[0] / "figures" / "two_captions.png").read_bytes()

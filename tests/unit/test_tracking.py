@@ -91,6 +91,15 @@ def test_publishing_again_changes_nothing(publish):
     assert {run.info.run_id for run in publish().values()} == first
 
 
+def test_a_parent_carries_the_card_of_its_data_set(publish, results):
+    publish()
+    card = results / "data" / "scenes" / "card.md"
+    card.parent.mkdir(parents=True)
+    card.write_text("# Corpus card: scenes\n")
+    parent = by_name(publish(), PARENT)
+    assert (Path(parent.info.artifact_uri.removeprefix("file://")) / "card.md").read_text() == card.read_text()
+
+
 def test_a_changed_run_replaces_itself_and_its_parent_alone(publish, results):
     before = publish()
     write_run(results, seed=2, stage="scst", cider=0.8)

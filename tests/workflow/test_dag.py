@@ -4,6 +4,7 @@ import pytest
 
 ONE_OF_EACH = {
     "corpus_scenes",
+    "card",
     "vocabulary",
     "features",
     "statistics",
@@ -31,7 +32,13 @@ def test_a_row_without_scst_trains_one_stage(workspace):
 
 
 def test_a_phase_stops_where_the_next_begins(workspace):
-    assert workspace.planned("data_all") == {"corpus_scenes": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
+    assert workspace.planned("data_all") == {
+        "corpus_scenes": 1,
+        "card": 1,
+        "vocabulary": 1,
+        "subset": 1,
+        "data_all": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,3 +74,17 @@ def test_outside_files_are_found_by_parameter(workspace):
     workspace.change("tiny.yaml", "[tiny]", "[photos]")
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
     assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}
+
+
+def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):
+    inputs = workspace.folder / "elsewhere"
+    inputs.mkdir()
+    workspace.change("tables/tiny.yaml", "dataset: tiny_scenes", "dataset: tiny_xray")
+    for file in ("NLMCXR_reports.tgz", "NLMCXR_png.tgz", "annotation.json", "gpt2/vocab.json", "gpt2/merges.txt"):
+        done = workspace.snakemake("--dry-run", config=(f"inputs={inputs}",))
+        assert f"recap: {inputs}/" in done.stderr
+        assert "datasets/tiny_xray.yaml names it" in done.stderr
+        (inputs / file).parent.mkdir(exist_ok=True)
+        (inputs / file).write_text("")
+    planned = workspace.planned("data_all", config=(f"inputs={inputs}",))
+    assert planned == {"corpus_iu_xray": 1, "card": 1, "vocabulary": 1, "subset": 1, "data_all": 1}

@@ -5,11 +5,13 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
 from recap.core.grid import Grid, Run, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
 from recap.data.versions import read_versions
+from recap.data.bpe import byte_pair_files
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{sys.executable} -m recap"
@@ -46,17 +48,19 @@ GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/d
 READERS = {
     "coco": ["data/coco", "data/karpathy"],
     "conceptual": ["data/conceptual"],
+    "iu_xray": ["data/iu_xray"],
     "karpathy": ["data/karpathy"],
     "scenes": ["data/scenes"],
 }
+ALL_READERS = sorted({*chain(*READERS.values())})
 # What makes or reads pictures and captions reaches later jobs as a file, not as code.
-MAKERS = sorted({"data/images", *chain(*READERS.values())})
+MAKERS = ["data/images", *ALL_READERS]
 
 
 def reader_code(wildcards):
     """Return the digest of the job that builds a corpus: its reader counts, those of other kinds do not."""
     own = READERS[GRID.get("datasets", wildcards.dataset).kind]
-    return code_digest("data/build", without=sorted({*chain(*READERS.values())} - set(own)))
+    return code_digest("data/build", without=[reader for reader in ALL_READERS if reader not in own])
 
 
 wildcard_constraints:
@@ -114,6 +118,10 @@ def vocabulary_file(run):
     return f"{R}/data/{run.dataset}/vocabulary.json"
 
 
+def card_file(run):
+    return f"{R}/data/{run.dataset}/card.md"
+
+
 def subset_file(run):
     return f"{R}/data/{run.dataset}/subsets/{run.subset}/seed-{run.seed}.json"
 
@@ -150,7 +158,14 @@ def dataset_inputs(name):
     if dataset.kind == "conceptual":
         lists = [f"{dataset.images}/{part}/survivors.parquet" for part in ("train", "validation")]
         return [outside(file) for file in [dataset.train, dataset.validation, *lists]]
-    return [outside(file) for file in [dataset.annotations, *dataset.images]]
+    named = [getattr(dataset, key, None) for key in ("annotations", "reports", "projections")]
+    return [outside(file) for file in [*filter(None, named), *dataset.images]]
+
+
+def tokenizer_inputs(name):
+    """Return the outside files of a data set's byte pairs: none for words and for the hub."""
+    words = GRID.get("datasets", name).vocabulary
+    return [outside(file) for file in byte_pair_files(words.tokenizer)] if isinstance(words, BytePairRule) else []
 
 
 def dataset_images(name):
@@ -158,8 +173,8 @@ def dataset_images(name):
     dataset = GRID.get("datasets", name)
     if dataset.kind == "conceptual":
         return [outside(dataset.images)]
-    built_in = dataset.kind == "scenes"
-    return [f"{R}/data/{name}/images.zip"] if built_in else [outside(file) for file in dataset.images]
+    packed = dataset.kind in ("scenes", "iu_xray")
+    return [f"{R}/data/{name}/images.zip"] if packed else [outside(file) for file in dataset.images]
 
 
 def weights_inputs(name):
@@ -171,6 +186,8 @@ def weights_inputs(name):
 def missing_inputs():
     """Return the outside files that are missing and that something still to be made needs, with who names them."""
     needs = {(f"{R}/data/{name}/corpus.parquet", "datasets", name): dataset_inputs(name) for name in GRID.datasets()}
+    for name in GRID.datasets():
+        needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
         needs[features_file(run), "features", run.features] = weights_inputs(run.features)
     return {

@@ -1,6 +1,5 @@
 """Captions of every data set as one table, and its vocabulary."""
 
-
 import re
 
 
@@ -11,8 +10,14 @@ def dataset_spec(wildcards):
 
 
 def data_files():
-    """Return corpora, vocabularies and subsets of all runs."""
-    return sorted({kind(run) for run in SCORED for kind in (corpus_file, vocabulary_file, subset_file)})
+    """Return corpora, cards, vocabularies and subsets of all runs."""
+    return sorted({kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)})
+
+
+def counts_file(wildcards):
+    """Return what the reader of a data set says about what it left out, where it says something."""
+    counted = GRID.get("datasets", wildcards.dataset).kind == "iu_xray"
+    return [f"{R}/data/{wildcards.dataset}/counts.md"] if counted else []
 
 
 if TO_FETCH:
@@ -54,13 +59,40 @@ use rule corpus_scenes as corpus_of_files with:
         dataset=of_kinds("karpathy", "coco", "conceptual"),
 
 
+use rule corpus_scenes as corpus_iu_xray with:
+    input:
+        lambda wildcards: dataset_inputs(wildcards.dataset),
+    output:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        images=f"{R}/data/{{dataset}}/images.zip",
+        studies=f"{R}/data/{{dataset}}/studies.csv",
+        counts=f"{R}/data/{{dataset}}/counts.md",
+    wildcard_constraints:
+        dataset=of_kinds("iu_xray"),
+
+
 rule vocabulary:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        tokenizer=lambda wildcards: tokenizer_inputs(wildcards.dataset),
     output:
         f"{R}/data/{{dataset}}/vocabulary.json",
     params:
         spec=lambda wildcards: as_json(GRID.spec("datasets", wildcards.dataset)["vocabulary"]),
         code=code_digest("data/vocabulary", without=MAKERS),
     shell:
-        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --out {output:q}"
+        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        " --out {output:q}"
+
+
+rule card:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        counts=counts_file,
+    output:
+        f"{R}/data/{{dataset}}/card.md",
+    params:
+        code=code_digest("data/card", without=MAKERS),
+        counts=lambda wildcards, input: [f"--counts={file}" for file in input.counts],
+    shell:
+        "{RECAP} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q} --out {output:q}"

@@ -17,7 +17,7 @@ rule pretrain:
         BACKBONE,
     params:
         spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
-        code=code_digest("features/pretrain", without=["data/karpathy", "data/scenes"]),
+        code=code_digest("features/pretrain", without=ALL_READERS),
     threads: 2
     resources:
         gpu=GPU,
@@ -36,7 +36,7 @@ rule features:
         f"{R}/features/{{dataset}}/{{features}}.h5",
     params:
         spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
-        code=code_digest("features/grid", without=["data/karpathy", "data/scenes"]),
+        code=code_digest("features/grid", without=ALL_READERS),
         # Finished shards survive a killed job, which declared outputs would not.
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],

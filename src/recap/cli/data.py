@@ -1,4 +1,4 @@
-"""``recap data``: captions, vocabularies, subsets."""
+"""``recap data``: captions, vocabularies, cards, subsets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def add_data(commands: Any) -> None:
     def vocabulary(a: Arguments) -> None:
         from recap.data.vocabulary import build_vocabulary
 
-        built = build_vocabulary(corpus=a.corpus, rule=a.spec, out=a.out)
-        print(f"{a.out}: {len(built.words)} words and <unk>")
+        built = build_vocabulary(corpus=a.corpus, rule=a.spec, inputs=a.inputs, out=a.out)
+        print(f"{a.out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
+
+    def card(a: Arguments) -> None:
+        from recap.data.card import write_card
+
+        write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
 
     def subset(a: Arguments) -> None:
         from recap.core.config import Subset
@@ -54,7 +59,13 @@ def add_data(commands: Any) -> None:
     parser = commands.add_parser("vocabulary", help="corpus -> vocabulary.json")
     spec(parser)
     paths(parser, "corpus", "out")
+    parser.add_argument("--inputs", type=Path, default=Path(), help="folder of a byte-pair tokenizer's files")
     parser.set_defaults(function=vocabulary)
+    parser = commands.add_parser("card", help="corpus -> card.md: counts, lengths, words")
+    parser.add_argument("--name", required=True)
+    paths(parser, "corpus", "out")
+    parser.add_argument("--counts", type=Path, help="Markdown list of what was left out on the way to the corpus")
+    parser.set_defaults(function=card)
     parser = commands.add_parser("subset", help="draw training captions")
     parser.add_argument("--name", required=True)
     parser.add_argument("--seed", type=int, required=True)

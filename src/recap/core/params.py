@@ -76,9 +76,11 @@ def _first_problem(error: ValidationError, kind: Any) -> str:
     # A misspelt key also leaves its right form missing: say the misspelling, it explains both.
     problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     location = [str(part) for part in problem["loc"]]
-    # Discriminated unions put the chosen tag in front of the location; it is no key of the file.
-    tags = TypeAdapter(kind).json_schema().get("discriminator", {}).get("mapping", {})
-    key = ".".join(location[1:] if location and location[0] in tags else location)
+    # Unions put the chosen tag, or the class, into the location; neither is a key of the file.
+    schema = TypeAdapter(kind).json_schema()
+    tags = schema.get("discriminator", {}).get("mapping", {})
+    inner = location[1:] if location and location[0] in tags else location
+    key = ".".join(part for part in inner if part not in schema.get("$defs", {}))
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key!r}; {nearest(location[-1], _known_keys(kind, location))}"
     if problem["type"] == "union_tag_invalid":
@@ -98,11 +100,13 @@ def _known_keys(kind: Any, location: list[str]) -> list[str]:
     keys: set[str] = set(schema.get("properties", {}))
     node = schema
     for part in location[:-1]:
-        if part in node.get("discriminator", {}).get("mapping", {}):
+        if part in definitions:
+            node = definitions[part]
+        elif part in node.get("discriminator", {}).get("mapping", {}):
             node = definitions[node["discriminator"]["mapping"][part].rsplit("/", 1)[-1]]
         else:
             child = node.get("properties", {}).get(part) or node.get("items", {})
-            options = [child, *child.get("anyOf", []), child.get("items", {})]
+            options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
             names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
             node = definitions[names[0]] if names else child
         keys = set(node.get("properties", {})) or keys

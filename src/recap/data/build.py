@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import CocoDataset, ConceptualDataset, Dataset, KarpathyDataset, ScenesDataset
+from recap.core.config import (
+    CocoDataset,
+    ConceptualDataset,
+    Dataset,
+    IuXrayDataset,
+    KarpathyDataset,
+    ScenesDataset,
+)
 from recap.core.errors import DataError
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
@@ -58,6 +65,12 @@ def _conceptual(spec: ConceptualDataset, inputs: Path, out: Path, name: str) -> 
     return captions, value_hash([sha256_file(file) for file in files])
 
 
+def _iu_xray(spec: IuXrayDataset, inputs: Path, out: Path, name: str) -> Built:
+    from recap.data.iu_xray import read_iu_xray
+
+    return read_iu_xray(spec, inputs=inputs, out=out)
+
+
 def _karpathy(spec: KarpathyDataset, inputs: Path, out: Path, name: str) -> Built:
     from recap.data.images import ImageSource
     from recap.data.karpathy import read_karpathy
@@ -105,6 +118,7 @@ def _check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pa
 _READERS: dict[str, Callable[[Any, Path, Path, str], Built]] = {
     "coco": _coco,
     "conceptual": _conceptual,
+    "iu_xray": _iu_xray,
     "karpathy": _karpathy,
     "scenes": _scenes,
 }

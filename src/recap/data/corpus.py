@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recap.core.errors import DataError, nearest
-from recap.data.corpus_file import COLUMNS, SPLITS, Caption, ContentHash, schema, write_corpus
+from recap.data.corpus_file import COLUMNS, SPLITS, VIEWS, Caption, ContentHash, schema, write_corpus
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "SPLITS", "Caption", "Corpus", "write_corpus"]
+__all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "write_corpus"]
 
 
 class Corpus:
@@ -105,6 +105,10 @@ class Corpus:
         rows, place = np.sort(first), np.argsort(np.argsort(first))
         files = list(self._values("file", rows))
         return dict(zip(ids.tolist(), (files[number] for number in place.tolist()), strict=True))
+
+    def views(self) -> dict[int, list[str]]:
+        """Return the files of each image id, one a view; most data sets have one view."""
+        return {image: file.split(VIEWS) for image, file in self.files().items()}
 
     def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
         """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SPLITS = ("train", "val", "test")
+VIEWS = "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
 COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
 # Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
 ROWS = 50_000
@@ -28,7 +29,10 @@ ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """One caption of one image; ``caption`` is raw, ``tokens`` are its words."""
+    """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
+
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all, parted by VIEWS.
+    """
 
     image_id: int
     file: str

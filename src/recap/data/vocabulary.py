@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.atomic import read_json, write_json
-from recap.core.config import VocabularyRule
+from recap.core.config import BytePairRule, VocabularyRule, Words
 from recap.core.errors import DataError
 from recap.core.manifests import value_hash
 from recap.core.params import validate
+from recap.data.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.corpus import Corpus
+from recap.data.special import BOS, EOS, PAD, SPECIAL, UNK
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
+__all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
 
 
 class Vocabulary:
@@ -96,10 +97,39 @@ class Vocabulary:
         return " ".join(words)
 
 
-def build_vocabulary(*, corpus: Path, rule: Mapping[str, Any] | VocabularyRule, out: Path) -> Vocabulary:
-    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it."""
-    rule = validate(VocabularyRule, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
-    tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
-    vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
+AnyVocabulary = Vocabulary | BytePairVocabulary
+
+
+def load_vocabulary(path: str | Path) -> AnyVocabulary:
+    """Read a vocabulary file of any kind.
+
+    Raises:
+        RecapError: the file is missing or no JSON, holds no vocabulary, or is not what its hash says.
+    """
+    values = read_json(path)
+    if isinstance(values, dict) and "tokenizer" in values:
+        return BytePairVocabulary.from_values(values, path)
+    return Vocabulary.load(path)
+
+
+def build_vocabulary(
+    *, corpus: Path, rule: Mapping[str, Any] | VocabularyRule | BytePairRule, inputs: Path, out: Path
+) -> AnyVocabulary:
+    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it.
+
+    Args:
+        corpus: where words are counted; byte pairs are the same for every corpus.
+        rule: its config object, or the mapping of it.
+        inputs: folder that a tokenizer's files are relative to.
+        out: vocabulary.json.
+    """
+    rule = validate(Words, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
+    vocabulary: AnyVocabulary
+    if isinstance(rule, BytePairRule):
+        vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
+    else:
+        tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
+        counts = {"min_count": rule.min_count, "max_length": rule.max_length}
+        vocabulary = Vocabulary.build(tokens, splits=rule.splits, **counts)
     vocabulary.save(out)
     return vocabulary

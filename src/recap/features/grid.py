@@ -50,8 +50,9 @@ def extract_grid(
 
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
     picture is seen), normalised as the backbone's timm config says, and its map is averaged to ``grid`` x ``grid``
-    cells, which become rows in raster order (left to right, then down). Features of random weights have no scale of
-    their own: their channels are brought to mean 0 and standard deviation 1 over some training pictures.
+    cells, which become rows in raster order (left to right, then down); an image with several views has the rows of
+    the first view, then those of the next. Features of random weights have no scale of their own: their channels are
+    brought to mean 0 and standard deviation 1 over some training pictures.
 
     Args:
         spec: backbone, weights and grid.
@@ -69,19 +70,19 @@ def extract_grid(
     """
     target = select_device(device)
     table = Corpus.read(corpus)
-    files = table.files()
+    files = table.views()
     source = ImageSource(images)
-    for file in source.missing(files.values())[:1]:
+    for file in source.missing(chain.from_iterable(files.values()))[:1]:
         source.read(file)  # raises, and says where it was looked for
     backbone = Backbone(spec, weights=weights_file(spec, inputs=inputs, trained=trained), device=target)
     places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
     made_from = [table.source_sha256, places, sorted(files.items())]
 
     def work(ids: list[int]) -> list[ImageFeatures]:
-        names = [files[image_id] for image_id in ids]
+        names = list(chain.from_iterable(files[image_id] for image_id in ids))
         sizes, pictures = decode(source, names, edge=spec.image_size, resample=backbone.resample)
         values = backbone(pictures).numpy()
-        return [ImageFeatures(*record) for record in zip(ids, sizes, values, strict=True)]
+        return list(_together([(image_id, len(files[image_id])) for image_id in ids], sizes, values))
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=threads))
@@ -90,7 +91,8 @@ def extract_grid(
         if spec.weights == "random":
             ids = table.image_ids("train")
             sample = ids[:: -(-len(ids) // _SAMPLE)]
-            backbone.standardise(np.stack([record.values for record in extract([sample])]))
+            rows = np.concatenate([record.values for record in extract([sample])])
+            backbone.standardise(rows.reshape(-1, spec.grid**2, rows.shape[1]))
         attributes = backbone.attributes()
         build_store(
             out=out,
@@ -102,6 +104,22 @@ def extract_grid(
             attributes=attributes,
             extract=extract,
         )
+
+
+def _together(
+    views: Sequence[tuple[int, int]], sizes: Sequence[tuple[int, int]], values: np.ndarray
+) -> Iterator[ImageFeatures]:
+    """Yield each image's features: the rows of all its views, one view after the other, and the first view's size.
+
+    Args:
+        views: image id and number of views of each image.
+        sizes: width and height of each view.
+        values: [views of all images, cells, dim].
+    """
+    start = 0
+    for image_id, count in views:
+        yield ImageFeatures(image_id, sizes[start], np.concatenate(values[start : start + count]))
+        start += count
 
 
 class Backbone:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.atomic import atomic_path, write_text
 from recap.core.config import Table
+from recap.data.corpus import VIEWS
 from recap.data.images import ImageSource
 from recap.reporting.content import plain
 from recap.reporting.samples import Sample, choose_samples, samples_markdown
@@ -59,7 +60,7 @@ def write_samples(
         name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
     )
     source = ImageSource(list(image_roots))
-    photos = [source.open_rgb(sample.file) for sample in samples]
+    photos = [_side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
     heading = f"{plain(table.title)}  |  Scale of this run: {plain(table.scale)}"
     sheet = contact_sheet(samples, photos, heading=heading)
     picture = out / f"{name}_captions.png"
@@ -93,6 +94,20 @@ def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, heading
             _write(draw, fonts, (left + _PHOTO + _MARGIN, top), texts[index])
         top += max(heights[i] for i in row)
     return sheet
+
+
+def _side_by_side(views: Sequence[Image]) -> Image:
+    """Return the views of an example as one picture, from left to right; a lone one as it is."""
+    from PIL import Image
+
+    if len(views) == 1:
+        return views[0]
+    joined = Image.new("RGB", (sum(view.width for view in views), max(view.height for view in views)), _PAPER)
+    left = 0
+    for view in views:
+        joined.paste(view, (left, 0))
+        left += view.width
+    return joined
 
 
 def _fitted(photo: Image) -> Image:

@@ -11,7 +11,7 @@ from recap.core.config import Evaluation
 from recap.core.device import select_device
 from recap.core.params import read_mapping, validate
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import Vocabulary
+from recap.data.vocabulary import load_vocabulary
 from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
 from recap.models.registry import build_model
@@ -31,7 +31,7 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
     settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
     device = select_device(spec["device"])
     torch.set_num_threads(spec["threads"])
-    words, store, table = Vocabulary.load(vocabulary), FeatureStore(features), Corpus.read(corpus)
+    words, store, table = load_vocabulary(vocabulary), FeatureStore(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
     store.require(images)

@@ -22,7 +22,7 @@ from recap.core.params import validate
 from recap.core.seeding import derived_seed
 from recap.data.corpus import Corpus
 from recap.data.subsample import read_subset
-from recap.data.vocabulary import Vocabulary
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.store import FeatureStore
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
@@ -36,6 +36,8 @@ from recap.training.self_critical import SelfCriticalObjective
 # What a trained weight depends on beside its files; a saved state of other code is not continued.
 SOURCES = (
     "core/seeding",
+    "data/bpe",
+    "data/special",
     "data/vocabulary",
     "decoding",
     "features/store",
@@ -81,7 +83,7 @@ def train(
     if device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
         torch.use_deterministic_algorithms(True, warn_only=True)
     torch.manual_seed(derived_seed(spec["seed"], "weights", stage))
-    words, store = Vocabulary.load(vocabulary), FeatureStore(features)
+    words, store = load_vocabulary(vocabulary), FeatureStore(features)
     table = Corpus.read(corpus)
     captions = training_captions(table, words, read_subset(subset))
     validation = split_captions(table, words, "val")
@@ -117,7 +119,7 @@ def train(
     _write_run(out, made_from, training.run(), training.best_weights, model, device)
 
 
-def training_captions(corpus: Corpus, words: Vocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:
+def training_captions(corpus: Corpus, words: AnyVocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:
     """Return the subset's captions as word ids, by image."""
     ids = subset["caption_ids"]
     captions: dict[int, list[list[int]]] = {}
@@ -126,7 +128,7 @@ def training_captions(corpus: Corpus, words: Vocabulary, subset: dict[str, Any])
     return captions
 
 
-def split_captions(corpus: Corpus, words: Vocabulary, split: str) -> dict[int, list[list[int]]]:
+def split_captions(corpus: Corpus, words: AnyVocabulary, split: str) -> dict[int, list[list[int]]]:
     """Return all captions of a split as word ids, by image."""
     ids = corpus.caption_ids(split)
     if not ids:

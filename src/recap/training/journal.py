@@ -64,7 +64,7 @@ def read_records(*, profile: str, results: Path) -> list[Record]:
         folder = path.parent
         setting = folder.parent.parent.relative_to(runs).as_posix()
         settings.setdefault(setting, []).append(_child(profile, setting, folder, results))
-    return [record for key, group in settings.items() for record in (_parent(profile, key, group), *group)]
+    return [record for key, group in settings.items() for record in (_parent(profile, key, group, results), *group)]
 
 
 def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
@@ -96,8 +96,11 @@ def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
     return record
 
 
-def _parent(profile: str, setting: str, children: list[Record]) -> Record:
-    """Return the record of one model and setting: the mean over seeds of every score of the last scored stage."""
+def _parent(profile: str, setting: str, children: list[Record], results: Path) -> Record:
+    """Return the record of one model and setting: the mean over seeds of every score of the last scored stage.
+
+    It carries the card of its data set, where there is one.
+    """
     names = _names(setting)
     scored = [child for child in children if child.scores]
     stage = "scst" if any(child.tags["stage"] == "scst" for child in scored) else "xe"
@@ -116,7 +119,9 @@ def _parent(profile: str, setting: str, children: list[Record]) -> Record:
         metrics=[("seeds", float(len(seeds)), 0)],
         scores={name: fmean(child.scores[name] for child in last if name in child.scores) for name in metrics},
     )
-    record.hash = value_hash([LAYOUT, record.tags, record.scores])
+    card = results / "data" / names["dataset"] / "card.md"
+    record.artifacts = [card] if card.exists() else []
+    record.hash = value_hash([LAYOUT, record.tags, record.scores, [_digest(file) for file in record.artifacts]])
     return record
 
 

@@ -10,13 +10,16 @@ from typing import Any
 
 from recap.core.config.base import Strict
 from recap.core.config.data import (
+    BytePairRule,
     CocoDataset,
     ConceptualDataset,
     Dataset,
+    IuXrayDataset,
     KarpathyDataset,
     ScenesDataset,
     Subset,
     VocabularyRule,
+    Words,
 )
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
@@ -25,12 +28,14 @@ from recap.core.config.tables import METRICS, Profile, Row, Table
 
 __all__ = [
     "BoxPretraining",
+    "BytePairRule",
     "CocoDataset",
     "ConceptualDataset",
     "CrossEntropy",
     "Dataset",
     "Evaluation",
     "GridFeatures",
+    "IuXrayDataset",
     "KarpathyDataset",
     "METRICS",
     "Model",
@@ -47,6 +52,7 @@ __all__ = [
     "Table",
     "TransformerModel",
     "VocabularyRule",
+    "Words",
     "ZodiacModel",
 ]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from recap.core.config.base import Strict
 
@@ -17,6 +17,29 @@ class VocabularyRule(Strict):
     max_length: PositiveInt = Field(16, description="captions are cut to this many words in training")
 
 
+class BytePairRule(Strict):
+    """GPT-2's byte pairs in place of words."""
+
+    kind: Literal["bpe"]
+    tokenizer: str = Field(
+        description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the profile's `inputs`; "
+        "or `hub:openai-community/gpt2`"
+    )
+    max_length: PositiveInt = Field(60, description="captions are cut to this many pieces, between two words")
+
+
+def _rule(values: Any) -> str:
+    """Byte pairs say their kind; words, the usual rule, do not."""
+    says = "kind" in values if isinstance(values, dict) else isinstance(values, BytePairRule)
+    return "BytePairRule" if says else "VocabularyRule"
+
+
+Words = Annotated[
+    Annotated[VocabularyRule, Tag("VocabularyRule")] | Annotated[BytePairRule, Tag("BytePairRule")],
+    Discriminator(_rule),
+]
+
+
 class KarpathyDataset(Strict):
     """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
@@ -25,7 +48,7 @@ class KarpathyDataset(Strict):
     member: str = Field("*.json", description="name or pattern of the JSON in a zip that holds several")
     images: list[str] = Field(description="folders or zips with the pictures; relative to the profile's `inputs`")
     merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
-    vocabulary: VocabularyRule = VocabularyRule()
+    vocabulary: Words = VocabularyRule()
 
 
 class CocoDataset(Strict):
@@ -40,7 +63,7 @@ class CocoDataset(Strict):
     test_list: str | None = Field(None, description="Karpathy's test pictures; every other picture is for training")
     images: list[str] = Field(description="folders or zips with the pictures, under their names of 2014 or of 2017")
     partial: bool = Field(False, description="the annotations cover a part of COCO: no count is asserted")
-    vocabulary: VocabularyRule = VocabularyRule(splits="all")
+    vocabulary: Words = VocabularyRule(splits="all")
 
     @model_validator(mode="after")
     def _lists_go_together(self) -> CocoDataset:
@@ -60,7 +83,7 @@ class ScenesDataset(Strict):
     test: PositiveInt = Field(200, description="number of test pictures")
     size: int = Field(112, ge=32, description="edge of a picture in pixels")
     seed: int = Field(0, description="seed of pictures and captions")
-    vocabulary: VocabularyRule = VocabularyRule(min_count=2, splits="train", max_length=20)
+    vocabulary: Words = VocabularyRule(min_count=2, splits="train", max_length=20)
 
 
 class ConceptualDataset(Strict):
@@ -72,11 +95,25 @@ class ConceptualDataset(Strict):
     images: str = Field(description="folder with the downloads `train/` and `validation/`; relative to `inputs`")
     val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
     seed: int = Field(0, description="seed of that draw")
-    vocabulary: VocabularyRule = VocabularyRule()
+    vocabulary: Words = VocabularyRule()
+
+
+class IuXrayDataset(Strict):
+    """Indiana University chest X-rays: studies of two views, with the findings of their reports."""
+
+    kind: Literal["iu_xray"]
+    reports: str = Field(description="NLMCXR_reports.tgz, or a folder or zip of it; relative to the profile's `inputs`")
+    images: list[str] = Field(description="NLMCXR_png.tgz, or folders, zips or tgz's; relative to `inputs`")
+    annotations: str | None = Field(None, description="annotation of Chen et al. with their split; none: draw one")
+    projections: str | None = Field(None, description="indiana_projections.csv, which tells frontal from lateral views")
+    split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
+    views: PositiveInt = Field(2, description="pictures of a study, where the split is drawn; fewer: left out")
+    max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
+    vocabulary: Words = VocabularyRule(min_count=3, splits="train", max_length=60)
 
 
 Dataset = Annotated[
-    CocoDataset | ConceptualDataset | KarpathyDataset | ScenesDataset,
+    CocoDataset | ConceptualDataset | IuXrayDataset | KarpathyDataset | ScenesDataset,
     Field(discriminator="kind"),
 ]
 

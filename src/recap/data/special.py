@@ -1,0 +1,6 @@
+"""The ids that every vocabulary has."""
+
+from __future__ import annotations
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")

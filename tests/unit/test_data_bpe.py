@@ -1,0 +1,114 @@
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from recap.core.errors import DataError
+from recap.data.bpe import SPECIAL_PIECES, BytePairVocabulary, byte_pair_files, load_byte_pairs
+from recap.data.vocabulary import BOS, EOS, PAD, UNK, build_vocabulary, load_vocabulary
+from recap.training.batches import caption_tensor
+
+LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Byte pairs learnt from a few lines, in GPT-2's two files: all 256 bytes, merges, then the special pieces."""
+    folder = tmp_path_factory.mktemp("bpe")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(LINES, trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet))
+    tokenizer.model.save(str(folder))
+    numbers = json.loads((folder / "vocab.json").read_text())
+    for piece in dict.fromkeys(SPECIAL_PIECES):
+        numbers[piece] = len(numbers)
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(folder):
+    return load_byte_pairs(folder.name, inputs=folder.parent, max_length=40)
+
+
+def test_ids_are_those_of_every_vocabulary_then_the_pieces(pairs, folder):
+    numbers = json.loads((folder / "vocab.json").read_text())
+    assert len(pairs) == len(numbers) + 1  # four special ids for three special pieces
+    assert pairs.rows[PAD] == numbers["+="]
+    assert pairs.rows[BOS] == numbers["<?"]
+    assert pairs.rows[EOS] == pairs.rows[UNK] == numbers["<|endoftext|>"]
+    assert sorted([*pairs.rows[:3], *pairs.rows[4:]]) == sorted(numbers.values())
+
+
+@pytest.mark.parametrize("words", [["the", "dog"], ["Straße", "élan", "\U0001f436"], ["pneumothorax"], ["a"] * 12])
+def test_any_words_come_back(pairs, words):
+    ids = pairs.encode(words)
+    assert min(ids) > UNK
+    assert pairs.decode([BOS, *ids, EOS, 9, PAD]) == " ".join(words).lower()
+
+
+def test_the_length_is_counted_in_pieces_so_that_no_caption_loses_its_end(pairs):
+    """VisualGPT's code cut the pieces at the number of words: words of several pieces pushed out the end token."""
+    captions = [["rhododendron", "xylophones", "zigzag"], ["the", "dog"]]
+    ids = [[pairs.encode(words)] for words in captions]
+    assert len(ids[0][0]) > len(captions[0]) + 2
+    tokens = caption_tensor(ids)
+    for row, words in zip(tokens[:, 0].tolist(), captions, strict=True):
+        assert row.count(EOS) == 1
+        assert pairs.decode(row) == " ".join(words)
+        assert set(row[row.index(EOS) + 1 :]) <= {PAD}
+
+
+@pytest.mark.parametrize("length", range(1, 25))
+def test_long_captions_are_cut_between_words(folder, length):
+    short = load_byte_pairs(folder.name, inputs=folder.parent, max_length=length)
+    words = ["the", "zigzag", "dog", "xylophones"]
+    ids = short.encode(words)
+    assert 0 < len(ids) <= length
+    assert any(short.decode(ids) == " ".join(words[:count]) for count in range(1, 5)) or length < 3
+    whole = load_byte_pairs(folder.name, inputs=folder.parent, max_length=99).encode(words)
+    assert whole[: len(ids)] == ids
+    assert ids == whole or len(ids) > length - 11  # the longest word has ten pieces
+
+
+def test_a_saved_vocabulary_needs_no_other_file(pairs, tmp_path):
+    pairs.save(tmp_path / "v.json")
+    again = load_vocabulary(tmp_path / "v.json")
+    assert isinstance(again, BytePairVocabulary)
+    assert (again.hash, again.rows, again.max_length) == (pairs.hash, pairs.rows, 40)
+    assert again.encode(["the", "dog"]) == pairs.encode(["the", "dog"])
+
+
+def test_a_data_set_may_ask_for_byte_pairs(folder, tmp_path):
+    rule = {"kind": "bpe", "tokenizer": folder.name, "max_length": 12}
+    built = build_vocabulary(corpus=Path("none"), rule=rule, inputs=folder.parent, out=tmp_path / "v.json")
+    assert load_vocabulary(tmp_path / "v.json").hash == built.hash
+    assert byte_pair_files("gpt2") == ["gpt2/vocab.json", "gpt2/merges.txt"]
+    assert byte_pair_files("hub:gpt2") == []
+
+
+def test_a_tokenizer_json_with_truncation_of_its_own_is_not_cut(folder, pairs, tmp_path):
+    tokenizer = Tokenizer.from_str(pairs.tokenizer.to_str())
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=30)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    loaded = load_byte_pairs("tokenizer.json", inputs=tmp_path, max_length=40)
+    assert loaded.encode(["the", "zigzag", "dog"]) == pairs.encode(["the", "zigzag", "dog"])
+
+
+def test_what_is_no_byte_pairs_is_refused(folder, pairs, tmp_path):
+    with pytest.raises(DataError, match=r"none/vocab.json: no such file; fetch GPT-2's vocab.json and merges.txt"):
+        load_byte_pairs("none", inputs=tmp_path, max_length=9)
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(DataError, match=r"broken.json: holds no byte pairs"):
+        load_byte_pairs("broken.json", inputs=tmp_path, max_length=9)
+    pairs.save(tmp_path / "v.json")
+    text = (tmp_path / "v.json").read_text()
+    (tmp_path / "v.json").write_text(text.replace('"max_length": 40', '"max_length": 41'))
+    with pytest.raises(DataError, match="do not match their hash"):
+        load_vocabulary(tmp_path / "v.json")
+    with pytest.raises(DataError, match=r"id 5000 is not in the vocabulary"):
+        pairs.decode([5000])

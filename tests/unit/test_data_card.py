@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from recap.core.errors import DataError
+from recap.data import card, parts_of_speech
+from recap.data.card import Split, count_splits, write_card
+from recap.data.corpus import Caption, Corpus, write_corpus
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    words = [f"w{n % 7}" for n in range(40)]
+    rows = [
+        Caption(n // 2, f"{n // 2}.jpg", "train" if n < 20 else "val" if n < 24 else "test", n, "text", words[: n + 1])
+        for n in range(40)
+    ]
+    rows.append(Caption(99, "99.jpg", "test", 99, "text", ["zebra"]))
+    write_corpus(rows, tmp_path / "c.parquet", dataset="t", kind="karpathy", source_sha256="ab" * 32)
+    return tmp_path / "c.parquet"
+
+
+def test_lengths_images_and_unknown_words(corpus, tmp_path):
+    write_card(name="t", corpus=corpus, counts=None, out=tmp_path / "card.md")
+    text = (tmp_path / "card.md").read_text()
+    assert "| train | 10 | 20 | 10.50 | 5.77 | 1 | 1 | 5 | 10 | 15 | 19 | 20 |" in text
+    assert "| val | 2 | 4 | 22.50 | 1.12 | 21 |" in text
+    # Seven words in training; of 521 in test one is none of them.
+    assert "| 1 | 7 | 0.00 % | 0.00 % | 0.19 % |" in text
+    assert "From the source" not in text
+
+
+def test_percentiles_are_those_of_numpy():
+    random = np.random.default_rng(0)
+    for size in (1, 2, 3, 19, 100, 101):
+        lengths = random.integers(1, 30, size)
+        split = Split()
+        split.add(np.arange(size), [["a"] * length for length in lengths.tolist()], 1)
+        assert split.percentiles() == np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
+        assert split.mean_and_sd() == pytest.approx((lengths.mean(), lengths.std()))
+
+
+def test_the_size_of_a_piece_changes_nothing(corpus, monkeypatch):
+    table = Corpus.read(corpus)
+    whole = count_splits(table)
+    monkeypatch.setattr(card, "_ROWS", 3)
+    monkeypatch.setattr(card, "TAGGED", 5)
+    pieces = count_splits(table)
+    for split, counted in whole.items():
+        assert counted.words == pieces[split].words
+        assert counted.lengths == pieces[split].lengths
+        # every ninth of 41 captions
+        assert pieces[split].sample == counted.sample[::9]
+
+
+def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
+    (tmp_path / "counts.md").write_text("- 3 left out\n")
+    write_card(name="t", corpus=corpus, counts=tmp_path / "counts.md", out=tmp_path / "card.md")
+    assert "## From the source to the corpus\n\n- 3 left out\n" in (tmp_path / "card.md").read_text()
+
+
+def test_kinds_of_words_from_tags():
+    kinds = parts_of_speech.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
+    assert kinds == {"nouns": 2, "verbs": 2, "determiners": 1, "pronouns": 1, "others": 1}
+
+
+def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
+    monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
+    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
+    assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
+    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
+    text = parts_of_speech.shares([["a", "dog"]])
+    assert text.startswith("Tagged by NLTK")
+    assert "- nouns: 50.0 %" in text
+
+
+def test_a_damaged_corpus_is_refused(corpus, tmp_path):
+    with pytest.raises(DataError, match="no such corpus"):
+        write_card(name="t", corpus=tmp_path / "none", counts=None, out=tmp_path / "card.md")
+    corpus.write_bytes(corpus.read_bytes()[:300])
+    with pytest.raises(DataError, match=r"c.parquet: damaged or no corpus"):
+        write_card(name="t", corpus=corpus, counts=None, out=tmp_path / "card.md")
+    assert not (tmp_path / "card.md").exists()
