@@ -3,6 +3,9 @@
 import gzip
 import hashlib
 import json
+import subprocess
+import sys
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +15,7 @@ from PIL import Image
 from recap.core.errors import DataError, RecapError
 from recap.data import conceptual_download, conceptual_shards
 from recap.data.conceptual_download import download
-from recap.data.conceptual_shards import file_of, read_records
+from recap.data.conceptual_shards import SHARD, file_of, read_records
 
 QUICK = {"workers": 32, "limit": 1.0, "pause": 0.01, "rounds": 1, "edge": 48}
 # What becomes of each kind of answer, and how many requests it may cost (with two tries).
@@ -84,7 +87,7 @@ def test_a_second_run_asks_only_for_what_is_missing_and_not_gone(web, tmp_path):
     web.asked.clear()
     counts = run(tmp_path, urls)
     assert dict(web.asked) == {"/500/2.jpg": 2, "/ok/3.jpg": 1, "/403/4.jpg": 1, "/ok/5.jpg": 1}
-    assert counts["this_run"] == {"kept": 1, "gone": 1, "fetched": 2, "failed": 2, "requests": 5}
+    assert counts["this_run"] == {"kept": 1, "gone": 1, "fetched": 2, "failures": 2, "requests": 5}
     record = records(tmp_path)[5]
     assert hashlib.sha256(spoilt.read_bytes()).hexdigest() == record.sha256
 
@@ -193,3 +196,23 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
         run(tmp_path, [web.url("ok", 0)], edge=64)
     with conceptual_download._alone(tmp_path / "out"), pytest.raises(RecapError, match="another process downloads"):
         run(tmp_path, [web.url("ok", 0)])
+
+
+def test_a_killed_process_is_continued_by_the_same_command(web, tmp_path):
+    tsv = write_tsv(tmp_path / "t.tsv", [(f"a {number}", web.url("ok", number)) for number in range(1500)])
+    command = [sys.executable, "-m", "recap", "data", "conceptual-download", "--tsv", str(tsv), "--out", str(tmp_path)]
+    process = subprocess.Popen([*command, "--edge", "16"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (tmp_path / "shards" / "00000.parquet").exists():
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -9, "it was over before it could be killed"
+    finished = {int(path.stem) for path in (tmp_path / "shards").glob("0*.parquet")}
+    web.asked.clear()
+    done = subprocess.run([*command, "--edge", "16"], capture_output=True, text=True)
+    counts = json.loads(done.stdout)
+    assert (counts["rows"], counts["ok"]) == (1500, 1500)
+    assert counts["this_run"]["kept"] == SHARD * len(finished)
+    assert not {int(path.split("/")[2].removesuffix(".jpg")) // SHARD for path in web.asked} & finished
+    for record in read_records(tmp_path / "survivors.parquet"):
+        assert hashlib.sha256((tmp_path / file_of(record.row)).read_bytes()).hexdigest() == record.sha256
+    assert not list(tmp_path.rglob("*.part"))

@@ -88,3 +88,20 @@ def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):
         (inputs / file).write_text("")
     planned = workspace.planned("data_all", config=(f"inputs={inputs}",))
     assert planned == {"corpus_iu_xray": 1, "card": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
+
+
+def test_conceptual_captions_need_both_tsvs_and_both_lists(workspace):
+    workspace.change("tiny.yaml", "[tiny]", "[photos]")
+    for old, new in (("karpathy", "conceptual"), ("annotations: captions.json", "train: t.tsv\nvalidation: v.tsv")):
+        workspace.change("datasets/tiny_photos.yaml", old, new)
+    workspace.change("datasets/tiny_photos.yaml", "[photos]", "photos")
+    folder = workspace.folder / "elsewhere"
+    for part in ("train", "validation"):
+        (folder / "photos" / part).mkdir(parents=True)
+    for name in ("t.tsv", "v.tsv", "photos/train/survivors.parquet"):
+        (folder / name).write_text("")
+    done = workspace.snakemake(config=(f"inputs={folder}",))
+    assert "photos/validation/survivors.parquet: no such file or folder; datasets/tiny_photos.yaml" in done.stderr
+    (folder / "photos/validation/survivors.parquet").write_text("")
+    planned = workspace.planned("features_all", config=(f"inputs={folder}",))
+    assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}

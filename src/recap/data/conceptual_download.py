@@ -51,7 +51,7 @@ class _Run:
     web: Web
     pool: Executor
     expected: Mapping[int, str] | None
-    counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "gone": 0, "fetched": 0, "failed": 0})
+    counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "gone": 0, "fetched": 0, "failures": 0})
 
 
 def download(
@@ -160,7 +160,7 @@ async def _shard(run: _Run, shard: int, rows: list[Row], *, first: bool) -> tupl
     known = before.keys() if first else ()
     fresh = sum(not record.ok and record.status not in GONE and record.row not in known for record in fetched)
     run.counts["fetched"] += sum(record.ok for record in fetched)
-    run.counts["failed"] += sum(not record.ok for record in fetched)
+    run.counts["failures"] += sum(not record.ok for record in fetched)
     return shard, fresh > FRESH * len(rows)
 
 
