@@ -31,7 +31,10 @@ from recap.features.writer import ImageFeatures, build_store
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _SAMPLE = 256  # training pictures over which features of random weights are standardised
 # The files whose code decides about the values of a shard.
-_SOURCES = ("features/grid", "features/maps", "features/pictures", "features/weights", "features/writer", "data/images")
+_SOURCES = (
+    *(f"features/{name}" for name in ("grid", "maps", "pictures", "records", "weights", "writer")),
+    "data/images",
+)
 
 
 def extract_grid(

@@ -38,6 +38,7 @@ SOURCES = (
     "core/seeding",
     "data/vocabulary",
     "decoding",
+    "features/layout",
     "features/store",
     "layers",
     "metrics/cider_d",
