@@ -6,19 +6,27 @@ import json
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel
 
+from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
 
 _SAMPLE = 64
 
 
-def info(path: str | Path) -> str:
-    """Return a description of a feature store for people, after checking its content against its checksum.
+def info(path: str | Path, *, spec: BaseModel | None = None) -> str:
+    """Return a description of a feature store for people, after checking its content against its checksums.
+
+    Args:
+        path: the store.
+        spec: settings that it must have been made with.
 
     Raises:
-        FeatureError: the file is missing, truncated, damaged or no feature store.
+        FeatureError: the file is missing, truncated, damaged, no feature store, or made by another extractor.
     """
     store = FeatureStore(path)
+    if spec is not None:
+        check_extractor(store, spec)
     store.verify()
     ids = store.ids.tolist()
     sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()

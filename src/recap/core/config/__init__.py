@@ -10,26 +10,39 @@ from typing import Any
 
 from recap.core.config.base import Strict
 from recap.core.config.data import Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
-from recap.core.config.features import BoxPretraining, GridFeatures
+from recap.core.config.features import (
+    BoxPretraining,
+    CropFeatures,
+    Features,
+    GridFeatures,
+    ImportedFeatures,
+    RegionFeatures,
+    SegmentFeatures,
+)
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
 from recap.core.config.tables import METRICS, Profile, Row, Table
 
 __all__ = [
     "BoxPretraining",
+    "CropFeatures",
     "CrossEntropy",
     "Dataset",
     "Evaluation",
+    "Features",
     "GridFeatures",
+    "ImportedFeatures",
     "KarpathyDataset",
     "METRICS",
     "Model",
     "Profile",
     "Recipe",
+    "RegionFeatures",
     "Row",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
+    "SegmentFeatures",
     "SelfCritical",
     "Stage",
     "Strict",
@@ -43,7 +56,7 @@ __all__ = [
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,
     "subsets": Subset,
-    "features": GridFeatures,
+    "features": Features,
     "models": Model,
     "recipes": Recipe,
     "tables": Table,
