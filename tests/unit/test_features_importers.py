@@ -183,7 +183,7 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (six_columns(7).rsplit(b"\t", 1)[0], "line 2: has 5 fields, expected 6 or 10"),
         (b"7", "has no tab after an image id"),
         (spoiled(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), "line 2: bad base64"),
-        (spoiled(six_columns(7), 4, lambda field: field[:16]), "line 2: holds 12 bytes where 3 x 4 numbers of float32 take 48"),
+        (spoiled(six_columns(7), 4, lambda field: field[:16]), "holds 12 bytes where 3 x 4 numbers of float32 take 48"),
         (spoiled(six_columns(7), 3, lambda field: b"0"), "line 2: image id 7 has zero boxes"),
         (spoiled(six_columns(7), 3, lambda field: b"many"), "num_boxes is b'many', expected a whole number"),
         (spoiled(six_columns(7), 5, lambda field: text(NAN)), "image id 7: the features hold NaN"),
@@ -240,13 +240,14 @@ def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
     with h5py.File(path, "a") as file:
         del file["42_boxes"]
     refused(tmp_path, "image id 42: has region/values", "m2_hdf5", path)
+    path = write_hdf5(tmp_path / "c.hdf5", ["features"])
     with h5py.File(path, "a") as file:
         del file["7_features"]
         file["7_features"] = np.zeros((0, DIM))
     refused(tmp_path, "image id 7 has zero boxes", "m2_hdf5", path)
     content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    refused(tmp_path, "truncated or no HDF5 file", "m2_hdf5", path)
+    (tmp_path / "d.hdf5").write_bytes(content[: len(content) // 2])
+    refused(tmp_path, "truncated or no HDF5 file", "m2_hdf5", "d.hdf5")
 
 
 def test_pth_that_is_damaged_or_runs_code(tmp_path):

@@ -16,22 +16,18 @@ from torch.nn import functional
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
-from recap.core.manifests import sha256_file, source_digest, value_hash
+from recap.core.manifests import sha256_file
 from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
 from recap.features.attributes import describe
 from recap.features.backbones import check_stage, create, timm_library
+from recap.features.extraction import Pictures, job_hash
 from recap.features.maps import as_maps, channel_scale
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import ImageFeatures, build_store
 
 _SAMPLE = 256  # training pictures over which features of random weights are standardised
-# The files whose code decides about the values of a shard.
-_SOURCES = (
-    *(f"features/{name}" for name in ("backbones", "grid", "maps", "pictures", "records", "weights", "writer")),
-    "data/images",
-)
+_CODE = ("features/backbones", "features/grid", "features/maps")
 
 
 def extract_grid(
@@ -68,14 +64,9 @@ def extract_grid(
         RecapError: an unknown backbone, weights or pictures that are missing or broken, no GPU where one is asked for.
     """
     target = select_device(device)
-    table = Corpus.read(corpus)
-    files = table.files()
-    source = ImageSource(images)
-    for file in source.missing(files.values())[:1]:
-        source.read(file)  # raises, and says where it was looked for
+    found = Pictures.find(corpus, images)
+    files, source = found.files, found.source
     backbone = Backbone(spec, weights=weights_file(spec, inputs=inputs, trained=trained), device=target)
-    places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
-    made_from = [table.source_sha256, places, sorted(files.items())]
 
     def work(ids: list[int]) -> list[ImageFeatures]:
         names = [files[image_id] for image_id in ids]
@@ -88,7 +79,7 @@ def extract_grid(
 
     with _one_thread_an_operator():
         if spec.weights == "random":
-            ids = table.image_ids("train")
+            ids = Corpus.read(corpus).image_ids("train")
             sample = ids[:: -(-len(ids) // _SAMPLE)]
             backbone.standardise(np.stack([np.asarray(record.values) for record in extract([sample])]))
         attributes = backbone.attributes()
@@ -98,7 +89,7 @@ def extract_grid(
             ids=list(files),
             shard_size=spec.shard_size,
             dtype=spec.dtype,
-            job=value_hash([spec.model_dump(mode="json"), attributes, made_from, source_digest(*_SOURCES)]),
+            job=job_hash(spec, attributes, found.made_from, _CODE),
             attributes=attributes,
             extract=extract,
         )
