@@ -10,6 +10,7 @@ where they exist, further columns [rows, ...] of ``COLUMNS``.
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +45,6 @@ class Packed:
     shape: tuple[int, ...]
     offset: int
 
-    def mapped(self) -> np.ndarray:
-        """Return the array as a memory map that cannot be written."""
-        return np.asarray(np.memmap(self.path, self.dtype, "r", self.offset, self.shape))
-
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Read rows into memory; unlike mapped pages they are given back when they are not used any more."""
         width = int(np.prod(self.shape[1:], dtype=np.int64))
@@ -59,6 +56,25 @@ class Packed:
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+
+class Mapped:
+    """A file in the address space of the process, read-only; pages come into memory when they are touched."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def array(self, packed: Packed) -> np.ndarray:
+        """Return one of the file's arrays; it cannot be written."""
+        count = int(np.prod(packed.shape, dtype=np.int64))
+        return np.frombuffer(self._map, packed.dtype, count, packed.offset).reshape(packed.shape)
+
+    def ahead(self, offset: int, size: int) -> None:
+        """Tell the kernel that these bytes are wanted soon."""
+        if hasattr(mmap, "MADV_WILLNEED"):
+            start = offset - offset % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
 
 
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -16,6 +16,7 @@ from recap.features.layout import (
     GRID,
     LAYOUT,
     VALUES,
+    Mapped,
     Packed,
     checksum,
     feature_hash,
@@ -89,8 +90,7 @@ class FeatureStore:
         """
         import torch
 
-        values, counts = self._gather(image_ids, self._named(stream), VALUES, torch.float32)
-        return values, torch.from_numpy(np.arange(values.shape[1]) < counts[:, None])
+        return self._gather(image_ids, self._named(stream), VALUES, torch.float32)
 
     def column(self, image_ids: Sequence[int], name: str, stream: str | None = None) -> torch.Tensor:
         """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows.
@@ -179,33 +179,42 @@ class FeatureStore:
         """Return the sha256 of each image's rows, uint8 [images, 32]."""
         return self._digests.rows(0, len(self.ids))
 
-    def _gather(self, image_ids: Sequence[int], stream: str, name: str, dtype: Any) -> tuple[torch.Tensor, np.ndarray]:
-        """Return one array's rows of images as [B, N, ...], and their counts [B]."""
+    def _gather(
+        self, image_ids: Sequence[int], stream: str, name: str, dtype: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which are real [B, N]."""
         import torch
 
         positions = self._positions(image_ids)
         starts, stops = self._offsets[stream][positions], self._offsets[stream][positions + 1]
         counts = stops - starts
-        source = self._mapped(stream, name)
-        found = torch.empty(len(positions), int(counts.max(initial=0)), *source.shape[1:], dtype=dtype or source.dtype)
-        # In the order of the file, so that a cold disk reads forwards. torch widens float16 twelve times faster than
-        # numpy, and straight from the map into the batch: nothing lies in between.
-        for place in np.argsort(starts, kind="stable").tolist():
-            count = counts[place]
-            found[place, :count].copy_(source[starts[place] : stops[place]])
-            found[place, count:] = 0
-        return found, counts
+        places = np.arange(int(counts.max(initial=0)))
+        mask = torch.from_numpy(places < counts[:, None])
+        packed = self._arrays[stream][name]
+        for image in np.argsort(starts, kind="stable").tolist():
+            # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
+            self._map.ahead(
+                packed.offset + int(starts[image]) * packed.row_bytes, int(counts[image]) * packed.row_bytes
+            )
+        # One operation for the whole batch; where an image has fewer rows, its last one stands until it is zeroed.
+        rows = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
+        found = self._tensor(stream, name).index_select(0, rows)
+        # torch widens float16 twelve times faster than numpy.
+        found = found.view(*mask.shape, *packed.shape[1:]).to(dtype or found.dtype)
+        if not bool(mask.all()):
+            found[~mask] = 0
+        return found, mask
 
-    def _mapped(self, stream: str, name: str) -> torch.Tensor:
+    def _tensor(self, stream: str, name: str) -> torch.Tensor:
         """Return one array of the file as a tensor over the memory map, made when it is first asked for."""
         import torch
 
-        if (stream, name) not in self._maps:
+        if (stream, name) not in self._tensors:
             with warnings.catch_warnings():
                 # torch has no read-only tensors; nothing here writes to it, and it does not leave this class.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-                self._maps[stream, name] = torch.from_numpy(self._arrays[stream][name].mapped())
-        return self._maps[stream, name]
+                self._tensors[stream, name] = torch.from_numpy(self._map.array(self._arrays[stream][name]))
+        return self._tensors[stream, name]
 
     def _stream_bytes(self, stream: str) -> int:
         return sum(packed.row_bytes * packed.shape[0] for packed in self._arrays[stream].values())
@@ -265,7 +274,8 @@ class FeatureStore:
         if index_checksum(self.ids, self.image_sizes, self._offsets) != self.attributes["index_checksum"]:
             raise ValueError("the index does not match its checksum")
         self._digests = self._packed(file["digests"])
-        self._maps: dict[tuple[str, str], torch.Tensor] = {}
+        self._map = Mapped(self.path)
+        self._tensors: dict[tuple[str, str], torch.Tensor] = {}
         self._arrays = {stream: self._stream_arrays(file[stream], stream) for stream in self.streams}
 
     def _stream_arrays(self, group: Any, stream: str) -> dict[str, Packed]:
