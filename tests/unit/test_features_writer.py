@@ -134,7 +134,7 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
         free = 1000
 
     monkeypatch.setattr(packing.shutil, "disk_usage", lambda path: Usage)
-    with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1 MiB, but only 0 MiB are free"):
+    with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1.0 MiB, but only 0.0 MiB are free"):
         build(tmp_path, Counting())
     monkeypatch.setattr(packing, "_need_room", lambda path, size: None)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recap.core.config import CropFeatures
-from recap.core.device import select_device
+from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError, FeatureError
 from recap.core.manifests import sha256_file
 from recap.features.attributes import describe
@@ -120,7 +120,7 @@ class CropEncoder:
                 f"{spec.backbone}: its head gives classes, no projected embedding; set `embedding: pooled`"
             )
         self.spec, self.device = spec, device
-        self.precision = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self.precision = half_precision(device)
         model = create(spec)
         if weights is not None:
             load_strictly(model, weights, backbone=spec.backbone)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from recap.core.config import GridFeatures
-from recap.core.device import select_device
+from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
 from recap.core.manifests import sha256_file
 from recap.data.corpus import Corpus
@@ -107,9 +107,7 @@ class Backbone:
         """
         self.spec = spec
         self.device = device
-        self.precision = torch.float32
-        if device.type == "cuda":
-            self.precision = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        self.precision = half_precision(device)
         model = create(spec)
         if weights is None:
             self.weights_sha256 = weights_hash(model)

@@ -124,6 +124,6 @@ def _need_room(path: Path, size: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if free < size:
         raise FeatureError(
-            f"{path}: needs {size / 2**20:.0f} MiB, but only {free / 2**20:.0f} MiB are free; "
+            f"{path}: needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free; "
             "make room and run the same command again"
         )
