@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from benchmarks import beam, reward
+from benchmarks import beam, features, reward
 
 Case = tuple[str, str, Callable[[], object], Callable[[], object]]  # name, shapes, ours, reference
 
@@ -18,6 +18,7 @@ def cases() -> Iterator[Case]:
     """All benchmarks; each checks that ours and the reference agree before it is timed."""
     yield reward.cider_d()
     yield beam.transformer()
+    yield features.random_batch()
 
 
 def seconds(function: Callable[[], object]) -> float:

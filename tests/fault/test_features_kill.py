@@ -8,7 +8,7 @@ import time
 
 from recap.features.store import FeatureStore
 
-IMAGES, SHARD = 60, 6
+IMAGES, SHARD = 120, 6
 WRITER = """
 import sys, time
 from pathlib import Path
@@ -58,13 +58,13 @@ def kill_after(folder, images, delay):
     return done(folder) - before
 
 
-def test_killed_writer_loses_at_most_one_shard_and_ends_with_the_same_bytes(tmp_path, kills=5):
+def test_killed_writer_loses_at_most_one_shard_and_ends_with_the_same_bytes(tmp_path, kills=20):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(whole).wait() == 0
     rng = random.Random(0)
     for number in range(kills):
         # The last kills fall behind the last image, into the packing and the removal of the shards.
-        kill_after(broken, rng.randint(1, 2 * IMAGES // kills) if number < kills - 1 else IMAGES, rng.uniform(0, 0.03))
+        kill_after(broken, rng.randint(1, 3 * SHARD) if number < kills - 4 else IMAGES, rng.uniform(0, 0.03))
         for path in [*broken.glob("shards/*.shard.h5"), *broken.glob("out/f.h5")]:
             FeatureStore(path).verify()
     assert start(broken).wait() == 0

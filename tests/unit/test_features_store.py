@@ -8,6 +8,7 @@ import torch
 
 from recap.core.errors import FeatureError
 from recap.features.info import info
+from recap.features.packing import Index, write_file
 from recap.features.store import FeatureStore
 from recap.features.writer import ImageFeatures, build_store
 
@@ -112,7 +113,7 @@ def test_store_survives_pickling_and_a_moved_working_folder(store):
 def test_missing_file_and_missing_stream_are_named(store, tmp_path):
     with pytest.raises(FeatureError, match=r"none\.h5: no such feature store"):
         FeatureStore(tmp_path / "none.h5")
-    with pytest.raises(FeatureError, match="no stream 'boxes'"):
+    with pytest.raises(FeatureError, match="no stream 'boxes'; known are: grid"):
         FeatureStore(store.path, "boxes")
 
 
@@ -154,14 +155,23 @@ def test_every_flipped_byte_of_the_content_is_noticed(tmp_path):
 def test_large_store_opens_at_once(tmp_path):
     path = make(tmp_path / "f.h5", [1])
     count = 123_287
-    from recap.features.writer import _write
-
-    index = (np.arange(count) * 4, np.ones((count, 2), np.int32), np.arange(count + 1))
-    with h5py.File(path) as file:
-        header = {key: str(value) for key, value in file.attrs.items()}
-    _write(path, index, iter([np.ones((count, 2), np.float16)]), width=2, header=header, stream="grid")
+    index = Index(
+        np.arange(count) * 4,
+        np.ones((count, 2), np.int32),
+        {"grid": np.arange(count + 1)},
+        np.zeros((count, 32), np.uint8),
+    )
+    values = {"grid/values": np.ones((count, 2), np.float16)}
+    header = FeatureStore(path).attributes
+    write_file(
+        path,
+        index=index,
+        kinds={"grid/values": ("float16", (2,))},
+        blocks=[values],
+        header=header,
+    )
     begin = time.perf_counter()
     store = FeatureStore(path)
-    values, _ = store.read([400, 4 * (count - 1)])
+    found, _ = store.read([400, 4 * (count - 1)])
     assert time.perf_counter() - begin < 0.5
-    assert values.sum() == 4
+    assert found.sum() == 4

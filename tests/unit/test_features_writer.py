@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from recap.core.errors import FeatureError, RecapError
-from recap.features import writer
+from recap.features import packing
 from recap.features.store import FeatureStore
 from recap.features.writer import ImageFeatures, build_store
 
@@ -133,15 +133,15 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
     class Usage:
         free = 1000
 
-    monkeypatch.setattr(writer.shutil, "disk_usage", lambda path: Usage)
-    with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1 MiB, but only 0 MiB are free"):
+    monkeypatch.setattr(packing.shutil, "disk_usage", lambda path: Usage)
+    with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1.0 MiB, but only 0.0 MiB are free"):
         build(tmp_path, Counting())
-    monkeypatch.setattr(writer, "_need_room", lambda path, size: None)
+    monkeypatch.setattr(packing, "_need_room", lambda path, size: None)
 
     def full(path):
         raise OSError("Can't write data (file write failed: errno = 28, error message = 'No space left on device')")
 
-    monkeypatch.setattr(writer, "_new_file", full)
+    monkeypatch.setattr(packing, "_new_file", full)
     with pytest.raises(RecapError, match=r"the disk is full"):
         build(tmp_path, Counting())
     assert list((tmp_path / "shards").iterdir()) == []

@@ -178,9 +178,32 @@ def dataset_images(name):
 
 
 def weights_inputs(name):
-    """Return the outside weights of a feature extractor: none if they are random or come from the hub."""
-    weights = GRID.get("features", name).weights
-    return [] if weights in ("pretrained", "random", "boxes") else [outside(weights)]
+    """Return the outside files of features: what is imported, or weights that are neither random nor from the hub."""
+    features = GRID.get("features", name)
+    if features.kind == "imported":
+        return [outside(source) for source in features.sources]
+    return [] if features.weights in ("pretrained", "random", "boxes") else [outside(features.weights)]
+
+
+def boxes_of(name):
+    """Return the name of the features whose boxes these features cut out, or None."""
+    features = GRID.get("features", name)
+    if features.kind != "crops":
+        return None
+    if GRID.get("features", features.boxes).kind not in ("regions", "imported"):
+        refuse(f"features/{name}.yaml: {features.boxes!r} has no boxes; name features of kind regions or imported")
+    return features.boxes
+
+
+def used_features():
+    """Return the features of all rows, and those whose boxes others of them cut out."""
+    named = {run.features for run in SCORED}
+    return sorted(named | set(filter(None, map(boxes_of, named))))
+
+
+def of_feature_kind(*kinds):
+    """Return the constraint of the wildcard `features` to features of some kinds."""
+    return "|".join(name for name in used_features() if GRID.get("features", name).kind in kinds) or "(?!)"
 
 
 def missing_inputs():
@@ -189,7 +212,8 @@ def missing_inputs():
     for name in GRID.datasets():
         needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
-        needs[features_file(run), "features", run.features] = weights_inputs(run.features)
+        for name in filter(None, [run.features, boxes_of(run.features)]):
+            needs[f"{R}/features/{run.dataset}/{name}.h5", "features", name] = weights_inputs(name)
     return {
         file: f"{section}/{name}.yaml"
         for (product, section, name), files in needs.items()

@@ -1,12 +1,27 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
+# Inside the conda environment, `python` is the one that has detectron2.
+CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
+DETECTOR_RECAP = f"PYTHONPATH={Path(workflow.basedir) / 'src'} python -m recap" if CONDA else RECAP
 BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 
 def trained_backbone(wildcards):
     """Return the weights that must be trained first: for weights 'boxes', else none."""
     spec = GRID.get("features", wildcards.features)
-    return [BACKBONE.format(**wildcards)] if spec.weights == "boxes" else []
+    return [BACKBONE.format(**wildcards)] if spec.kind == "grid" and spec.weights == "boxes" else []
+
+
+def boxes_store(wildcards):
+    """Return the store whose boxes are cut out: for kind 'crops', else none."""
+    name = boxes_of(wildcards.features)
+    return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
+
+
+def extractor_code(wildcards):
+    """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
+    kind = GRID.get("features", wildcards.features).kind
+    return code_digest(f"features/{kind}", without=ALL_READERS)
 
 
 rule pretrain:
@@ -32,18 +47,65 @@ rule features:
         images=lambda wildcards: dataset_images(wildcards.dataset),
         weights=lambda wildcards: weights_inputs(wildcards.features),
         trained=trained_backbone,
+        boxes=boxes_store,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    wildcard_constraints:
+        features=of_feature_kind("grid", "crops"),
     params:
         spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
-        code=code_digest("features/grid", without=ALL_READERS),
+        code=extractor_code,
         # Finished shards survive a killed job, which declared outputs would not.
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
+        boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
     threads: 2
     resources:
         gpu=GPU,
     shell:
         "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} --device {PROFILE.device} --threads {threads}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
+        " --threads {threads} --shards {params.shards:q} --out {output:q}"
+
+
+# detectron2 has no wheels: `snakemake --sdm conda` runs this rule in an environment that has it. Without that option
+# the environment of the other rules is used, and the command says how to get detectron2 if it is not there.
+rule detector_features:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        images=lambda wildcards: dataset_images(wildcards.dataset),
+        weights=lambda wildcards: weights_inputs(wildcards.features),
+    output:
+        f"{R}/features/{{dataset}}/{{features}}.h5",
+    wildcard_constraints:
+        features=of_feature_kind("regions", "segments"),
+    params:
+        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        code=extractor_code,
+        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+    threads: 2
+    resources:
+        gpu=GPU,
+    conda:
+        "../envs/detectron2.yaml"
+    shell:
+        "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
+        " --shards {params.shards:q} --out {output:q}"
+
+
+rule import_features:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        sources=lambda wildcards: weights_inputs(wildcards.features),
+    output:
+        f"{R}/features/{{dataset}}/{{features}}.h5",
+    wildcard_constraints:
+        features=of_feature_kind("imported"),
+    params:
+        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        code=code_digest("features/importers/job", without=ALL_READERS),
+        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+    shell:
+        "{RECAP} features import --spec {params.spec:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
         " --shards {params.shards:q} --out {output:q}"

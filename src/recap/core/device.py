@@ -32,3 +32,12 @@ def select_device(device: str) -> torch.device:
             "a CUDA build of torch on a machine with a GPU"
         )
     return torch.device("cpu")
+
+
+def half_precision(device: torch.device) -> torch.dtype:
+    """Return the type for automatic mixed precision on a device: bfloat16 where a GPU has it, float32 on the CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16

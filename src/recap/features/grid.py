@@ -1,9 +1,7 @@
-"""Grid features: the maps of a timm backbone, pooled to a square grid of vectors (the only file that knows timm)."""
+"""Grid features: the maps of a timm backbone, pooled to a square grid of vectors."""
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -12,26 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from recap.core.config import GridFeatures
-from recap.core.device import select_device
-from recap.core.errors import ConfigError, FeatureError, nearest
-from recap.core.manifests import sha256_file, source_digest, value_hash
-from recap.core.seeding import derived_seed
+from recap.core.device import half_precision, select_device
+from recap.core.errors import ConfigError
+from recap.core.manifests import sha256_file
 from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
+from recap.features.attributes import describe
+from recap.features.backbones import check_stage, create, timm_library
+from recap.features.extraction import Pictures, job_hash
 from recap.features.maps import as_maps, channel_scale
 from recap.features.pictures import batches, decode, in_order, resampling
-from recap.features.torchvision_ops import ensure_torchvision
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import ImageFeatures, build_store
 
-_ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _SAMPLE = 256  # training pictures over which features of random weights are standardised
-# The files whose code decides about the values of a shard.
-_SOURCES = ("features/grid", "features/maps", "features/pictures", "features/weights", "features/writer", "data/images")
+_CODE = ("features/backbones", "features/grid", "features/maps")
 
 
 def extract_grid(
@@ -69,14 +65,9 @@ def extract_grid(
         RecapError: an unknown backbone, weights or pictures that are missing or broken, no GPU where one is asked for.
     """
     target = select_device(device)
-    table = Corpus.read(corpus)
-    files = table.views()
-    source = ImageSource(images)
-    for file in source.missing(chain.from_iterable(files.values()))[:1]:
-        source.read(file)  # raises, and says where it was looked for
+    found = Pictures.find(corpus, images)
+    files, source = found.views, found.source
     backbone = Backbone(spec, weights=weights_file(spec, inputs=inputs, trained=trained), device=target)
-    places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
-    made_from = [table.source_sha256, places, sorted(files.items())]
 
     def work(ids: list[int]) -> list[ImageFeatures]:
         names = list(chain.from_iterable(files[image_id] for image_id in ids))
@@ -89,9 +80,9 @@ def extract_grid(
 
     with _one_thread_an_operator():
         if spec.weights == "random":
-            ids = table.image_ids("train")
+            ids = Corpus.read(corpus).image_ids("train")
             sample = ids[:: -(-len(ids) // _SAMPLE)]
-            rows = np.concatenate([record.values for record in extract([sample])])
+            rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
             backbone.standardise(rows.reshape(-1, spec.grid**2, rows.shape[1]))
         attributes = backbone.attributes()
         build_store(
@@ -100,7 +91,7 @@ def extract_grid(
             ids=list(files),
             shard_size=spec.shard_size,
             dtype=spec.dtype,
-            job=value_hash([spec.model_dump(mode="json"), attributes, made_from, source_digest(*_SOURCES)]),
+            job=job_hash(spec, attributes, found.made_from, _CODE),
             attributes=attributes,
             extract=extract,
         )
@@ -134,19 +125,17 @@ class Backbone:
         """
         self.spec = spec
         self.device = device
-        self.precision = torch.float32
-        if device.type == "cuda":
-            self.precision = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-        model = _create(spec)
+        self.precision = half_precision(device)
+        model = create(spec)
         if weights is None:
             self.weights_sha256 = weights_hash(model)
         else:
             load_strictly(model, weights, backbone=spec.backbone)
             self.weights_sha256 = sha256_file(weights)
         if spec.out_index is not None:
-            _check_stage(model, spec)
+            check_stage(model, spec)
         self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
-        data = _timm().data.resolve_model_data_config(model)
+        data = timm_library().data.resolve_model_data_config(model)
         self.interpolation = str(data["interpolation"])
         self.resample = resampling(self.interpolation)
         self.scale: tuple[Tensor, Tensor] | None = None
@@ -160,22 +149,19 @@ class Backbone:
 
     def attributes(self) -> dict[str, str]:
         """Return what the store says of the extractor; batch and shard sizes do not define it."""
-        extractor: dict[str, Any] = self.spec.model_dump(mode="json", exclude={"batch_size", "shard_size"})
-        extractor["preprocessing"] = {
-            "resize": "squashed to image_size x image_size, no crop",
-            "interpolation": self.interpolation,
-            "mean": self.mean,
-            "std": self.sd,
+        more: dict[str, Any] = {
+            "preprocessing": {
+                "resize": "squashed to image_size x image_size, no crop",
+                "interpolation": self.interpolation,
+                "mean": self.mean,
+                "std": self.sd,
+            }
         }
         if self.scale:
-            extractor["standardised"] = f"each channel, over {self.standardised_over} training pictures"
-        extractor["precision"] = str(self.precision).removeprefix("torch.")
-        return {
-            "extractor": json.dumps(extractor, sort_keys=True),
-            "extractor_hash": value_hash(extractor),
-            "weights_sha256": self.weights_sha256,
-            "made_with": f"timm {_timm().__version__}, torch {torch.__version__}, {self.device.type}",
-        }
+            more["standardised"] = f"each channel, over {self.standardised_over} training pictures"
+        more["precision"] = str(self.precision).removeprefix("torch.")
+        made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
+        return describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, **more)
 
     @torch.inference_mode()
     def __call__(self, pictures: Tensor) -> Tensor:
@@ -221,66 +207,6 @@ def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> P
     if trained is None:
         raise ConfigError("weights 'boxes': say with --trained which file `recap features pretrain` made")
     return trained
-
-
-def _timm() -> Any:
-    ensure_torchvision()
-    import timm
-
-    return timm
-
-
-def _create(spec: GridFeatures) -> Any:
-    """Create the model, on the CPU, with pretrained or seeded random weights."""
-    timm = _timm()
-    _check_name(spec.backbone)
-    options: dict[str, Any] = {}
-    if spec.activation:
-        options["act_layer"] = _ACTIVATIONS[spec.activation]
-    config = timm.models.get_pretrained_cfg(spec.backbone, allow_unregistered=True)
-    if config is not None and config.fixed_input_size:
-        options["img_size"] = spec.image_size
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
-        try:
-            return timm.create_model(spec.backbone, pretrained=spec.weights == "pretrained", **options)
-        except TypeError as error:
-            raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error
-        except Exception as error:
-            if spec.weights != "pretrained":
-                raise ConfigError(f"{spec.backbone}: cannot be built: {_one_line(error)}") from error
-            raise FeatureError(
-                f"{spec.backbone}: its pretrained weights cannot be fetched ({_one_line(error)}); without a network, "
-                "set `weights` to a safetensors file in the `inputs` folder"
-            ) from error
-
-
-def _check_name(backbone: str) -> None:
-    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand."""
-    timm = _timm()
-    name, dot, _ = backbone.partition(".")
-    known, wanted = timm.list_models(), name
-    if name in known:
-        if not dot:
-            return
-        known, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
-    if wanted not in known:
-        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[:5]
-        raise ConfigError(f"backbone: timm has no {backbone!r}; {nearest(wanted, close)}")
-
-
-def _check_stage(model: Any, spec: GridFeatures) -> None:
-    if not hasattr(model, "forward_intermediates"):
-        raise ConfigError(f"{spec.backbone}: has no intermediate maps; leave `out_index` out")
-    if spec.out_index not in range(len(model.feature_info)):
-        last = len(model.feature_info) - 1
-        raise ConfigError(
-            f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; choose one of them"
-        )
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
 @contextmanager

@@ -1,58 +1,65 @@
-"""Packed features of a data set: one HDF5 file, read through a memory map.
-
-Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and height in pixels; for a
-stream (``grid``) ``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so that it can be
-mapped, and ``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1].
-"""
+"""Packed features of a data set: one HDF5 file (``recap.features.layout``), read through a memory map."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.errors import FeatureError
-from recap.core.manifests import value_hash
+from recap.core.errors import FeatureError, nearest
+from recap.features.layout import (
+    COLUMNS,
+    DTYPES,
+    GRID,
+    LAYOUT,
+    VALUES,
+    Mapped,
+    Packed,
+    checksum,
+    feature_hash,
+    image_digest,
+    index_checksum,
+)
 
 if TYPE_CHECKING:
     import torch
 
-LAYOUT = "recap-features-1"
-GRID = "grid"
-DTYPES = ("float16", "float32")
-_PIECE = 2**24  # bytes hashed at a time
-_HASHED = ("layout", "extractor_hash", "weights_sha256", "dtype", "checksum", "index_checksum")
+__all__ = ["GRID", "FeatureStore"]
+
+_PIECE = 2**24  # bytes read at a time
 
 
 class FeatureStore:
-    """The features of one stream of a store; opens in milliseconds, holds no file handle, may be pickled and forked.
+    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and forked.
 
     Attributes:
         ids: image ids, int64 [images], rising.
         image_sizes: int32 [images, 2], width and height in pixels.
-        dim: length of a feature vector.
+        streams: names of the streams; the extractor put the main one first.
+        stream: the one that is read if no other is named.
+        dim: length of its feature vectors.
         attributes: what the file says of itself (extractor, extractor_hash, weights_sha256, checksum, ...).
         feature_hash: changes when extractor, weights, images or any stored number change.
     """
 
-    def __init__(self, path: str | Path, stream: str = GRID) -> None:
-        """Open a store.
+    def __init__(self, path: str | Path, stream: str | None = None) -> None:
+        """Open a store; ``stream`` is the one to read (default: the main one).
 
         Raises:
             FeatureError: the file is missing, truncated, damaged or no feature store, or lacks the stream.
         """
         self.path = Path(path)
-        self.stream = stream
+        self._chosen = stream
         self._open()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "stream": self.stream}
+        return {"path": self.path, "chosen": self._chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.path, self.stream = state["path"], state["stream"]
+        self.path, self._chosen = state["path"], state["chosen"]
         self._open()
 
     def __len__(self) -> int:
@@ -61,16 +68,17 @@ class FeatureStore:
     def __contains__(self, image_id: object) -> bool:
         return isinstance(image_id, (int, np.integer)) and not len(self._unknown(np.asarray([image_id]))[0])
 
-    def rows(self, image_ids: Sequence[int]) -> np.ndarray:
+    def rows(self, image_ids: Sequence[int], stream: str | None = None) -> np.ndarray:
         """Return how many feature vectors each image has, int64 [B].
 
         Raises:
             FeatureError: an image is not in the store.
         """
+        offsets = self._offsets[self._named(stream)]
         positions = self._positions(image_ids)
-        return self._offsets[positions + 1] - self._offsets[positions]
+        return offsets[positions + 1] - offsets[positions]
 
-    def read(self, image_ids: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, image_ids: Sequence[int], stream: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the features of images in the order given (an id may stand twice).
 
         Returns:
@@ -82,22 +90,57 @@ class FeatureStore:
         """
         import torch
 
-        positions = self._positions(image_ids)
-        starts, stops = self._offsets[positions], self._offsets[positions + 1]
-        counts = stops - starts
-        longest = int(counts.max(initial=0))
-        values = np.zeros((len(positions), longest, self.dim), self._values.dtype)
-        for place in np.argsort(starts, kind="stable"):
-            values[place, : counts[place]] = self._values[starts[place] : stops[place]]
-        mask = np.arange(longest) < counts[:, None]
-        # torch widens float16 twelve times faster than numpy.
-        return torch.from_numpy(values).float(), torch.from_numpy(mask)
+        return self._gather(image_ids, self._named(stream), VALUES, torch.float32)
 
-    def pieces(self, size: int) -> Iterator[np.ndarray]:
-        """Yield all values [rows, dim] as they are stored, in pieces of about ``size`` bytes."""
-        step = max(1, size // (self.dim * self._values.itemsize))
-        for start in range(0, len(self._values), step):
-            yield self._values[start : start + step]
+    def column(self, image_ids: Sequence[int], name: str, stream: str | None = None) -> torch.Tensor:
+        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows.
+
+        Raises:
+            FeatureError: an image or the column is not in the store.
+        """
+        stream = self._named(stream)
+        if name not in self._arrays[stream]:
+            known = [column for column in self._arrays[stream] if column != VALUES]
+            raise FeatureError(
+                f"{self.path}: the stream {stream!r} has no {name!r} (it has {', '.join(known) or 'features alone'}); "
+                "use a store whose extractor gives them"
+            )
+        return self._gather(image_ids, stream, name, None)[0]
+
+    def sizes(self, image_ids: Sequence[int]) -> np.ndarray:
+        """Return width and height of images in pixels, int32 [B, 2]; zeros where an imported file did not say."""
+        return self.image_sizes[self._positions(image_ids)]
+
+    def columns(self, stream: str | None = None) -> list[str]:
+        """Return the names of the columns beside the features of a stream."""
+        return [name for name in self._arrays[self._named(stream)] if name != VALUES]
+
+    def blocks(self) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+        """Yield positions start, stop of neighbouring images and their arrays by path (``grid/values``), as stored.
+
+        A block holds about 16 MiB, so that memory stays bounded however large the file is.
+        """
+        step = max(1, int(_PIECE // (sum(self._stream_bytes(stream) for stream in self.streams) / len(self.ids) + 1)))
+        for start in range(0, len(self.ids), step):
+            stop = min(start + step, len(self.ids))
+            arrays = {}
+            for stream in self.streams:
+                first, last = self._offsets[stream][[start, stop]]
+                for name, packed in self._arrays[stream].items():
+                    arrays[f"{stream}/{name}"] = packed.rows(first, last)
+            yield start, stop, arrays
+
+    def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
+        """Return the shape of one array of the file, [rows of all images, ...].
+
+        Raises:
+            FeatureError: the store has no such stream.
+        """
+        return self._arrays[self._named(stream)][name].shape
+
+    def dtype(self, stream: str, name: str = VALUES) -> str:
+        """Return the stored type of one array of the file."""
+        return self._arrays[stream][name].dtype.name
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others.
@@ -111,17 +154,77 @@ class FeatureStore:
             raise self._missing(int(missing[0]), len(missing), len(wanted))
 
     def verify(self) -> None:
-        """Read all values and compare them with the checksum (1 GB takes about a second).
+        """Read everything and compare it with the checksums (1 GB takes about a second).
 
         Raises:
-            FeatureError: a stored number or attribute was changed after the file was made.
+            FeatureError: a stored number or attribute was changed after the file was made; names the first image.
         """
-        digest = hashlib.sha256()
-        for piece in self.pieces(_PIECE):
-            digest.update(np.ascontiguousarray(piece).data)
-        whole = digest.hexdigest() == self.attributes["checksum"]
-        if not whole or feature_hash(self.attributes) != self.feature_hash:
+        digests = self.digests()
+        if checksum(digests) != self.attributes["checksum"] or feature_hash(self.attributes) != self.feature_hash:
             raise FeatureError(f"{self.path}: the content does not match its checksum; delete it and extract it again")
+        for start, stop, arrays in self.blocks():
+            bounds = {s: self._offsets[s][start : stop + 1] - self._offsets[s][start] for s in self.streams}
+            for image in range(stop - start):
+                own = {
+                    path: array[bounds[path.split("/")[0]][image] : bounds[path.split("/")[0]][image + 1]]
+                    for path, array in arrays.items()
+                }
+                if image_digest(own) != digests[start + image].tobytes():
+                    raise FeatureError(
+                        f"{self.path}: the content of image id {self.ids[start + image]} does not match its checksum; "
+                        "delete the file and extract it again"
+                    )
+
+    def digests(self) -> np.ndarray:
+        """Return the sha256 of each image's rows, uint8 [images, 32]."""
+        return self._digests.rows(0, len(self.ids))
+
+    def _gather(
+        self, image_ids: Sequence[int], stream: str, name: str, dtype: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which are real [B, N]."""
+        import torch
+
+        positions = self._positions(image_ids)
+        starts, stops = self._offsets[stream][positions], self._offsets[stream][positions + 1]
+        counts = stops - starts
+        places = np.arange(int(counts.max(initial=0)))
+        mask = torch.from_numpy(places < counts[:, None])
+        packed = self._arrays[stream][name]
+        for image in np.argsort(starts, kind="stable").tolist():
+            # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
+            self._map.ahead(
+                packed.offset + int(starts[image]) * packed.row_bytes, int(counts[image]) * packed.row_bytes
+            )
+        # One operation for the whole batch; where an image has fewer rows, its last one stands until it is zeroed.
+        rows = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
+        found = self._tensor(stream, name).index_select(0, rows)
+        # torch widens float16 twelve times faster than numpy.
+        found = found.view(*mask.shape, *packed.shape[1:]).to(dtype or found.dtype)
+        if not bool(mask.all()):
+            found[~mask] = 0
+        return found, mask
+
+    def _tensor(self, stream: str, name: str) -> torch.Tensor:
+        """Return one array of the file as a tensor over the memory map, made when it is first asked for."""
+        import torch
+
+        if (stream, name) not in self._tensors:
+            with warnings.catch_warnings():
+                # torch has no read-only tensors; nothing here writes to it, and it does not leave this class.
+                warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+                self._tensors[stream, name] = torch.from_numpy(self._map.array(self._arrays[stream][name]))
+        return self._tensors[stream, name]
+
+    def _stream_bytes(self, stream: str) -> int:
+        return sum(packed.row_bytes * packed.shape[0] for packed in self._arrays[stream].values())
+
+    def _named(self, stream: str | None) -> str:
+        if stream is None:
+            return self.stream
+        if stream not in self._offsets:
+            raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
+        return stream
 
     def _positions(self, image_ids: Sequence[int]) -> np.ndarray:
         wanted = np.asarray(image_ids, dtype=np.int64)
@@ -156,33 +259,34 @@ class FeatureStore:
             raise FeatureError(
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
             ) from error
+        self.stream = self._named(self._chosen or self.streams[0])
+        self.dim = self.shape(self.stream)[1]
 
     def _read_header(self, file: Any) -> None:
         self.attributes: dict[str, str] = {key: str(value) for key, value in file.attrs.items()}
         if self.attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {self.attributes['layout']!r}, this version reads {LAYOUT!r}")
         self.feature_hash = self.attributes["feature_hash"]
+        self.streams = self.attributes["streams"].split()
         self.ids: np.ndarray = file["ids"][:]
         self.image_sizes: np.ndarray = file["image_sizes"][:]
-        if self.stream not in file:
-            raise ValueError(f"it has no stream {self.stream!r}")
-        values = file[self.stream]["values"]
-        self._offsets: np.ndarray = file[self.stream]["offsets"][:]
+        self._offsets: dict[str, np.ndarray] = {stream: file[stream]["offsets"][:] for stream in self.streams}
         if index_checksum(self.ids, self.image_sizes, self._offsets) != self.attributes["index_checksum"]:
             raise ValueError("the index does not match its checksum")
-        rows, self.dim = values.shape
-        offset = values.id.get_offset()
-        if offset is None or rows != self._offsets[-1] or str(values.dtype) not in DTYPES:
-            raise ValueError(f"the values of {self.stream!r} do not have the layout {LAYOUT!r}")
-        self._values = np.asarray(np.memmap(self.path, values.dtype, "r", offset, values.shape))
+        self._digests = self._packed(file["digests"])
+        self._map = Mapped(self.path)
+        self._tensors: dict[tuple[str, str], torch.Tensor] = {}
+        self._arrays = {stream: self._stream_arrays(file[stream], stream) for stream in self.streams}
 
+    def _stream_arrays(self, group: Any, stream: str) -> dict[str, Packed]:
+        arrays = {name: self._packed(group[name]) for name in (VALUES, *COLUMNS) if name in group}
+        rows = self._offsets[stream][-1]
+        if arrays[VALUES].dtype.name not in DTYPES or any(packed.shape[0] != rows for packed in arrays.values()):
+            raise ValueError(f"the values of {stream!r} do not have the layout {LAYOUT!r}")
+        return arrays
 
-def index_checksum(ids: np.ndarray, image_sizes: np.ndarray, offsets: np.ndarray) -> str:
-    """Return the sha256 of all that says which rows belong to which image."""
-    parts = (ids.astype("<i8"), image_sizes.astype("<i4"), offsets.astype("<i8"))
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-
-
-def feature_hash(attributes: Mapping[str, str]) -> str:
-    """Return the identity of a store from its attributes: equal for equal extractor, weights and values."""
-    return value_hash({key: attributes[key] for key in _HASHED})
+    def _packed(self, dataset: Any) -> Packed:
+        offset = dataset.id.get_offset()
+        if offset is None:
+            raise ValueError(f"{dataset.name} does not lie in one piece")
+        return Packed(self.path, dataset.dtype, dataset.shape, offset)

@@ -40,6 +40,7 @@ SOURCES = (
     "data/special",
     "data/vocabulary",
     "decoding",
+    "features/layout",
     "features/store",
     "layers",
     "metrics/cider_d",

@@ -21,7 +21,15 @@ from recap.core.config.data import (
     VocabularyRule,
     Words,
 )
-from recap.core.config.features import BoxPretraining, GridFeatures
+from recap.core.config.features import (
+    BoxPretraining,
+    CropFeatures,
+    Features,
+    GridFeatures,
+    ImportedFeatures,
+    RegionFeatures,
+    SegmentFeatures,
+)
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
 from recap.core.config.tables import METRICS, Profile, Row, Table
@@ -31,20 +39,25 @@ __all__ = [
     "BytePairRule",
     "CocoDataset",
     "ConceptualDataset",
+    "CropFeatures",
     "CrossEntropy",
     "Dataset",
     "Evaluation",
+    "Features",
     "GridFeatures",
+    "ImportedFeatures",
     "IuXrayDataset",
     "KarpathyDataset",
     "METRICS",
     "Model",
     "Profile",
     "Recipe",
+    "RegionFeatures",
     "Row",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
+    "SegmentFeatures",
     "SelfCritical",
     "Stage",
     "Strict",
@@ -59,7 +72,7 @@ __all__ = [
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,
     "subsets": Subset,
-    "features": GridFeatures,
+    "features": Features,
     "models": Model,
     "recipes": Recipe,
     "tables": Table,

@@ -1,0 +1,257 @@
+"""Random batches of features: our store beside a raw memory map, one HDF5 dataset an image, and one npz an image.
+
+python -m benchmarks.features batches [--images 2000] [--folder DIR]     one JSON line a reader and type
+python -m benchmarks.features whole [--images 123287] [--folder DIR]     a store of COCO's size, in bounded memory
+python -m benchmarks.features extract                                    pictures a second, decoding hidden or not
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+from recap.features.store import FeatureStore
+from recap.features.writer import ImageFeatures, build_store
+
+ROWS, DIM, BATCH = 36, 2048, 50
+ABOUT = {"extractor": "{}", "extractor_hash": "0" * 16, "weights_sha256": "0" * 64, "made_with": "benchmark"}
+Reader = Callable[[list[int]], torch.Tensor]
+
+
+def vectors(image: int, dtype: str) -> np.ndarray:
+    """Non-negative, a third zeros, as region vectors are."""
+    return np.maximum(np.random.default_rng(image).standard_normal((ROWS, DIM), np.float32) + 0.4, 0).astype(dtype)
+
+
+def write(folder: Path, images: int, dtype: str, give: Callable[[int], np.ndarray]) -> Path:
+    """Write a store of ``images`` images."""
+
+    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        return (ImageFeatures(image, (64, 64), give(image)) for group in groups for image in group)
+
+    path = folder / f"{dtype}.h5"
+    common = {"shards": folder / "shards", "shard_size": 1000, "job": "0" * 16, "attributes": ABOUT}
+    build_store(out=path, ids=range(images), dtype=dtype, extract=extract, streams=("region",), **common)
+    return path
+
+
+def readers(folder: Path, images: int, dtype: str) -> tuple[dict[str, Reader], dict[str, list[Path]]]:
+    """Write the same vectors in four forms; return a reader of each, and its files."""
+    store = FeatureStore(write(folder, images, dtype, lambda image: vectors(image, dtype)))
+    raw = np.memmap(folder / f"{dtype}.raw", dtype, "w+", shape=(images, ROWS, DIM))
+    (folder / dtype).mkdir()
+    with h5py.File(folder / f"{dtype}_each.h5", "w") as file:
+        for image in range(images):
+            raw[image] = file[f"{image}_features"] = found = vectors(image, dtype)
+            np.savez(folder / dtype / f"{image}.npz", feat=found)
+    raw.flush()
+    del raw
+    mapped = torch.from_numpy(np.memmap(folder / f"{dtype}.raw", dtype, "c", shape=(images, ROWS, DIM)))
+    each = h5py.File(folder / f"{dtype}_each.h5", "r")
+
+    def one_npz(image: int) -> np.ndarray:
+        with np.load(folder / dtype / f"{image}.npz") as found:
+            return found["feat"]
+
+    def stacked(get: Callable[[int], np.ndarray]) -> Reader:
+        return lambda ids: torch.from_numpy(np.stack([get(image) for image in ids])).float()
+
+    known: dict[str, Reader] = {
+        "store": lambda ids: store.read(ids)[0],
+        "raw_map": lambda ids: mapped[torch.tensor(ids)].float(),
+        "hdf5_each": stacked(lambda image: each[f"{image}_features"][()]),
+        "npz_each": stacked(one_npz),
+    }
+    files = {
+        "store": [store.path],
+        "raw_map": [folder / f"{dtype}.raw"],
+        "hdf5_each": [folder / f"{dtype}_each.h5"],
+        "npz_each": list((folder / dtype).iterdir()),
+    }
+    return known, files
+
+
+def forget(files: list[Path]) -> None:
+    """Ask the kernel to drop the pages of files from memory."""
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def timed(read: Reader, ids: list[int]) -> float:
+    """Time one batch; every number of it is touched once, wherever it came from."""
+    start = time.perf_counter()
+    read(ids)
+    return time.perf_counter() - start
+
+
+def batches(folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int = 6) -> Iterator[dict[str, object]]:
+    """Yield the figures of ``store.random_batch``; the readers alternate in one run, medians are given."""
+    rng = np.random.default_rng(0)
+    for dtype in ("float16", "float32"):
+        known, files = readers(folder, images, dtype)
+        sample = rng.permutation(images)[:BATCH].tolist()
+        first = known["raw_map"](sample)
+        assert all(torch.equal(first, read(sample)) for read in known.values())
+        for state, count in (("warm", rounds), ("cold", cold_rounds)):
+            times: dict[str, list[float]] = {name: [] for name in known}
+            for turn in range(count):
+                ids = rng.permutation(images)[:BATCH].tolist()
+                # Whoever comes first pays for what the others find warm in the processor: take turns.
+                for name in [*known, *known][turn % len(known) :][: len(known)]:
+                    if state == "cold":
+                        forget(files[name])
+                    times[name].append(timed(known[name], ids))
+            middle = {name: statistics.median(found) for name, found in times.items()}
+            for name in ("raw_map", "hdf5_each", "npz_each"):
+                yield {
+                    "name": "store.random_batch",
+                    "seconds": round(middle["store"], 6),
+                    "reference": name,
+                    "reference_seconds": round(middle[name], 6),
+                    "ratio": round(middle[name] / middle["store"], 2),
+                    "shapes": f"{BATCH} of {images} images x {ROWS} x {DIM} {dtype}, {state}",
+                    "threads": torch.get_num_threads(),
+                    "device": "cpu",
+                }
+
+
+def random_batch() -> tuple[str, str, Callable[[], object], Callable[[], object]]:
+    """Return the case of ``make bench``: the store against a raw memory map of the same bytes, float16, warm."""
+    folder = Path(tempfile.mkdtemp(prefix="recap-bench-"))
+    store = FeatureStore(write(folder, 500, "float16", lambda image: vectors(image, "float16")))
+    packed = store.blocks()
+    raw = np.concatenate([arrays["region/values"] for _, _, arrays in packed]).reshape(-1, ROWS, DIM)
+    raw.tofile(folder / "raw")
+    mapped = torch.from_numpy(np.memmap(folder / "raw", "float16", "c", shape=raw.shape))
+    for path in (store.path, folder / "raw"):
+        path.unlink()  # the maps keep them until this process ends
+    folder.rmdir()
+    ids = np.random.default_rng(0).permutation(500)[:BATCH].tolist()
+
+    def ours() -> torch.Tensor:
+        return store.read(ids)[0]
+
+    def reference() -> torch.Tensor:
+        return mapped[torch.tensor(ids)].float()
+
+    assert torch.equal(ours(), reference())
+    return "store.random_batch", f"{BATCH} of 500 images x {ROWS} x {DIM} float16, warm", ours, reference
+
+
+def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
+    """Yield seconds and peak memory of writing, opening, verifying and reading a store of COCO's size.
+
+    Content: 64 different images of noise, repeated, so that no disk or file system can shrink it by its zeros.
+    """
+    pool = [vectors(image, "float16") for image in range(64)]
+    known = {"images": images, "shapes": f"{images} x {ROWS} x {DIM} float16, 64 different images repeated"}
+
+    def said(name: str, start: float) -> dict[str, object]:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        return {"name": name, "seconds": round(time.perf_counter() - start, 2), "peak_gib": round(peak, 2), **known}
+
+    start = time.perf_counter()
+    path = write(folder, images, "float16", lambda image: pool[image % 64])
+    yield {**said("store.whole.write", start), "gib": round(path.stat().st_size / 2**30, 2)}
+    forget([path])
+    start = time.perf_counter()
+    store = FeatureStore(path)
+    store.read([images - 1])
+    yield said("store.whole.open_and_read_one", start)
+    start = time.perf_counter()
+    store.verify()
+    yield said("store.whole.verify", start)
+    forget([path])
+    rng, start = np.random.default_rng(0), time.perf_counter()
+    for _ in range(40):
+        store.read(rng.permutation(images)[:BATCH].tolist())
+    yield {**said("store.whole.40_random_batches_cold", start)}
+
+
+def extract() -> Iterator[dict[str, object]]:
+    """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and the GPU's share)."""
+    from recap.core.config import GridFeatures
+    from recap.core.device import select_device
+    from recap.features.grid import Backbone
+    from recap.features.pictures import decode, in_order
+
+    class Noise:
+        def open_rgb(self, file: str) -> object:
+            import io
+
+            from PIL import Image
+
+            return Image.open(io.BytesIO(pictures[int(file) % len(pictures)])).convert("RGB")
+
+    pictures = [jpeg(number) for number in range(16)]
+    spec = GridFeatures(kind="grid", backbone="mobilenetv2_100", weights="random", batch_size=8)
+    net = Backbone(spec, weights=None, device=select_device("auto"))
+    torch.set_num_threads(1)
+
+    def work(batch: list[str]) -> torch.Tensor:
+        return net(decode(Noise(), batch, edge=224, resample=net.resample)[1])  # type: ignore[arg-type]
+
+    todo = [[str(number) for number in range(8)]] * 24
+    ready = decode(Noise(), todo[0], edge=224, resample=net.resample)[1]  # type: ignore[arg-type]
+    for name, threads, job in (
+        ("decode_only", 1, lambda b: decode(Noise(), b, edge=224, resample=3)),
+        ("compute_only", 1, lambda b: net(ready)),
+        ("one_thread", 1, work),
+        ("two_threads", 2, work),
+    ):
+        start = time.perf_counter()
+        for _ in in_order(job, todo, threads=threads):
+            pass
+        rate = 8 * len(todo) / (time.perf_counter() - start)
+        yield {
+            "name": f"extract.{name}",
+            "pictures_per_second": round(rate, 1),
+            "shapes": "JPEG 500 x 375 -> mobilenetv2_100, 224 x 224, batches of 8",
+            "device": str(net.device),
+        }
+
+
+def jpeg(number: int) -> bytes:
+    """Return a noisy JPEG of a photograph's size."""
+    import io
+
+    from PIL import Image
+
+    coarse = np.random.default_rng(number).integers(0, 256, (47, 63, 3), dtype=np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(coarse).resize((500, 375)).save(content, format="JPEG", quality=90)
+    return content.getvalue()
+
+
+def main() -> None:
+    """Print one JSON line a figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["batches", "whole", "extract"])
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--folder", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        figures = {
+            "batches": lambda: batches(Path(name), asked.images or 2000),
+            "whole": lambda: whole(Path(name), asked.images or 123_287),
+            "extract": extract,
+        }[asked.what]()
+        for figure in figures:
+            print(json.dumps(figure), flush=True)
+
+
+if __name__ == "__main__":
+    main()

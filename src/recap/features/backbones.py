@@ -1,0 +1,92 @@
+"""Models of timm by name, with pretrained or seeded random weights (the only file that knows timm)."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from torch import nn
+
+from recap.core.config import CropFeatures, GridFeatures
+from recap.core.errors import ConfigError, FeatureError, nearest
+from recap.core.seeding import derived_seed
+from recap.features.torchvision_ops import ensure_torchvision
+
+_ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
+
+
+def timm_library() -> Any:
+    """Return the library, whatever torchvision is installed."""
+    ensure_torchvision()
+    import timm
+
+    return timm
+
+
+def create(spec: GridFeatures | CropFeatures) -> Any:
+    """Create the model, on the CPU, with pretrained or seeded random weights.
+
+    Raises:
+        ConfigError: unknown name, or an activation or size that the model has not.
+        FeatureError: pretrained weights cannot be had.
+    """
+    timm = timm_library()
+    check_name(spec.backbone)
+    options: dict[str, Any] = {}
+    if spec.activation:
+        options["act_layer"] = _ACTIVATIONS[spec.activation]
+    config = timm.models.get_pretrained_cfg(spec.backbone, allow_unregistered=True)
+    if config is not None and config.fixed_input_size:
+        options["img_size"] = spec.image_size
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
+        try:
+            return timm.create_model(spec.backbone, pretrained=spec.weights == "pretrained", **options)
+        except TypeError as error:
+            raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error
+        except Exception as error:
+            if spec.weights != "pretrained":
+                raise ConfigError(f"{spec.backbone}: cannot be built: {_one_line(error)}") from error
+            raise FeatureError(
+                f"{spec.backbone}: its pretrained weights cannot be fetched ({_one_line(error)}); without a network, "
+                "set `weights` to a safetensors file in the `inputs` folder"
+            ) from error
+
+
+def check_name(backbone: str) -> None:
+    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand.
+
+    Raises:
+        ConfigError: suggests the nearest name.
+    """
+    timm = timm_library()
+    name, dot, _ = backbone.partition(".")
+    known, wanted = timm.list_models(), name
+    if name in known:
+        if not dot:
+            return
+        known, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
+    if wanted not in known:
+        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[:5]
+        raise ConfigError(f"backbone: timm has no {backbone!r}; {nearest(wanted, close)}")
+
+
+def check_stage(model: Any, spec: GridFeatures) -> None:
+    """Refuse a stage that the model has not.
+
+    Raises:
+        ConfigError: says which it has.
+    """
+    if not hasattr(model, "forward_intermediates"):
+        raise ConfigError(f"{spec.backbone}: has no intermediate maps; leave `out_index` out")
+    if spec.out_index not in range(len(model.feature_info)):
+        last = len(model.feature_info) - 1
+        raise ConfigError(
+            f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; choose one of them"
+        )
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

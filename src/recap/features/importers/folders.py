@@ -1,0 +1,113 @@
+"""Folders with a file an image: ``.pth`` maps of grid-feats-vqa, and ``.npz`` arrays."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from recap.core.errors import FeatureError
+from recap.features.importers.base import Names, Places, no_rows, one_of
+from recap.features.layout import GRID, REGION
+from recap.features.records import ImageFeatures
+
+_LARGEST = 2**29  # bytes of an unpacked array; more is no feature of one picture
+
+
+class GridFeatsPth:
+    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to ``grid`` x ``grid`` cells."""
+
+    streams = (GRID,)
+
+    def __init__(self, paths: Sequence[Path], names: Names, *, grid: int = 7) -> None:
+        """Find the files; ``grid`` 0 keeps the h x w cells as they are."""
+        self._files, self._grid = _files(one_of(paths, "folder"), ".pth", names), grid
+        self.ids = self._files.ids
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the cells of one image in raster order.
+
+        Raises:
+            FeatureError: the file is damaged, holds anything but a tensor, or has another shape.
+        """
+        import torch
+        from torch.nn.functional import adaptive_avg_pool2d
+
+        path = self._files[image_id]
+        try:
+            maps = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
+            reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+            raise FeatureError(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
+        if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
+            shape = list(getattr(maps, "shape", [])) or type(maps).__name__
+            raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another form")
+        maps = maps.reshape(maps.shape[-3:]).float()
+        if not maps.numel():
+            raise no_rows(image_id, str(path))
+        maps = adaptive_avg_pool2d(maps, self._grid) if self._grid else maps
+        return ImageFeatures(image_id, (0, 0), {GRID: maps.flatten(1).T.contiguous().numpy()})
+
+
+class NpzFolder:
+    """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
+
+    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``.
+
+        Raises:
+            FeatureError: no files, an image that stands twice, or boxes for some images alone.
+        """
+        folder = one_of(paths, "folder")
+        self._files = _files(folder, ".npz", names)
+        self.ids = self._files.ids
+        boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
+        self._boxes = _files(boxes, ".npy", names) if folder.name.endswith("_att") and boxes.is_dir() else None
+        missing = set(self.ids()) - set(self._boxes.ids() if self._boxes else self.ids())
+        if missing:
+            raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
+        self.streams = (REGION,) if _array(self._files[self.ids()[0]]).ndim == 2 else (GRID,)
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the vectors of one image, and its boxes where there are any.
+
+        Raises:
+            FeatureError: a file is damaged, holds Python objects, or has another shape.
+        """
+        path = self._files[image_id]
+        values = _array(path)
+        if values.ndim not in (2, 3):
+            raise FeatureError(f"{path}: `feat` has the shape {list(values.shape)}, expected [n, dim] or [h, w, dim]")
+        if not values.size:
+            raise no_rows(image_id, str(path))
+        arrays = {self.streams[0]: values.reshape(-1, values.shape[-1])}
+        if self._boxes:
+            arrays[f"{self.streams[0]}/boxes"] = _array(self._boxes[image_id])
+        return ImageFeatures(image_id, (0, 0), arrays)
+
+
+def _files(folder: Path, suffix: str, names: Names) -> Places:
+    places = Places()
+    for path in sorted(folder.glob(f"*{suffix}")) if folder.is_dir() else []:
+        places.add(names.image_id(path.name, str(path)), path, str(path))
+    if not places.ids():
+        raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")
+    return places
+
+
+def _array(path: Path) -> np.ndarray:
+    """Return the array of a .npy, or the one named ``feat`` of a .npz."""
+    try:
+        if path.suffix == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo("feat.npy").file_size > _LARGEST:
+                raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
+        with np.load(path, allow_pickle=False) as found:
+            return np.asarray(found["feat"])
+    except KeyError as error:
+        raise FeatureError(f"{path}: has no array `feat`; it is of another form") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise FeatureError(f"{path}: truncated, damaged or no array ({error}); fetch it again") from error

@@ -1,0 +1,129 @@
+"""The import as a job: any known form -> a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.config import ImportedFeatures
+from recap.core.errors import FeatureError
+from recap.core.log import say
+from recap.core.manifests import source_digest, value_hash
+from recap.data.corpus import Corpus
+from recap.features.attributes import describe
+from recap.features.importers.base import Names, Source, existing
+from recap.features.importers.bottom_up_tsv import BottomUpTsv
+from recap.features.importers.folders import GridFeatsPth, NpzFolder
+from recap.features.importers.m2_hdf5 import M2Hdf5
+from recap.features.importers.vinvl_tsv import VinvlTsv
+from recap.features.records import ImageFeatures
+from recap.features.store import FeatureStore
+from recap.features.writer import build_store
+
+_FORMS: dict[str, Callable[..., Source]] = {
+    "bottom_up_tsv": BottomUpTsv,
+    "m2_hdf5": M2Hdf5,
+    "grid_feats_pth": GridFeatsPth,
+    "vinvl_tsv": VinvlTsv,
+    "npz_folder": NpzFolder,
+}
+_SOURCES = ("features/importers", "features/records", "features/writer")
+
+
+def import_features(
+    *, spec: ImportedFeatures, inputs: Path, corpus: Path | None, shards: Path, out: Path
+) -> FeatureStore:
+    """Write a store from feature files of one form; an interrupted import is taken up again.
+
+    All images are found first, so that one that stands twice, or that the corpus has and the files have not, is said
+    before anything is read. Memory holds one shard.
+
+    Args:
+        spec: form, sources and what to keep of them.
+        inputs: folder that the sources are relative to.
+        corpus: corpus.parquet: exactly its images are taken, and file names are looked up in it; None: all images.
+        shards: folder for unfinished work.
+        out: the store.
+
+    Raises:
+        FeatureError: a file is missing, damaged or of another form, or lacks an image of the corpus.
+    """
+    paths = existing(inputs / source for source in spec.sources)
+    files = Corpus.read(corpus).files() if corpus else None
+    opener = _FORMS[spec.form]
+    source = (partial(opener, grid=spec.grid) if spec.form == "grid_feats_pth" else opener)(paths, Names(files))
+    ids = _wanted(source, paths, files)
+
+    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        for group in groups:
+            for image_id in group:
+                record = _first_rows(source.read(image_id), spec.rows)
+                yield _clipped(record) if spec.clip_boxes else record
+
+    attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.form}")
+    build_store(
+        out=out,
+        shards=shards,
+        ids=ids,
+        shard_size=spec.shard_size,
+        dtype=spec.dtype,
+        job=value_hash([attributes, [_seal(path) for path in paths], sorted(ids), source_digest(*_SOURCES)]),
+        attributes=attributes,
+        extract=extract,
+        streams=source.streams,
+    )
+    store = FeatureStore(out)
+    rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
+    said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} an image" for s, r in rows.items())
+    say(f"{out}: {len(store)} images, none twice; {said}")
+    return store
+
+
+def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None) -> list[int]:
+    """Return the ids to import: all, or those of the corpus, none of which may be missing."""
+    there = source.ids()
+    if files is None:
+        return there
+    missing = sorted(set(files) - set(there))
+    if missing:
+        raise FeatureError(
+            f"{paths[0]}: no features for image id {missing[0]} ({files[missing[0]]}) and {len(missing) - 1} others "
+            f"of the {len(files)} images of the corpus; fetch the files that have them, or take them out of it"
+        )
+    beside = len(there) - len(files)
+    if beside:
+        say(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
+    return list(files)
+
+
+def _first_rows(record: ImageFeatures, rows: int | None) -> ImageFeatures:
+    """Keep the first rows of the regions, as M2 keeps the first 50."""
+    if rows is None:
+        return record
+    assert not isinstance(record.values, np.ndarray)
+    kept = {n: array[:rows] if n.startswith("region") else array for n, array in record.values.items()}
+    return ImageFeatures(record.image_id, record.size, kept)
+
+
+def _clipped(record: ImageFeatures) -> ImageFeatures:
+    """Bring boxes that reach over the edge back into the picture."""
+    assert not isinstance(record.values, np.ndarray)
+    width, height = record.size if any(record.size) else (np.inf, np.inf)
+    values = {
+        name: array.clip(0, [width, height, width, height]) if name.endswith("/boxes") else array
+        for name, array in record.values.items()
+    }
+    return ImageFeatures(record.image_id, record.size, values)
+
+
+def _seal(path: Path) -> list[Any]:
+    """Return what tells one source from another without reading it whole: name, size, first mebibyte; or its files."""
+    if path.is_dir():
+        return [path.name, sorted([file.name, file.stat().st_size] for file in path.iterdir())]
+    with path.open("rb") as file:
+        return [path.name, path.stat().st_size, hashlib.sha256(file.read(2**20)).hexdigest()]

@@ -1,0 +1,75 @@
+"""Text files with one image a line, some megabytes long: found by one pass, then read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from recap.core.errors import FeatureError
+from recap.core.log import progress
+from recap.features.importers.base import Names, Places
+
+_LONGEST_ID = 1024
+
+
+class Lines:
+    """The lines of several files by image id; memory holds their places, never their content."""
+
+    def __init__(self, files: Sequence[Path], names: Names, *, offsets: Sequence[int] | None = None) -> None:
+        """Find all lines; ``offsets`` are the byte positions of the lines of the only file, if they are known.
+
+        Raises:
+            FeatureError: an image stands twice, a line has no tab, or there are no lines.
+        """
+        self._places = Places()
+        for file in files:
+            found = _starts(file) if offsets is None else _given(file, offsets)
+            for number, (start, name) in enumerate(progress(found, name=file.name, unit="lines"), start=1):
+                where = f"{file}, line {number}"
+                text = name.decode("utf-8", "replace").strip()
+                self._places.add(names.image_id(text, where), (file, start, where), where)
+        if not self._places.ids():
+            raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
+
+    def ids(self) -> list[int]:
+        """Return the ids of all images."""
+        return self._places.ids()
+
+    def fields(self, image_id: int) -> tuple[list[bytes], str]:
+        """Return the fields of an image's line, and words that say where it stands."""
+        path, start, where = self._places[image_id]
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.readline().rstrip(b"\r\n").split(b"\t"), where
+
+
+def _starts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield byte position and first field of each line, reading the file once."""
+    position = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.strip():
+                yield position, _first(line, path, position)
+            position += len(line)
+
+
+def _given(path: Path, offsets: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the given positions and the first field found there."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for position in offsets:
+            file.seek(max(position - 1, 0))
+            before = file.read(1) if position else b"\n"
+            if position >= size or before != b"\n":
+                raise FeatureError(
+                    f"{path}: no line starts at byte {position}, where its .lineidx says; the two files do not belong "
+                    "together or one is truncated: fetch both again"
+                )
+            yield position, _first(file.read(_LONGEST_ID), path, position)
+
+
+def _first(line: bytes, path: Path, position: int) -> bytes:
+    name, tab, _ = line[:_LONGEST_ID].partition(b"\t")
+    if not tab:
+        raise FeatureError(f"{path}: the line at byte {position} has no tab after an image id; truncated or no TSV")
+    return name

@@ -1,0 +1,72 @@
+"""VinVL and Oscar regions: ``features.tsv`` with its ``features.lineidx`` (byte position of each line).
+
+A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for captioning, image id and a JSON
+with ``num_boxes`` and ``features``. The last six numbers are x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part of the
+vector: the file does not say W and H.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from recap.core.errors import FeatureError
+from recap.features.importers.base import Names, array_of, no_rows, one_of, whole, width_of
+from recap.features.importers.lines import Lines
+from recap.features.layout import REGION
+from recap.features.records import ImageFeatures
+
+
+class VinvlTsv:
+    """Regions of one TSV."""
+
+    streams = (REGION,)
+
+    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+        """Find the images through the .lineidx beside the TSV.
+
+        Raises:
+            FeatureError: one of the two files is missing or they do not fit, or an image stands twice.
+        """
+        path = one_of(paths, "TSV file")
+        self._lines = Lines([path], names, offsets=_offsets(path.with_suffix(".lineidx")))
+        self.ids = self._lines.ids
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the vectors of one image.
+
+        Raises:
+            FeatureError: the line is truncated, damaged or of another form, or has no boxes.
+        """
+        fields, where = self._lines.fields(image_id)
+        if len(fields) not in (2, 3):
+            raise FeatureError(f"{where}: has {len(fields)} fields, expected 2 or 3; truncated or of another form")
+        count, content = (
+            (whole(fields[1], "the number of boxes", where), fields[2])
+            if len(fields) == 3
+            else _from_json(fields[1], where)
+        )
+        if not count:
+            raise no_rows(image_id, where)
+        vectors = array_of(content, "float32", (count, width_of(content, count, where)), where)
+        return ImageFeatures(image_id, (0, 0), {REGION: vectors})
+
+
+def _offsets(path: Path) -> list[int]:
+    if not path.is_file():
+        raise FeatureError(f"{path}: no such file; it must lie beside the TSV: fetch it too")
+    lines = path.read_text(encoding="ascii", errors="replace").split()
+    if not lines or not all(line.isdigit() for line in lines):
+        raise FeatureError(f"{path}: expected a byte position a line; fetch it again")
+    return [int(line) for line in lines]
+
+
+def _from_json(field: bytes, where: str) -> tuple[int, bytes]:
+    try:
+        values = json.loads(field)
+        return int(values["num_boxes"]), str(values["features"]).encode()
+    except (ValueError, KeyError, TypeError) as error:
+        raise FeatureError(
+            f"{where}: no JSON with num_boxes and features ({error}); truncated or of another form"
+        ) from error

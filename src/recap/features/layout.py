@@ -1,0 +1,105 @@
+"""What reader and writer of a feature store share: names, types, checksums.
+
+Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and height in pixels (0, 0
+where an imported file does not say); ``digests`` uint8 [images, 32], the sha256 of each image's rows. For each stream
+(``grid``, ``region``, ``segment``): ``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so
+that it can be mapped; ``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1]; and,
+where they exist, further columns [rows, ...] of ``COLUMNS``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from recap.core.manifests import value_hash
+
+LAYOUT = "recap-features-2"
+GRID, REGION, SEGMENT = "grid", "region", "segment"
+STREAMS = (GRID, REGION, SEGMENT)
+DTYPES = ("float16", "float32")
+VALUES = "values"
+COLUMNS = {
+    "boxes": "float32",  # [rows, 4] left, top, right, bottom in pixels of the original picture
+    "classes": "int32",  # [rows]
+    "class_scores": "float32",  # [rows]
+    "class_probabilities": "float32",  # [rows, classes]
+    "attributes": "int32",  # [rows]
+    "attribute_scores": "float32",  # [rows]
+    "cells": "uint8",  # [rows, cells] the grid cells that a region touches
+}
+_HASHED = ("layout", "extractor_hash", "weights_sha256", "dtype", "checksum", "index_checksum")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One array of a store as it lies in the file."""
+
+    path: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Read rows into memory; unlike mapped pages they are given back when they are not used any more."""
+        width = int(np.prod(self.shape[1:], dtype=np.int64))
+        begin = self.offset + start * width * self.dtype.itemsize
+        read = np.fromfile(self.path, self.dtype, (stop - start) * width, offset=begin)
+        return read.reshape(stop - start, *self.shape[1:])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+
+class Mapped:
+    """A file in the address space of the process, read-only; pages come into memory when they are touched."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def array(self, packed: Packed) -> np.ndarray:
+        """Return one of the file's arrays; it cannot be written."""
+        count = int(np.prod(packed.shape, dtype=np.int64))
+        return np.frombuffer(self._map, packed.dtype, count, packed.offset).reshape(packed.shape)
+
+    def ahead(self, offset: int, size: int) -> None:
+        """Tell the kernel that these bytes are wanted soon."""
+        if hasattr(mmap, "MADV_WILLNEED"):
+            start = offset - offset % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
+
+
+def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return the sha256 over all arrays of one image, by name (``grid/values``), type, shape and bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.name} {list(array.shape)}\0".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
+
+
+def checksum(digests: np.ndarray) -> str:
+    """Return the checksum of a file from its images' digests uint8 [images, 32]."""
+    return hashlib.sha256(np.ascontiguousarray(digests).data).hexdigest()
+
+
+def index_checksum(ids: np.ndarray, image_sizes: np.ndarray, offsets: Mapping[str, np.ndarray]) -> str:
+    """Return the sha256 of all that says which rows of which stream belong to which image."""
+    digest = hashlib.sha256(ids.astype("<i8").tobytes() + image_sizes.astype("<i4").tobytes())
+    for stream in sorted(offsets):
+        digest.update(stream.encode() + b"\0" + offsets[stream].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def feature_hash(attributes: Mapping[str, str]) -> str:
+    """Return the identity of a store from its attributes: equal for equal extractor, weights and values."""
+    return value_hash({key: attributes[key] for key in _HASHED})

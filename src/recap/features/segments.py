@@ -1,0 +1,144 @@
+"""Segments of a panoptic model, the second stream of the Fusion Transformer's last row.
+
+The paper does not say what its "segmentation" features are. ``occupancy``: on the grid's cells, the share of each of
+COCO's 133 panoptic classes, as DIFNet's released segmentation stream has it. ``segments``: one vector a segment, the
+fifth stage averaged under its mask, with its tight box. Tables that use either call the row an interpretation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
+
+from recap.core.config import SegmentFeatures
+from recap.core.device import select_device
+from recap.features.attributes import describe
+from recap.features.detectron import built, configured, load
+from recap.features.extraction import Pictures, extract_each
+from recap.features.layout import SEGMENT
+from recap.features.records import ImageFeatures
+from recap.features.regions import network_input
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+THINGS, CLASSES = 80, 133  # COCO's panoptic classes: things first, then stuff
+NOTHING = -1  # class of what no segment covers
+_MODEL = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
+_CODE = ("features/segments", "features/detectron", "features/regions")
+
+
+def extract_segments(
+    *,
+    spec: SegmentFeatures,
+    corpus: Path,
+    images: Sequence[Path],
+    inputs: Path,
+    device: str,
+    threads: int,
+    shards: Path,
+    out: Path,
+) -> None:
+    """Write the segments of all pictures of a corpus into one store; arguments and errors as for regions."""
+    pictures = Pictures.find(corpus, images)
+    segmenter = Segmenter(spec, inputs=inputs, device=select_device(device))
+    extract_each(
+        spec=spec,
+        pictures=pictures,
+        encode=segmenter,
+        attributes=segmenter.attributes,
+        streams=(SEGMENT,),
+        code=_CODE,
+        threads=threads,
+        shards=shards,
+        out=out,
+    )
+
+
+class Segmenter:
+    """A panoptic model that turns a picture into segment features."""
+
+    def __init__(self, spec: SegmentFeatures, *, inputs: Path, device: torch.device) -> None:
+        """Build it and load its weights.
+
+        Raises:
+            RecapError: detectron2 is absent, or the weights are missing or do not fit.
+        """
+        self.spec = spec
+        self.model: Any = built(configured(_MODEL, {}), seed=spec.seed, device=device)
+        path = None if spec.weights == "random" else inputs / spec.weights
+        weights = load(self.model, path, renamed={})
+        self.attributes = describe(spec, weights_sha256=weights, made_with=f"detectron2, torch {torch.__version__}")
+
+    @torch.inference_mode()
+    def __call__(self, image_id: int, picture: Image) -> ImageFeatures:
+        """Return the segment features of an RGB picture."""
+        width, height = picture.size
+        image = network_input(picture, short=self.spec.short_side, long=self.spec.long_side)
+        asked = {"image": image, "height": height, "width": width}
+        found, segments = self.model.inference([asked])[0]["panoptic_seg"]
+        classes = {segment["id"]: panoptic_class(segment["category_id"], segment["isthing"]) for segment in segments}
+        if self.spec.form == "occupancy":
+            values = occupancy(found.cpu(), classes, grid=self.spec.grid)
+            return ImageFeatures(image_id, (width, height), {SEGMENT: values})
+        images = self.model.preprocess_image([asked])
+        maps = self.model.backbone.bottom_up(images.tensor)["res5"][0]
+        size, padded = images.image_sizes[0], tuple(images.tensor.shape[-2:])
+        values, boxes, names = pooled(found, classes, maps, size=size, padded=padded)
+        return ImageFeatures(
+            image_id, (width, height), {SEGMENT: values, f"{SEGMENT}/boxes": boxes, f"{SEGMENT}/classes": names}
+        )
+
+
+def panoptic_class(category: int, thing: bool) -> int:
+    """Return 0..79 for things and 80..132 for stuff from detectron2's numbers, whose stuff 0 means "a thing"."""
+    return category if thing else THINGS + category - 1
+
+
+def occupancy(found: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
+    """Return the share of each class in each cell, float32 [grid * grid, 133] in raster order.
+
+    Args:
+        found: the segment of each pixel, [H, W]; 0 is none.
+        classes: segment -> class.
+        grid: cells per edge.
+    """
+    shares = torch.zeros(CLASSES, grid, grid)
+    for name in sorted(set(classes.values())):
+        own = torch.tensor([segment for segment, class_ in classes.items() if class_ == name])
+        shares[name] = adaptive_avg_pool2d(torch.isin(found, own).float()[None], grid)[0]
+    return shares.flatten(1).T.contiguous().numpy()
+
+
+def pooled(
+    found: Tensor, classes: dict[int, int], maps: Tensor, *, size: tuple[int, int], padded: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a segment.
+
+    A picture in which no segment was found has one row for the whole of it, of class -1.
+
+    Args:
+        found: the segment of each pixel of the picture, [H, W].
+        classes: segment -> class.
+        maps: [C, h, w] of the resized and padded picture.
+        size: height and width of the resized picture.
+        padded: the same after padding.
+    """
+    kinds = classes or {0: NOTHING}
+    rows, boxes = [], []
+    for segment in kinds:
+        mask = found == segment if classes else torch.ones_like(found, dtype=torch.bool)
+        small = interpolate(mask.float()[None, None], size=size, mode="area")
+        small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
+        weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
+        rows.append((maps * weight).sum((1, 2)) / weight.sum().clamp_min(1e-9))
+        high, wide = mask.any(1).nonzero(), mask.any(0).nonzero()
+        edges = (wide.min(), high.min(), wide.max() + 1, high.max() + 1)
+        boxes.append([float(edge) for edge in edges])
+    return torch.stack(rows).cpu().numpy(), np.array(boxes, np.float32), np.array(list(kinds.values()))

@@ -1,0 +1,46 @@
+"""Which of a detector's proposals become regions (Anderson et al. 2018, section 3.1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def suppressed_confidence(boxes: Tensor, scores: Tensor, *, overlap: float) -> tuple[Tensor, Tensor]:
+    """Return each box's highest score among the classes in which it survives suppression [R], and that class [R].
+
+    In each class, a box that overlaps one of higher score by more than ``overlap`` (intersection over union) is
+    dropped; exact, for all classes at once. A box that survives nowhere has confidence 0 and its best class.
+
+    Args:
+        boxes: [R, 4].
+        scores: probabilities [R, classes], without the background.
+    """
+    near = intersection_over_union(boxes) > overlap
+    near.fill_diagonal_(False)
+    order = scores.argsort(stable=True, dim=0, descending=True).T  # [classes, R]
+    classes = torch.arange(scores.shape[1], device=scores.device)
+    alive = torch.ones_like(order, dtype=torch.bool)
+    for rank in range(order.shape[1]):
+        box = order[:, rank]
+        keeps = alive[classes, box]
+        alive &= ~(near[box] & keeps[:, None])
+    confidence, best = (scores * alive.T).max(1)
+    return confidence, torch.where(confidence > 0, best, scores.argmax(1))
+
+
+def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> Tensor:
+    """Return the indices of the regions to keep, from the highest confidence down: those at or above ``threshold``, but
+    at least ``least`` (or as many as there are) and at most ``most``."""
+    order = confidence.argsort(stable=True, descending=True)
+    count = int((confidence >= threshold).sum())
+    return order[: min(max(count, least), most)]
+
+
+def intersection_over_union(boxes: Tensor) -> Tensor:
+    """Return the overlap of all pairs [R, R] of boxes [R, 4] (left, top, right, bottom)."""
+    low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(-1)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+    return shared / (area[:, None] + area[None, :] - shared).clamp_min(1e-9)

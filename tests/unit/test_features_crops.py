@@ -1,0 +1,136 @@
+"""Boxes of a store are cut out of their pictures and encoded, one vector a box."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from recap.core.config import CropFeatures
+from recap.core.errors import ConfigError, FeatureError
+from recap.data.corpus import Caption, write_corpus
+from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
+from recap.features.store import FeatureStore
+from recap.features.writer import ImageFeatures, build_store
+
+ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
+SIZE = (60, 40)
+IDS = (2, 5, 9, 11, 14)
+
+
+def spec(**changes):
+    values = {"boxes": "b", "backbone": "test_resnet", "weights": "random", "image_size": 32, "shard_size": 2}
+    return CropFeatures(kind="crops", dtype="float32", **{"batch_size": 4, **values, **changes})
+
+
+def boxes_of(image_id):
+    rng = np.random.default_rng(image_id)
+    low = rng.uniform(0, 0.5, (1 + image_id % 4, 2)) * SIZE
+    return np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape) * SIZE], 1).astype(np.float32)
+
+
+def boxes_store(path, *, size=SIZE, boxes=boxes_of, name="region/boxes"):
+    def give(groups):
+        for image_id in (image_id for group in groups for image_id in group):
+            own = boxes(image_id)
+            more = {name: own} if name else {}
+            yield ImageFeatures(image_id, size, {"region": np.ones((len(own), 2)), **more})
+
+    common = {"out": path, "shards": path.parent / "s", "shard_size": 9, "dtype": "float16", "job": "0" * 16}
+    build_store(ids=IDS, attributes=ABOUT, extract=give, streams=("region",), **common)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for image_id in IDS:
+        noise = np.random.default_rng(image_id).integers(0, 256, (*SIZE[::-1], 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / f"{image_id}.png")
+    rows = [Caption(i, f"{i}.png", "train", i, "a dog", ["a", "dog"]) for i in IDS]
+    write_corpus(rows, tmp_path / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    boxes_store(tmp_path / "boxes.h5")
+    return folder
+
+
+def extract(photos, out="f.h5", *, threads=1, boxes="boxes.h5", **changes):
+    root = photos.parent
+    files = {"corpus": root / "corpus.parquet", "images": [photos], "boxes": root / boxes, "inputs": root}
+    extract_crops(spec=spec(**changes), device="cpu", threads=threads, shards=root / "shards", out=root / out, **files)
+    return FeatureStore(root / out)
+
+
+def test_one_vector_a_box_whatever_the_batches(photos):
+    store = extract(photos)
+    store.verify()
+    encoder = CropEncoder(spec(), weights=None, device=torch.device("cpu"))
+    for image_id in IDS:
+        boxes = boxes_of(image_id)
+        np.testing.assert_array_equal(store.column([image_id], "boxes")[0], boxes)
+        with Image.open(photos / f"{image_id}.png") as picture:
+            cut = encoder.cut(image_id, picture, boxes)
+        alone = torch.cat([encoder(torch.from_numpy(crop[None])) for crop in cut.crops])
+        torch.testing.assert_close(store.read([image_id])[0][0], alone, atol=1e-4, rtol=1e-4)
+    assert store.path.read_bytes() == extract(photos, "again.h5", threads=3).path.read_bytes()
+    said = json.loads(store.attributes["extractor"])
+    assert said["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").feature_hash
+    assert "batch_size" not in said
+
+
+def test_crop_is_the_box(photos):
+    picture = Image.new("RGB", SIZE)
+    picture.paste((255, 0, 0), (10, 5, 30, 25))
+    boxes = np.float32([[10, 5, 30, 25], [30, 25, 60, 40]])
+    for crop in ("centre", "squash"):
+        cut = CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu")).cut(1, picture, boxes)
+        assert (cut.crops[0] == [255, 0, 0]).all()
+        assert (cut.crops[1] == 0).all()
+    wide = Image.new("RGB", (60, 20))
+    wide.paste((255, 0, 0), (0, 0, 20, 20))
+    box = np.float32([[0, 0, 60, 20]])
+    centre, squash = (
+        CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu")).cut(1, wide, box).crops[0]
+        for crop in ("centre", "squash")
+    )
+    assert (centre[:, 2:] == 0).all()  # the middle third; the scaling filter reaches over its edge
+    assert (squash[:, :8] == [255, 0, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("box", "margin", "expected"),
+    [
+        ([10.2, 5.9, 20.1, 9.0], 0, (10, 5, 21, 9)),
+        ([-5, -5, 80, 80], 0, (0, 0, 60, 40)),
+        ([30, 20, 30, 20], 0, (30, 20, 31, 21)),
+        ([60, 40, 60.5, 40.5], 0, (59, 39, 60, 40)),
+        ([10, 10, 20, 30], 0.5, (5, 0, 25, 40)),
+    ],
+)
+def test_pixels_of_a_box_stay_inside_and_are_never_none(box, margin, expected):
+    assert pixels(np.float32(box), SIZE, margin=margin) == expected
+
+
+def test_boxes_of_a_resized_copy_are_scaled_and_other_pictures_refused(tmp_path):
+    store = FeatureStore(boxes_store(tmp_path / "b.h5", size=(120, 80)))
+    np.testing.assert_allclose(own_boxes(store, 2, SIZE), boxes_of(2) / 2, rtol=1e-6)
+    with pytest.raises(FeatureError, match="image id 2: the picture has 60 x 60 pixels, but the boxes in .* 120 x 80"):
+        own_boxes(store, 2, (60, 60))
+    unknown = FeatureStore(boxes_store(tmp_path / "u.h5", size=(0, 0)))
+    np.testing.assert_array_equal(own_boxes(unknown, 2, SIZE), boxes_of(2))
+
+
+def test_store_without_boxes_or_images_is_refused_before_any_work(photos):
+    boxes_store(photos.parent / "none.h5", name="")
+    with pytest.raises(FeatureError, match="the stream 'region' has no 'boxes'"):
+        extract(photos, boxes="none.h5")
+    rows = [Caption(77, "2.png", "train", 77, "a dog", ["a", "dog"])]
+    write_corpus(rows, photos.parent / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
+    with pytest.raises(FeatureError, match="no features for image id 77"):
+        extract(photos)
+
+
+def test_a_head_of_classes_is_no_embedding():
+    with pytest.raises(ConfigError, match="gives classes, no projected embedding; set `embedding: pooled`"):
+        CropEncoder(spec(embedding="projected"), weights=None, device=torch.device("cpu"))

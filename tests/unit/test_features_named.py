@@ -1,0 +1,100 @@
+"""Every backbone that the settings name has the shapes and constants that timm says, without its weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from recap.core.config import CropFeatures, GridFeatures
+from recap.core.params import load_named
+from recap.features.backbones import create, timm_library
+from recap.features.crops import CropEncoder
+from recap.features.grid import Backbone
+from recap.features.maps import as_maps
+
+PARAMS = Path(__file__).parents[2] / "params"
+NAMES = sorted(path.stem for path in (PARAMS / "features").glob("*.yaml"))
+NAMED = {
+    "beit_l_crops": (1024,),
+    "beit_l_grid": (1024, 14),
+    "clip_rn101_crops": (512,),
+    "clip_rn101_grid": (2048, 7),
+    "clip_rn50_crops": (1024,),
+    "clip_rn50_grid": (2048, 7),
+    "clip_vit_b32_crops": (512,),
+    "clip_vit_b32_grid": (768, 7),
+    "clip_vit_l14_336_crops": (768,),
+    "clip_vit_l14_336_grid": (1024, 24),
+    "clip_vit_l14_crops": (768,),
+    "clip_vit_l14_grid": (1024, 16),
+    "convnext_l_crops": (1536,),
+    "convnext_l_grid": (1536, 7),
+    "swin_l_384_grid": (1536, 12),
+}
+CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_settings_file_is_valid(name):
+    assert load_named(PARAMS, "features", name).kind in ("grid", "crops", "regions", "segments", "imported")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_backbone_gives_the_shape_that_the_papers_say(name):
+    spec = load_named(PARAMS, "features", name)
+    assert spec.weights == "pretrained"
+    config = timm_library().models.get_pretrained_cfg(spec.backbone)
+    assert config.input_size == (3, spec.image_size, spec.image_size)
+    assert (config.mean, config.std) == (CLIP if "clip" in name else HALF if "beit" in name else IMAGENET)
+    assert "quickgelu" in spec.backbone or "vit" not in spec.backbone
+    with torch.device("meta"):
+        model = create(spec.model_copy(update={"weights": "random"}))
+        found = model.forward_features(torch.empty(2, *config.input_size))
+        if spec.kind == "crops":
+            shape = model.forward_head(found, pre_logits=spec.embedding == "pooled").shape
+            assert shape == (2, *NAMED[name])
+            assert load_named(PARAMS, "features", spec.boxes).form == "bottom_up_tsv"
+        else:
+            width, side = NAMED[name]
+            assert as_maps(found, model=model, backbone=spec.backbone).shape == (2, width, side, side)
+            assert side >= spec.grid
+
+
+def test_settings_name_every_grid_and_crop_backbone():
+    ours = {name for name in NAMES if load_named(PARAMS, "features", name).kind in ("grid", "crops")}
+    assert ours - set(NAMED) == {"mobilenetv2_grid", "mobilenetv2_xray", "scenes_grid", "scenes_random"}
+
+
+@pytest.mark.parametrize(
+    ("backbone", "edge", "side", "width", "constants"),
+    [
+        ("swin_tiny_patch4_window7_224.ms_in1k", 224, 7, 768, IMAGENET),
+        ("resnet50_clip.openai", 224, 7, 2048, CLIP),
+        ("convnext_atto.d2_in1k", 224, 7, 320, IMAGENET),
+    ],
+)
+def test_a_small_member_of_each_family_runs(backbone, edge, side, width, constants):
+    spec = GridFeatures(kind="grid", backbone=backbone, weights="random", image_size=edge, grid=side)
+    net = Backbone(spec, weights=None, device=torch.device("cpu"))
+    assert (tuple(net.mean), tuple(net.sd), net.interpolation) == (*constants, "bicubic")
+    rows = net(torch.randint(0, 256, (1, edge, edge, 3), dtype=torch.uint8))
+    assert rows.shape == (1, side * side, width)
+    assert torch.isfinite(rows).all()
+    assert rows.std() > 0
+
+
+def test_clip_gives_its_projection_and_its_pooled_vector():
+    name = "vit_base_patch32_clip_quickgelu_224.openai"
+    crops = torch.randint(0, 256, (2, 224, 224, 3), dtype=torch.uint8)
+    made = {}
+    for embedding in ("projected", "pooled"):
+        spec = CropFeatures(kind="crops", boxes="b", backbone=name, weights="random", embedding=embedding)
+        made[embedding] = CropEncoder(spec, weights=None, device=torch.device("cpu"))
+    projection = made["projected"].model.head
+    assert type(made["projected"].model.blocks[0].mlp.act).__name__ == "QuickGELU"
+    pooled = made["pooled"](crops)
+    assert pooled.shape == (2, 768)
+    with torch.inference_mode():
+        assert torch.allclose(projection(pooled), made["projected"](crops), atol=1e-5)

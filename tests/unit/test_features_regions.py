@@ -1,0 +1,162 @@
+"""Which proposals become regions, what segments become; detectron2 itself where it is installed."""
+
+import importlib.util
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from recap.core.config import RegionFeatures
+from recap.core.errors import ConfigError, FeatureError
+from recap.features import detectron
+from recap.features.regions import AttributeHead, Detector, network_input
+from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
+from recap.features.selection import choose, intersection_over_union, suppressed_confidence
+
+DETECTRON = importlib.util.find_spec("detectron2") is not None
+
+
+def boxes(count, seed=0):
+    rng = np.random.default_rng(seed)
+    low = rng.uniform(0, 60, (count, 2))
+    return torch.from_numpy(np.concatenate([low, low + rng.uniform(5, 50, (count, 2))], 1)).float()
+
+
+def plain_suppression(corners, scores, overlap):
+    """One class at a time, one box at a time."""
+    found = np.zeros(len(corners))
+    for column in scores.T:
+        order, gone = list(np.argsort(-column, kind="stable")), set()
+        for place, box in enumerate(order):
+            if box in gone:
+                continue
+            found[box] = max(found[box], column[box])
+            for other in order[place + 1 :]:
+                a, b = corners[box], corners[other]
+                wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+                shared = max(wide, 0) * max(high, 0)
+                areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+                if shared / (areas - shared) > overlap:
+                    gone.add(other)
+    return found
+
+
+@pytest.mark.parametrize("overlap", [0.1, 0.3, 0.7])
+def test_suppression_of_all_classes_at_once_equals_one_by_one(overlap):
+    corners, scores = boxes(25), torch.rand(25, 7, generator=torch.Generator().manual_seed(1))
+    confidence, classes = suppressed_confidence(corners, scores, overlap=overlap)
+    expected = plain_suppression(corners.numpy(), scores.numpy(), overlap)
+    np.testing.assert_allclose(confidence, expected)
+    alive = confidence > 0
+    assert torch.equal(scores[alive, classes[alive]], confidence[alive])
+
+
+def test_overlap_of_known_boxes():
+    corners = torch.tensor([[0, 0, 2, 2], [1, 0, 3, 2], [5, 5, 6, 6.0]])
+    expected = torch.tensor([[1, 1 / 3, 0], [1 / 3, 1, 0], [0, 0, 1.0]])
+    torch.testing.assert_close(intersection_over_union(corners), expected)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "least", "most", "kept"),
+    [(0.5, 1, 9, [3, 0]), (0.5, 3, 9, [3, 0, 1]), (0, 1, 2, [3, 0]), (1, 9, 9, [3, 0, 1, 2])],
+)
+def test_between_least_and_most_regions(threshold, least, most, kept):
+    found = choose(torch.tensor([0.6, 0.3, 0.2, 0.9]), threshold=threshold, least=least, most=most)
+    assert found.tolist() == kept
+
+
+def test_attributes_are_probabilities_that_depend_on_the_class():
+    head = AttributeHead(classes=5, attributes=4, size=6)
+    vectors = torch.rand(3, 6)
+    found = head(vectors, torch.tensor([0, 1, 5]))
+    assert found.shape == (3, 4)
+    assert ((found > 0) & (found.sum(1, keepdim=True) < 1)).all()
+    assert not torch.equal(head(vectors[:1], torch.tensor([0])), head(vectors[:1], torch.tensor([1])))
+
+
+def test_network_input_is_blue_first_and_fits_both_sides():
+    picture = Image.new("RGB", (300, 100), (10, 20, 30))
+    image = network_input(picture, short=50, long=120)
+    assert image.shape == (3, 40, 120)
+    assert image[:, 5, 5].tolist() == [30, 20, 10]
+
+
+def test_occupancy_is_the_share_of_each_class_in_each_cell():
+    found = torch.zeros(4, 8, dtype=torch.int32)
+    found[:2, :4], found[2:, :2], found[2:, 4:] = 1, 2, 3
+    cells = occupancy(found, {1: 5, 2: 5, 3: 132}, grid=2)
+    assert cells.shape == (4, 133)
+    assert cells[:, 5].tolist() == [1, 0, 0.5, 0]
+    assert cells[:, 132].tolist() == [0, 0, 0, 1]
+    assert cells.sum() == 2.5
+
+
+def test_panoptic_classes_are_133():
+    assert panoptic_class(79, True) == 79
+    assert panoptic_class(1, False) == 80
+    assert panoptic_class(53, False) == 132
+
+
+def test_segments_are_pooled_under_their_mask_with_tight_boxes():
+    found = torch.zeros(64, 96, dtype=torch.int32)
+    found[:32, 32:64], found[32:, :] = 7, 9
+    maps = torch.zeros(1, 2, 4)
+    maps[0, 0, 1], maps[0, 1], maps[0, :, 3] = 5.0, 2.0, 100.0  # the last column lies in the padding
+    values, corners, classes = pooled(found, {7: 3, 9: 90}, maps, size=(64, 96), padded=(64, 128))
+    assert values[:, 0].tolist() == [5, 2]
+    assert corners.tolist() == [[32, 0, 64, 32], [0, 32, 96, 64]]
+    assert classes.tolist() == [3, 90]
+    values, corners, classes = pooled(found, {}, maps, size=(64, 96), padded=(64, 128))
+    assert (corners.tolist(), classes.tolist()) == ([[0, 0, 96, 64]], [NOTHING])
+
+
+@pytest.mark.skipif(DETECTRON, reason="detectron2 is installed here: its absence cannot be tested")
+def test_absent_detectron2_says_how_to_get_it(tmp_path):
+    spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random")
+    with pytest.raises(
+        ConfigError, match=r"need detectron2, .*build it as docs/detectron2\.md says.*--sdm conda"
+    ) as error:
+        Detector(spec, inputs=tmp_path, device=torch.device("cpu"))
+    assert "\n" not in str(error.value)
+
+
+class Runs:
+    def __reduce__(self):
+        return print, ("code was run",)
+
+
+def test_weights_of_a_detector_hold_tensors_alone(tmp_path, capsys):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    weights = {"model": {"net.weight": np.ones((3, 2), np.float32), "net.bias": np.zeros(3, np.float32)}}
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(weights))
+    detectron.load(model, tmp_path / "a.pkl", renamed={"net.": "0."})
+    assert (model[0].weight == 1).all()
+    torch.save({"0.weight": torch.zeros(3, 2), "0.bias": torch.zeros(3)}, tmp_path / "b.pth")
+    detectron.load(model, tmp_path / "b.pth", renamed={})
+    assert (model[0].weight == 0).all()
+    (tmp_path / "c.pkl").write_bytes(pickle.dumps({"x": Runs()}))
+    torch.save({"0.weight": torch.zeros(2, 2), "0.bias": torch.zeros(3)}, tmp_path / "d.pth")
+    for file, words in [
+        ("c.pkl", "it would run builtins.print"),
+        ("a.pkl", "lacks '0.weight' of the detector; name it in `renamed`"),
+        ("d.pth", r"'0.weight' is \[2, 2\] instead of \[3, 2\]"),
+        ("none.pth", "no such weights file"),
+    ]:
+        with pytest.raises(FeatureError, match=words):
+            detectron.load(model, tmp_path / file, renamed={})
+    assert "code was run" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not DETECTRON, reason="detectron2 is not installed (docs/detectron2.md says how to build it)")
+def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    counts = {"min_boxes": 5, "max_boxes": 5, "short_side": 120, "long_side": 200}
+    spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random", grid=3, **counts)
+    found = Detector(spec, inputs=tmp_path, device=torch.device("cpu"))(1, Image.fromarray(noise))
+    assert found.values["region"].shape == (5, 2048)
+    assert found.values["grid"].shape == (9, 2048)
+    corners = found.values["region/boxes"]
+    assert ((corners >= 0) & (corners <= [90, 60, 90, 60])).all()

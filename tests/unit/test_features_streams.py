@@ -1,0 +1,157 @@
+"""Several streams an image, columns beside the vectors, batches through worker processes."""
+
+import numpy as np
+import pytest
+import torch
+
+from recap.core.errors import FeatureError
+from recap.features.info import info
+from recap.features.reader import near_order, read_batches
+from recap.features.store import FeatureStore
+from recap.features.writer import ImageFeatures, build_store
+
+ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
+IDS = list(range(3, 33, 3))
+SIZE = (64, 48)
+
+
+def arrays(image_id):
+    rng = np.random.default_rng(image_id)
+    rows = 1 + image_id % 5
+    low = rng.uniform(0, 20, (rows, 2))
+    return {
+        "region": rng.normal(size=(rows, 6)),
+        "region/boxes": np.concatenate([low, low + rng.uniform(1, 20, (rows, 2))], 1),
+        "region/classes": rng.integers(0, 1600, rows),
+        "region/class_scores": rng.random(rows),
+        "grid": rng.normal(size=(4, 5)),
+    }
+
+
+def build(path, change=lambda image_id, found: found, size=SIZE, ids=IDS):
+    build_store(
+        out=path,
+        shards=path.parent / "shards",
+        ids=ids,
+        shard_size=4,
+        dtype="float16",
+        job="a" * 16,
+        attributes=ABOUT,
+        extract=lambda groups: (
+            ImageFeatures(image, size, change(image, arrays(image))) for group in groups for image in group
+        ),
+        streams=("region", "grid"),
+    )
+    return path
+
+
+@pytest.fixture
+def store(tmp_path):
+    return FeatureStore(build(tmp_path / "f.h5"))
+
+
+def test_every_stream_and_column_comes_back(store):
+    store.verify()
+    assert store.streams == ["region", "grid"]
+    assert (store.stream, store.dim) == ("region", 6)
+    assert FeatureStore(store.path, "grid").dim == 5
+    asked = [30, 3, 12]
+    for stream in store.streams:
+        values, mask = store.read(asked, stream)
+        for place, image_id in enumerate(asked):
+            expected = torch.from_numpy(arrays(image_id)[stream].astype(np.float16)).float()
+            assert torch.equal(values[place][mask[place]], expected)
+            assert not values[place][~mask[place]].any()
+    _, mask = store.read(asked)
+    boxes, classes = store.column(asked, "boxes"), store.column(asked, "classes")
+    assert boxes.dtype == torch.float32
+    for place, image_id in enumerate(asked):
+        expected = arrays(image_id)
+        np.testing.assert_array_equal(boxes[place][mask[place]], expected["region/boxes"].astype(np.float32))
+        assert classes[place][mask[place]].tolist() == expected["region/classes"].tolist()
+    assert store.sizes(asked).tolist() == [list(SIZE)] * 3
+    assert store.rows([3, 4 * 3], "grid").tolist() == [4, 4]
+
+
+def test_unknown_stream_and_column_are_named(store):
+    with pytest.raises(FeatureError, match="no stream 'grids'; did you mean 'grid'"):
+        store.read([3], "grids")
+    with pytest.raises(FeatureError, match=r"'region' has no 'attributes' \(it has boxes, classes, class_scores\)"):
+        store.column([3], "attributes")
+    with pytest.raises(FeatureError, match=r"'grid' has no 'boxes' \(it has features alone\)"):
+        store.column([3], "boxes", "grid")
+
+
+def test_verify_names_the_image_that_was_damaged(store):
+    content = bytearray(store.path.read_bytes())
+    place = store._arrays["region"]["boxes"]
+    content[place.offset + place.row_bytes * int(store._offsets["region"][6])] ^= 1
+    store.path.write_bytes(content)
+    with pytest.raises(FeatureError, match=rf"content of image id {IDS[6]} does not match its checksum"):
+        FeatureStore(store.path).verify()
+
+
+def test_info_tells_every_stream(store):
+    said = info(store.path)
+    assert "region     1 to 5 vectors an image, 6 long, float16, with boxes, classes, class_scores" in said
+    assert "grid       4 to 4 vectors an image, 5 long" in said
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_come_in_order_whoever_reads_them(store, workers):
+    batches = [[6, 3], [30], [9, 9, 12]]
+    found = list(read_batches(store, batches, workers=workers, streams=("region", "grid")))
+    assert len(found) == 3
+    for ids, batch in zip(batches, found, strict=True):
+        for stream in ("region", "grid"):
+            assert all(torch.equal(a, b) for a, b in zip(batch[stream], store.read(ids, stream), strict=True))
+    with pytest.raises(FeatureError, match="image id 4"):
+        next(read_batches(store, [[3], [4]], workers=workers))
+    with pytest.raises(FeatureError, match="no stream 'segment'"):
+        next(read_batches(store, [[3]], workers=workers, streams=("segment",)))
+
+
+def test_near_order_keeps_neighbours_together_and_loses_nobody():
+    ids = np.random.default_rng(0).permutation(1000).tolist()
+    order = near_order(ids, generator=np.random.default_rng(1), block=10, blocks_open=5)
+    assert sorted(order) == sorted(ids)
+    assert order != near_order(ids, generator=np.random.default_rng(2), block=10, blocks_open=5)
+    for start in range(0, 1000, 50):
+        assert len({image // 10 for image in order[start : start + 50]}) == 5
+    assert order[:50] != sorted(order[:50])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("region/boxes", [[0, 0, 80, 20]], r"box \[0.0, 0.0, 80.0, 20.0\] is outside the image of 64 x 48 pixels"),
+        ("region/boxes", [[-3, 0, 8, 20]], "outside the image"),
+        ("region/boxes", [[9, 0, 8, 20]], "corners are in the wrong order"),
+        ("region/boxes", [[0, 0, 8, np.nan]], "region/boxes hold NaN"),
+        ("region/boxes", [[0, 0, 8]], r"boxes of shape \[1, 3\]"),
+        ("region/classes", [1, 2], "region/classes has 2 rows, but there are 1 vectors"),
+        ("region", np.zeros((0, 6)), r"region features of shape \[0, 6\], expected .* at least one row"),
+        ("segment", np.zeros((1, 6)), r"has the streams \['region', 'grid', 'segment'\], expected"),
+    ],
+)
+def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, words):
+    def spoil(image_id, found):
+        return {**found, name: np.asarray(value, float)} if image_id == 15 else found
+
+    with pytest.raises(FeatureError, match=f"image id 15: .*{words}") as error:
+        build(tmp_path / "f.h5", spoil)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "f.h5").exists()
+
+
+def test_image_without_a_column_that_the_others_have_is_refused(tmp_path):
+    def spoil(image_id, found):
+        return {k: v for k, v in found.items() if k != "region/classes"} if image_id == 18 else found
+
+    with pytest.raises(FeatureError, match="image id 18: has region/values.*the images before it"):
+        build(tmp_path / "f.h5", spoil)
+
+
+def test_boxes_of_unknown_image_size_need_no_upper_bound(tmp_path):
+    store = FeatureStore(build(tmp_path / "f.h5", size=(0, 0)))
+    assert store.column([3], "boxes").max() > 0
