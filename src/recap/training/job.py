@@ -41,6 +41,7 @@ SOURCES = (
     "features/store",
     "layers",
     "metrics/cider_d",
+    "metrics/hashed",
     "models",
     *(
         f"training/{name}"
