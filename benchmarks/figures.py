@@ -26,21 +26,28 @@ class Case:
 
 def seconds(function: Callable[[], object]) -> float:
     """Time one call."""
-    start = time.perf_counter()
+    return clocks(function)[0]
+
+
+def clocks(function: Callable[[], object]) -> tuple[float, float]:
+    """Return wall-clock and processor seconds of one call; they differ where threads or other programs take part."""
+    start, processor = time.perf_counter(), time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - processor
 
 
 def measure(case: Case, rounds: int) -> dict[str, object]:
     """Return the figure as a mapping for one JSON line."""
     case.ours()  # the reference, which takes seconds, was run once to compare results
-    times = [(seconds(case.ours), seconds(case.reference)) for _ in range(rounds)]
-    mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
+    times = [(*clocks(case.ours), *clocks(case.reference)) for _ in range(rounds)]
+    mine, my_cpu, theirs, their_cpu = (statistics.median(column) for column in zip(*times, strict=True))
     return {
         "name": case.name,
         "seconds": round(mine, 6),
         "reference_seconds": round(theirs, 6),
         "ratio": round(theirs / mine, 2),
+        "cpu_seconds": [round(my_cpu, 6), round(their_cpu, 6)],
+        "cpu_ratio": round(their_cpu / my_cpu, 2),
         "shapes": case.shapes,
         "agreement": case.agreement,
         **machine(),
@@ -54,10 +61,10 @@ def machine() -> dict[str, object]:
 
 
 def product_rate(rows: int = 2500, width: int = 512) -> float:
-    """Return the float32 rate of a large product on this machine now, in floating-point operations a second."""
+    """Return the float32 rate of a large product on this machine now, in operations a second of one processor."""
     a, b = torch.randn(rows, width), torch.randn(width, width)
     a @ b
-    return 2 * rows * width * width / statistics.median(seconds(lambda: a @ b) for _ in range(20))
+    return 2 * rows * width * width / statistics.median(clocks(lambda: a @ b)[1] for _ in range(20))
 
 
 def show(figure: dict[str, object]) -> None:

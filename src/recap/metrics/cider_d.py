@@ -215,8 +215,8 @@ class CiderD:
         line, weight = np.repeat(mine.line[seen], times), np.repeat(mine.weight[seen], times)
         gap = mine.lengths[line // ORDERS] - self._lengths[self._reference[entry]]
         similarity = np.minimum(weight, self._weight[entry]) * self._scaled[entry] * np.exp(gap**2 / (-2 * SIGMA**2))
-        summed = np.bincount(line, similarity, minlength=len(candidates) * ORDERS)
-        summed = summed / np.where(mine.norms == 0, 1, mine.norms)
+        products = np.bincount(line, similarity, minlength=len(candidates) * ORDERS)
+        summed = products / np.where(mine.norms == 0, 1, mine.norms)
         return 10.0 * summed.reshape(-1, ORDERS).sum(1) / (ORDERS * self._sizes[owner])
 
 

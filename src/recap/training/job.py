@@ -42,6 +42,7 @@ SOURCES = (
     "layers",
     "metrics/cider_d",
     "metrics/hashed",
+    "metrics/bleu_ids",
     "models",
     *(
         f"training/{name}"

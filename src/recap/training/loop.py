@@ -15,10 +15,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from recap.core.atomic import atomic_path
+from recap.core.atomic import atomic_path, write_json
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.log import progress, say
+from recap.decoding.step import NotANumber
 from recap.models.base import Captioner
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import load_state, save_state
@@ -147,12 +148,15 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
-            loss, numbers = self.objective(batch.to(self.device))
+            try:
+                loss, numbers = self.objective(batch.to(self.device))
+            except NotANumber as error:
+                images = [batch.image_ids[index] for index in error.images]
+                raise self._stopped(batch, rate, f"{error}; its images are {images}") from error
         value = loss.item()
         if not math.isfinite(value):
-            raise TrainingError(
-                f"the loss of step {at.step + 1} is {value}; its images are {batch.image_ids}; "
-                f"lower the learning rate (now {rate:.3g}) or clip the gradient"
+            raise self._stopped(
+                batch, rate, f"the loss of step {at.step + 1} is {value}; its images are {batch.image_ids}"
             )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -162,6 +166,15 @@ class Training:
         at.batch += 1
         for key, number in {"loss": value, **numbers}.items():
             at.sums[key] = at.sums.get(key, 0.0) + number
+
+    def _stopped(self, batch: Batch, rate: float, reason: str) -> TrainingError:
+        """Write down the step and the images at which numbers were lost, and return the error that says so."""
+        path = self.state / "failed_step.json"
+        at = {"epoch": self.at.epoch + 1, "batch": self.at.batch + 1, "step": self.at.step + 1}
+        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": rate, "reason": reason})
+        return TrainingError(
+            f"{reason}; lower the learning rate (now {rate:.3g}) or clip the gradient; step and images are in {path}"
+        )
 
     def _close_epoch(self, since: float) -> None:
         """Validate, keep the weights if they are the best, write a line of history, save."""

@@ -12,13 +12,14 @@ from recap.core.config.base import Strict
 from recap.core.config.data import Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
-from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
+from recap.core.config.recipes import CrossEntropy, DecodingRules, Evaluation, Recipe, Schedule, SelfCritical, Stage
 from recap.core.config.tables import METRICS, Profile, Row, Table
 
 __all__ = [
     "BoxPretraining",
     "CrossEntropy",
     "Dataset",
+    "DecodingRules",
     "Evaluation",
     "GridFeatures",
     "KarpathyDataset",
