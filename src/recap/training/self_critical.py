@@ -81,7 +81,8 @@ class SelfCriticalObjective:
         numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         if greedy is not None:
             numbers["reward_greedy"] = greedy.mean().item()
-        return loss, numbers | {"length": real.sum().item() / real[..., 0].numel()}
+        words = real.sum().item()
+        return loss, numbers | {"length": words / real[..., 0].numel(), "words": float(words)}
 
     def _draw(self, memory: Memory) -> Tensor:
         """Draw S captions an image, [B, S, T]; T is the longest of them."""

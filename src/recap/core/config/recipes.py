@@ -44,6 +44,7 @@ class Stage(Strict):
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16"] = "float32"
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
+    recompute: bool = Field(False, description="compute activations anew in the backward pass: less memory, more time")
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
 
 
