@@ -34,11 +34,10 @@ def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tm
     torchrun(tmp_path, 2)  # continues after the first epoch
     first, second = (torch.load(tmp_path / f"rank-{rank}-of-2.pt", weights_only=True) for rank in (0, 1))
     same(first, second, 0)
-    # Adam divides small gradients by small moments, so the order of sums shows more than in the loss.
-    same(first, alone.model.state_dict(), 1e-4)
+    same(first, alone.model.state_dict(), 1e-5)
     state = torch.load(tmp_path / "last.pt", weights_only=True)
     for line, other in zip(state["counters"]["history"], alone.at.history, strict=True):
-        assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
     assert len(state["random"]["cpu"]) == 2
 
 
