@@ -1,67 +1,46 @@
-"""Beam search with cached keys and values, against encoding the prefix anew for every word."""
+"""Beam search with shared caches, against encoding the prefix anew for every word."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from benchmarks import plain
+from benchmarks.figures import Case
+from benchmarks.shapes import LENGTH, WORDS, batch, models
 from recap.decoding.beam import beam_search
-from recap.models.base import Captioner, Memory
-from recap.models.registry import build_model
-
-IMAGES, REGIONS, BEAM, LENGTH, WORDS = 10, 50, 5, 20, 9488
+from recap.models.base import Captioner
 
 
-@dataclass
-class Prefix:
-    """The words so far; nothing else is remembered."""
-
-    model: Captioner
-    memory: Memory
-    words: Tensor
-
-    def reorder(self, beams: Tensor) -> Prefix:
-        """Continue chosen beams."""
-        chosen = self.words.gather(1, beams[..., None].expand(-1, -1, self.words.shape[2]))
-        return Prefix(self.model, self.memory, chosen)
-
-    def keep(self, images: Tensor) -> Prefix:
-        """Keep chosen images."""
-        return Prefix(self.model, self.memory.keep(images), self.words[images])
-
-
-def plain_step(tokens: Tensor, state: Prefix) -> tuple[Tensor, Prefix]:
-    """Decode the whole prefix for one more word, as most released captioners do."""
-    words = torch.cat([state.words, tokens[..., None]], 2)
-    hidden = state.model.decode(words, state.memory)[:, :, -1]
-    return state.model.logits(hidden).log_softmax(-1), Prefix(state.model, state.memory, words)
-
-
-def transformer() -> tuple:
-    """6+6 layers of width 512, random weights, so that captions run to their full length."""
-    torch.manual_seed(0)
-    model = build_model({"kind": "transformer"}, feature_size=2048, vocabulary_size=WORDS).eval()
-    features, mask = torch.randn(IMAGES, REGIONS, 2048), torch.ones(IMAGES, REGIONS, dtype=torch.bool)
-    options = {
-        "images": IMAGES,
-        "beam": BEAM,
-        "max_length": LENGTH,
-        "bos": 1,
-        "eos": 2,
-        "pad": 0,
-        "device": features.device,
-    }
+def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = LENGTH) -> Callable[[], Tensor]:
+    """Return a search of random images, which run to their full length."""
+    data = batch(images)
 
     @torch.no_grad()
-    def ours() -> tuple[Tensor, Tensor]:
-        return beam_search(model.step, model.start(model.encode(features, mask)), **options)
+    def run() -> Tensor:
+        state = model.start(model.encode(data.features, data.mask))
+        ends = {"bos": plain.BOS, "eos": plain.EOS, "pad": plain.PAD}
+        device = data.features.device
+        return beam_search(model.step, state, images=images, beam=beam, max_length=length, device=device, **ends)[0]
 
-    @torch.no_grad()
-    def reference() -> tuple[Tensor, Tensor]:
-        state = Prefix(model, model.encode(features, mask), torch.empty(IMAGES, 1, 0, dtype=torch.long))
-        return beam_search(plain_step, state, **options)
+    return run
 
-    assert torch.equal(ours()[0], reference()[0])
-    return "beam.transformer", f"{IMAGES} images x {REGIONS} regions, beam {BEAM}, {LENGTH} words", ours, reference
+
+def transformer() -> Case:
+    """6+6 layers of width 512, random weights."""
+    model, slow = (m.eval() for m in models("transformer"))
+    data, ours = batch(), search(model)
+
+    def reference() -> Tensor:
+        return plain.beam_search(slow, data.features, data.mask, 5, LENGTH)
+
+    same = (ours() == reference()).float().mean().item()
+    return Case(
+        "beam.transformer",
+        f"6+6 layers, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
+        ours,
+        reference,
+        agreement=f"{100 * same:.1f} % of the words equal",
+    )

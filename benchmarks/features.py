@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 import torch
 
+from benchmarks.figures import Case
 from recap.features.store import FeatureStore
 from recap.features.writer import ImageFeatures, build_store
 
@@ -128,7 +129,7 @@ def batches(folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int
                 }
 
 
-def random_batch() -> tuple[str, str, Callable[[], object], Callable[[], object]]:
+def random_batch() -> Case:
     """Return the case of ``make bench``: the store against a raw memory map of the same bytes, float16, warm."""
     folder = Path(tempfile.mkdtemp(prefix="recap-bench-"))
     store = FeatureStore(write(folder, 500, "float16", lambda image: vectors(image, "float16")))
@@ -148,7 +149,7 @@ def random_batch() -> tuple[str, str, Callable[[], object], Callable[[], object]
         return mapped[torch.tensor(ids)].float()
 
     assert torch.equal(ours(), reference())
-    return "store.random_batch", f"{BATCH} of 500 images x {ROWS} x {DIM} float16, warm", ours, reference
+    return Case("store.random_batch", f"{BATCH} of 500 images x {ROWS} x {DIM} float16, warm", ours, reference)
 
 
 def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:

@@ -1,49 +1,46 @@
-"""``make bench``: one JSON line a figure; ours and the reference alternate in one run, medians are reported."""
+"""``make bench``: one JSON line a figure; ``python -m benchmarks.run xe.transformer --rounds 3`` measures one alone."""
 
 from __future__ import annotations
 
-import json
-import statistics
-import time
+import argparse
 from collections.abc import Callable, Iterator
 
-import torch
+from benchmarks import beam, features, reward, train
+from benchmarks.figures import Case, machine, measure, seconds, show
+from benchmarks.shapes import models
 
-from benchmarks import beam, features, reward
-
-Case = tuple[str, str, Callable[[], object], Callable[[], object]]  # name, shapes, ours, reference
-
-
-def cases() -> Iterator[Case]:
-    """All benchmarks; each checks that ours and the reference agree before it is timed."""
-    yield reward.cider_d()
-    yield beam.transformer()
-    yield features.random_batch()
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """Time one call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+CASES: dict[str, Callable[[], Case]] = {
+    "reward.cider_d": reward.cider_d,
+    "beam.transformer": beam.transformer,
+    "xe.transformer": train.xe,
+    "scst.transformer": train.scst,
+    "store.random_batch": features.random_batch,
+}
 
 
-def main(rounds: int = 5) -> None:
+def curves() -> Iterator[dict[str, object]]:
+    """Seconds of one beam search as batch, beam and length grow from the common shapes."""
+    model = models("transformer")[0].eval()
+    for name, values in {"images": (1, 5, 10, 20), "beam": (1, 3, 5, 10), "length": (5, 10, 20, 40)}.items():
+        for value in values:
+            run = beam.search(model, **{name: value})
+            run()
+            yield {"name": f"curve.beam.{name}", name: value, "seconds": round(min(seconds(run) for _ in range(2)), 4)}
+
+
+def main() -> None:
     """Print the figures."""
-    for name, shapes, ours, reference in cases():
-        ours(), reference()
-        times = [(seconds(ours), seconds(reference)) for _ in range(rounds)]
-        mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-        figure = {
-            "name": name,
-            "seconds": round(mine, 6),
-            "reference_seconds": round(theirs, 6),
-            "ratio": round(theirs / mine, 2),
-            "shapes": shapes,
-            "threads": torch.get_num_threads(),
-            "device": "cpu",
-        }
-        print(json.dumps(figure), flush=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *CASES, "curves"], help="which figures; default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    names = arguments.names or [*CASES, "curves"]
+    for name in names:
+        if name == "curves":
+            for point in curves():
+                show(point | machine())
+        else:
+            show(measure(CASES[name](), arguments.rounds))
 
 
 if __name__ == "__main__":

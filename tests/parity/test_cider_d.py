@@ -8,6 +8,7 @@ from pycocoevalcap.cider.cider import Cider
 
 from recap.core.errors import MetricError
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
+from recap.metrics.hashed import HashTable
 
 GOLDEN = np.load(Path(__file__).parent.parent / "golden" / "cider_d.npz")
 
@@ -64,3 +65,42 @@ def test_empty_candidate_scores_zero_and_unknown_image_is_named():
         scorer.score([9], [[4]])
     with pytest.raises(MetricError, match="image 3 has no reference"):
         CiderD({3: []})
+
+
+def test_caption_of_only_an_end_token_and_large_ids():
+    scorer = CiderD({1: [[65534, 40000, 65534, 65534, 0]], 2: [[0]], 3: [[5, 0]]})
+    scores = scorer.score([1, 2, 3, 1], [[65534, 40000, 65534, 65534, 0], [0], [0], [0]])
+    assert np.isfinite(scores).all()
+    assert scores[0] == pytest.approx(10)
+    assert scores[0] > scores[3] >= 0
+    with pytest.raises(MetricError, match="ids of 0 to 65,534"):
+        scorer.score([1], [[65535]])
+
+
+def test_saved_frequencies_are_the_same_and_damage_is_named(tmp_path):
+    references, candidates = golden_captions([])
+    table = DocumentFrequencies.of(references)
+    table.save(tmp_path / "df.npz")
+    again = DocumentFrequencies.load(tmp_path / "df.npz")
+    assert again.hash == table.hash
+    ours, theirs = (CiderD(references, frequencies=f).score(range(len(candidates)), candidates) for f in (again, table))
+    np.testing.assert_array_equal(ours, theirs)
+    changed = DocumentFrequencies(table.keys, tuple(counts + 1 for counts in table.counts), table.documents)
+    assert changed.hash != table.hash
+    arrays = dict(np.load(tmp_path / "df.npz")) | {"counts0": changed.counts[0].astype(np.uint32)}
+    np.savez(tmp_path / "changed.npz", **arrays)
+    (tmp_path / "broken.npz").write_bytes((tmp_path / "df.npz").read_bytes()[:200])
+    for name, reason in (("changed", "does not match its hash"), ("broken", "count them again"), ("none", "again")):
+        with pytest.raises(MetricError, match=reason):
+            DocumentFrequencies.load(tmp_path / f"{name}.npz")
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 5000])
+def test_hash_table_finds_its_keys_and_no_others(size):
+    rng = np.random.default_rng(size)
+    keys = np.unique(rng.integers(1, 2**64, 2 * size, dtype=np.uint64))
+    inside, outside = keys[::2], keys[1::2]
+    table = HashTable(inside)
+    np.testing.assert_array_equal(table.find(inside), np.arange(len(inside)))
+    assert (table.find(outside) == -1).all()
+    assert table.find(np.zeros(1, np.uint64)).tolist() == [-1]

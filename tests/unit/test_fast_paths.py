@@ -57,6 +57,18 @@ def test_packed_words_equal_padded_ones_in_value_and_gradient(model, batch):
         torch.testing.assert_close(ours.get(name, torch.zeros_like(expected)), expected, atol=1e-10, rtol=0)
 
 
+def test_recomputed_activations_give_the_same_gradient_also_with_dropout(model, batch):
+    features, mask, tokens, real = batch
+    model.train()
+    found = []
+    for model.recompute in (False, True):
+        torch.manual_seed(4)
+        hidden = model.decode_words(tokens, real, model.encode(features, mask))
+        found.append(gradients(model, hidden.square().sum()))
+    for name, expected in found[0].items():
+        torch.testing.assert_close(found[1][name], expected, atol=1e-12, rtol=0)
+
+
 def test_pack_and_spread_are_inverse_and_differentiable(batch):
     words = Words(batch[3])
     x = torch.randn(B, C, T, 4, dtype=torch.float64, requires_grad=True)

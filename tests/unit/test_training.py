@@ -1,8 +1,10 @@
 """The loop on a tiny captioning task: it learns, it resumes exactly, it keeps the best weights."""
 
+import json
 import os
 import signal
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -146,6 +148,42 @@ def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     assert not (tmp_path / "last.pt").exists()
 
 
+@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst"])
+def test_a_model_without_numbers_stops_with_step_and_images_saved(tmp_path, stage):
+    loop = training(tmp_path, stage=stage)
+    with torch.no_grad():
+        loop.model.output.bias[4] = torch.nan
+    with pytest.raises(TrainingError, match=r"failed_step\.json"):
+        loop.run()
+    failed = json.loads((tmp_path / "failed_step.json").read_text())
+    assert failed["step"] == 1 and failed["image_ids"] == loop.batches.order(0)[0]
+    assert not (tmp_path / "last.pt").exists()
+
+
+def test_a_reward_of_nan_names_the_image(tmp_path):
+    loop = training(tmp_path, stage=STAGES[1])
+
+    class Broken:
+        def score(self, images, captions):
+            return np.array([np.nan if image == 7 else 0.5 for image in images])
+
+    loop.objective.scorers = [(1.0, Broken())]
+    with pytest.raises(TrainingError, match="the reward of image 7 is no number"):
+        loop.run()
+
+
+def test_rewards_mix_and_statistics_are_logged(tmp_path):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=4, bleu4=0.5, baseline="greedy")
+    loop = training(tmp_path, stage=stage)
+    tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
+    ended = [[4, 4, 2], [5, 2]]
+    cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.objective.scorers)
+    torch.testing.assert_close(loop.objective._reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
+    line = loop.run().history[0]
+    assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
+    assert 0 < line["length"] <= 4
+
+
 def test_a_broken_state_is_named(tmp_path):
     training(tmp_path).run()
     (tmp_path / "last.pt").write_bytes(b"no checkpoint")
@@ -195,6 +233,7 @@ def test_advantages():
     rewards = torch.tensor([[1.0, 2.0, 6.0]])
     assert advantages(rewards, None).tolist() == [[-3.0, -1.5, 4.5]]
     assert advantages(rewards, torch.tensor([2.0])).tolist() == [[-1.0, 0.0, 4.0]]
+    assert advantages(rewards, None, own=True).tolist() == [[-2.0, -1.0, 3.0]]  # 2 / 3 of the first
 
 
 def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():

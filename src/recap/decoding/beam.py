@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.step import S, Step
+from recap.decoding.constraints import Constraint
+from recap.decoding.step import NotANumber, S, Step
 
 
 @torch.no_grad()
@@ -21,6 +22,7 @@ def beam_search(
     pad: int,
     device: torch.device,
     length_penalty: float = 0.0,
+    constraint: Constraint | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Find the `beam` most probable captions of each image.
 
@@ -33,12 +35,14 @@ def beam_search(
         state: the state of `images` images before the first word, with one beam each.
         beam: beams an image, K; at most the number of words.
         max_length: words after which an unfinished caption is cut.
+        constraint: what may not be said next, see `recap.decoding.constraints`.
 
     Returns:
         Tokens [B, K, max_length] without <bos>, padded after <eos>, best first; scores [B, K].
 
     Raises:
-        ValueError: the beam is wider than the vocabulary, or a log-probability is not a number.
+        ValueError: the beam is wider than the vocabulary.
+        NotANumber: a log-probability is not a number; names the place and the images.
     """
     tokens = torch.full((images, beam, max_length), pad, dtype=torch.long, device=device)
     scores = torch.full((images, beam), -torch.inf, device=device)
@@ -49,6 +53,9 @@ def beam_search(
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
     for length in range(1, max_length + 1):
         log_probabilities, state = step(words, state)  # [B', K', V]
+        NotANumber.check(log_probabilities, active, length)
+        if constraint is not None:
+            log_probabilities = constraint(history, log_probabilities)
         total, beams, words = _extend(total, done, log_probabilities, beam=beam, pad=pad)
         history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), words[..., None]], 2)
         done = done.gather(1, beams) | (words == eos)
@@ -77,8 +84,6 @@ def _extend(
     size = log_probabilities.shape[-1]
     if beam > size:
         raise ValueError(f"beam {beam} is wider than the vocabulary of {size} words")
-    if torch.isnan(log_probabilities).any():
-        raise ValueError("the model gave a log-probability that is not a number")
     # A finished beam has one continuation: padding, at no cost.
     frozen = torch.full_like(log_probabilities[:1, :1], -torch.inf)
     frozen[..., pad] = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.step import S, Step
+from recap.decoding.step import NotANumber, S, Step
 
 
 @torch.no_grad()
@@ -20,6 +20,7 @@ def sample(
     eos: int,
     pad: int,
     device: torch.device,
+    top_p: float = 1.0,
 ) -> Tensor:
     """Draw captions of each image independently (multinomial sampling, torch's global generator).
 
@@ -27,9 +28,13 @@ def sample(
         step: see `recap.decoding.step.Step`.
         state: the state of `images` images before the first word, with one beam each.
         samples: captions an image, S.
+        top_p: draw from the most probable words that together have at least this share (Holtzman et al. 2020).
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>.
+
+    Raises:
+        NotANumber: a log-probability is not a number.
     """
     state = state.reorder(torch.zeros(images, samples, dtype=torch.long, device=device))
     tokens = torch.full((images, samples, max_length), pad, dtype=torch.long, device=device)
@@ -38,7 +43,8 @@ def sample(
     done = torch.zeros(images, samples, dtype=torch.bool, device=device)
     for place in range(max_length):
         log_probabilities, state = step(words, state)
-        words = torch.where(done, pad, draw(log_probabilities))
+        NotANumber.check(log_probabilities, active, place + 1)
+        words = torch.where(done, pad, draw(nucleus(log_probabilities, top_p)))
         tokens[active, :, place] = words
         done = done | (words == eos)
         finished = done.all(1)
@@ -48,6 +54,17 @@ def sample(
                 break
             active, words, done, state = active[going], words[going], done[going], state.keep(going)
     return tokens
+
+
+def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
+    """Keep the fewest most probable words whose probabilities sum to at least `top_p`; the others get -inf."""
+    if top_p >= 1:
+        return log_probabilities
+    ordered, words = log_probabilities.sort(dim=-1, descending=True)
+    before = ordered.exp().cumsum(-1) - ordered.exp()  # what the more probable words have
+    cut = before >= top_p
+    cut[..., 0] = False  # the most probable one always stays
+    return log_probabilities.masked_fill(torch.zeros_like(cut).scatter(-1, words, cut), -torch.inf)
 
 
 def draw(log_probabilities: Tensor) -> Tensor:

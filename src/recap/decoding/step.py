@@ -24,6 +24,21 @@ Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """tokens [B, C], state -> log-probabilities of the next word [B, C, V], new state."""
 
 
+class NotANumber(ValueError):
+    """The model gave a log-probability that is not a number."""
+
+    def __init__(self, place: int, images: list[int]) -> None:
+        super().__init__(f"the model gave a log-probability that is not a number, at word {place}")
+        self.place, self.images = place, images  # images by their index in the batch
+
+    @classmethod
+    def check(cls, log_probabilities: Tensor, images: Tensor, place: int) -> None:
+        """Raise if any of [B', K, V] is not a number; `images` [B'] are the indices of the rows."""
+        bad = log_probabilities.isnan().flatten(1).any(1)
+        if bad.any():
+            raise cls(place, images[bad].tolist())
+
+
 def forbid(scores: Tensor, words: Sequence[int]) -> Tensor:
     """Return the distribution [..., V] of scores or log-probabilities given that none of `words` is said."""
     ids = torch.tensor(list(words), dtype=torch.long, device=scores.device)

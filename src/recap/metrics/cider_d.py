@@ -1,8 +1,8 @@
 """CIDEr-D on token ids (Vedantam et al. 2015, section 3), for a whole batch of captions at once.
 
-An n-gram is packed into one 64-bit key (four ids of 16 bits) and looked up in a sorted table, which gives it a number
-and its document frequency. References are counted once; a batch of candidates is then scored with a few array
-operations. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
+An n-gram is packed into one 64-bit key (four ids of 16 bits) and looked up in a hash table, which gives it a number and
+its document frequency; a look-up never writes. References are counted once; a batch of candidates is then scored with
+about fifty array operations. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
 
     CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
 
@@ -11,14 +11,19 @@ averaged over references and n; idf = log(documents / max(1, df)).
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recap.core.atomic import atomic_path
 from recap.core.errors import MetricError
 from recap.core.manifests import value_hash
+from recap.metrics.hashed import HashTable
 
 ORDERS = 4
 SIGMA = 6.0
@@ -26,31 +31,31 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def pack(tokens: NDArray[np.integer], lengths: Ints, order: int) -> tuple[Ints, Ints]:
-    """Return the n-grams of padded captions as 64-bit keys and the row each stands in.
+def pack(tokens: NDArray[np.integer], lengths: Ints) -> NDArray[np.uint64]:
+    """Return the n-grams of padded captions as 64-bit keys [R, ORDERS, L]; 0 where a caption has no n-gram.
 
     Args:
         tokens: [R, L] ids below 65,535 (0 is an ordinary id), rows padded after `lengths`.
         lengths: [R].
-        order: n, 1..4.
     """
-    wide = tokens.astype(np.int64) + 1  # so that no id is the 0 of an absent word
-    windows = tokens.shape[1] - order + 1
-    if windows <= 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys = np.zeros((len(tokens), windows), np.int64)
-    for place in range(order):
-        keys = (keys << 16) | wide[:, place : place + windows]
-    rows, columns = np.nonzero(np.arange(windows)[None, :] + order <= lengths[:, None])
-    return keys[rows, columns], rows
+    rows, longest = tokens.shape
+    # One more than the id, so that no word is the 0 of an absent one.
+    words = np.where(np.arange(longest) < lengths[:, None], tokens + 1, 0).astype(np.uint64)
+    keys = np.zeros((rows, ORDERS, longest), np.uint64)
+    keys[:, 0] = words
+    for order in range(1, min(ORDERS, longest)):
+        last = words[:, order:]
+        longer = (keys[:, order - 1, : longest - order] << np.uint64(16)) | last
+        keys[:, order, : longest - order] = np.where(last > 0, longer, 0)
+    return keys
 
 
 def padded(captions: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Return captions as [R, L] padded with zeros, and their lengths [R]."""
-    lengths = np.array([len(caption) for caption in captions], np.int64)
+    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
     tokens = np.zeros((len(captions), max(1, int(lengths.max(initial=1)))), np.int64)
-    for row, caption in enumerate(captions):
-        tokens[row, : len(caption)] = caption
+    words = np.fromiter(chain.from_iterable(captions), np.int64, int(lengths.sum()))
+    tokens[np.arange(tokens.shape[1]) < lengths[:, None]] = words
     if tokens.size and (tokens.min() < 0 or tokens.max() >= 65535):
         raise MetricError("CIDEr-D packs ids of 0 to 65,534; the captions hold others")
     return tokens, lengths
@@ -60,7 +65,7 @@ def padded(captions: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 class DocumentFrequencies:
     """Sorted n-gram keys of each order, in how many documents each stands, and the number of documents."""
 
-    keys: tuple[Ints, ...]
+    keys: tuple[NDArray[np.uint64], ...]
     counts: tuple[Ints, ...]
     documents: int
 
@@ -74,8 +79,10 @@ class DocumentFrequencies:
         else:
             owners = np.arange(len(rows), dtype=np.int64)
         keys, counts = [], []
-        for order in range(1, ORDERS + 1):
-            grams, at = pack(tokens, lengths, order)
+        grams_of = pack(tokens, lengths)
+        for order in range(ORDERS):
+            at, column = np.nonzero(grams_of[:, order])
+            grams = grams_of[at, order, column]
             known, number = np.unique(grams, return_inverse=True)
             # one pair (n-gram, document) counts once, however often the n-gram stands in the document
             pairs = np.unique(number.astype(np.int64) * (len(rows) + 1) + owners[at])
@@ -90,16 +97,40 @@ class DocumentFrequencies:
             [self.documents, [[k.tolist(), c.tolist()] for k, c in zip(self.keys, self.counts, strict=True)]]
         )
 
+    def save(self, path: Path) -> None:
+        """Write the table and its hash (12 to 16 bytes an n-gram before compression)."""
+        arrays = {f"keys{n}": keys for n, keys in enumerate(self.keys)}
+        arrays |= {f"counts{n}": counts.astype(np.uint32) for n, counts in enumerate(self.counts)}
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, documents=self.documents, hash=self.hash, **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: Path) -> DocumentFrequencies:
+        """Read a saved table.
+
+        Raises:
+            MetricError: the file is missing, broken, or does not match its hash.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                keys = tuple(file[f"keys{n}"] for n in range(ORDERS))
+                counts = tuple(file[f"counts{n}"].astype(np.int64) for n in range(ORDERS))
+                table, saved = cls(keys, counts, int(file["documents"])), str(file["hash"])
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise MetricError(f"{path}: no table of document frequencies ({error}); count them again") from error
+        if table.hash != saved:
+            raise MetricError(f"{path}: the table does not match its hash; delete it and count it again")
+        return table
+
 
 @dataclass(frozen=True)
 class _Vectors:
-    """Tf-idf vectors of captions: one entry an n-gram and row, sorted by row within each order."""
+    """Tf-idf vectors of captions, an entry for each n-gram of a caption; line = row * ORDERS + order."""
 
-    row: Ints  # caption of the entry
-    gram: Ints  # number of the n-gram over all orders; unseen n-grams share -1
-    order: Ints
+    line: Ints
+    gram: Ints  # number of the n-gram over all orders, -1 for one that no reference has
     weight: Floats
-    norms: Floats  # [R, ORDERS]
+    norms: Floats  # [R * ORDERS]
     lengths: Ints  # [R] number of bigrams, as the published scorer measures length
 
 
@@ -121,43 +152,44 @@ class CiderD:
         if empty:
             raise MetricError(f"image {empty[0]} has no reference caption; CIDEr-D cannot score it")
         self.frequencies = frequencies or DocumentFrequencies.of(references)
-        self._starts = np.concatenate([[0], np.cumsum([len(keys) for keys in self.frequencies.keys])])
-        self._log_documents = np.log(float(self.frequencies.documents))
+        self._known = HashTable(np.concatenate(self.frequencies.keys))
+        counts = np.append(np.concatenate(self.frequencies.counts), 0)  # the last: an n-gram that is in no document
+        self._idf = np.log(max(1.0, self.frequencies.documents)) - np.log(np.maximum(1.0, counts))
         self._images = {image: index for index, image in enumerate(sorted(references))}
         ordered = [references[image] for image in sorted(references)]
-        self._first = np.concatenate([[0], np.cumsum([len(captions) for captions in ordered])]).astype(np.int64)
+        sizes = np.array([len(captions) for captions in ordered], np.int64)
+        self._sizes = sizes
         vectors = self._vectors([caption for captions in ordered for caption in captions])
-        by_row = np.argsort(vectors.row, kind="stable")
-        self._row, self._gram = vectors.row[by_row], vectors.gram[by_row]
-        self._order, self._weight = vectors.order[by_row], vectors.weight[by_row]
-        self._norms, self._lengths = vectors.norms, vectors.lengths
-        self._entry = np.searchsorted(self._row, self._first)  # first entry of each image
+        self._lengths = vectors.lengths
+        owner = np.repeat(np.arange(len(ordered)), sizes)
+        # Entries that belong to one n-gram of one image stand together; the pair is found by hash.
+        pair = self._pair(owner[vectors.line // ORDERS], vectors.gram)
+        by_pair = np.argsort(pair, kind="stable")
+        pairs, first = np.unique(pair[by_pair], return_index=True)
+        self._pairs, self._first = HashTable(pairs), np.append(first, len(pair))
+        line, weight = vectors.line[by_pair], vectors.weight[by_pair]
+        norm = vectors.norms[line]
+        self._reference, self._weight = line // ORDERS, weight
+        self._scaled = weight / np.where(norm == 0, 1, norm)
+
+    def _pair(self, owner: Ints, gram: Ints) -> NDArray[np.uint64]:
+        return (owner * len(self._idf) + gram).astype(np.uint64)
 
     def _vectors(self, captions: Sequence[Sequence[int]]) -> _Vectors:
         """Count and weigh the n-grams of captions."""
         tokens, lengths = padded(captions)
-        parts = []
-        norms = np.zeros((len(captions), ORDERS))
-        for order in range(1, ORDERS + 1):
-            grams, rows = pack(tokens, lengths, order)
-            place = np.lexsort((grams, rows))
-            grams, rows = grams[place], rows[place]
-            first = np.ones(len(grams), bool)
-            first[1:] = (grams[1:] != grams[:-1]) | (rows[1:] != rows[:-1])
-            starts = np.nonzero(first)[0]
-            counts = np.diff(np.append(starts, len(grams)))
-            grams, rows = grams[starts], rows[starts]
-            known, table = self.frequencies.keys[order - 1], self.frequencies.counts[order - 1]
-            found = np.minimum(np.searchsorted(known, grams), max(len(known) - 1, 0))
-            seen = known[found] == grams if len(known) else np.zeros(len(grams), bool)
-            frequency = np.where(seen, table[found] if len(table) else 0, 0)
-            weight = counts * (self._log_documents - np.log(np.maximum(1.0, frequency)))
-            norms[:, order - 1] = np.sqrt(np.bincount(rows, weight**2, minlength=len(captions)))
-            parts.append(
-                (rows, np.where(seen, found + self._starts[order - 1], -1), np.full(len(rows), order - 1), weight)
-            )
-        row, gram, which, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return _Vectors(row, gram, which, weight, norms, np.maximum(lengths - 1, 0))
+        keys = np.sort(pack(tokens, lengths), axis=-1)  # equal n-grams of a caption stand together
+        first = np.ones(keys.shape, bool)
+        first[..., 1:] = keys[..., 1:] != keys[..., :-1]
+        starts = np.flatnonzero(first)
+        counts = np.diff(starts, append=keys.size)
+        grams = keys.ravel()[starts]
+        real = grams != 0
+        starts, counts, grams = starts[real], counts[real], grams[real]
+        line, gram = starts // keys.shape[-1], self._known.find(grams)
+        weight = counts * self._idf[gram]
+        norms = np.sqrt(np.bincount(line, weight**2, minlength=len(captions) * ORDERS))
+        return _Vectors(line, gram, weight, norms, np.maximum(lengths - 1, 0))
 
     def score(self, images: Sequence[int], candidates: Sequence[Sequence[int]]) -> Floats:
         """Return the CIDEr-D of each candidate against its image's references, [S], on the scale 0..10.
@@ -174,32 +206,22 @@ class CiderD:
         except KeyError as error:
             raise MetricError(f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it") from error
         mine = self._vectors(candidates)
-        batch, local = np.unique(owner, return_inverse=True)
-        theirs = _ranges(self._entry[batch], self._entry[batch + 1])
-        place = np.repeat(np.arange(len(batch)), self._entry[batch + 1] - self._entry[batch])
-        total = int(self._starts[-1]) + 1
-        # Join the two lists of entries on (image, n-gram); a reference holds an n-gram once, an image up to R times.
-        join = place * total + self._gram[theirs]
-        order = np.argsort(join, kind="stable")
-        theirs, join = theirs[order], join[order]
-        keep = mine.gram >= 0
-        rows, which, weight = mine.row[keep], mine.order[keep], mine.weight[keep]
-        wanted = local[rows] * total + mine.gram[keep]
-        low, high = np.searchsorted(join, wanted, "left"), np.searchsorted(join, wanted, "right")
-        entry = theirs[_ranges(low, high)]
-        times = high - low
-        rows, which, weight = np.repeat(rows, times), np.repeat(which, times), np.repeat(weight, times)
-        reference = self._row[entry]
-        product = np.minimum(weight, self._weight[entry]) * self._weight[entry]
-        scale = mine.norms[rows, which] * self._norms[reference, which]
-        gap = mine.lengths[rows] - self._lengths[reference]
-        similarity = product / np.where(scale == 0, 1, scale) * np.exp(-(gap**2) / (2 * SIGMA**2))
-        summed = np.bincount(rows, similarity, minlength=len(candidates))
-        return 10.0 * summed / (ORDERS * np.diff(self._first)[owner])
+        seen = np.flatnonzero(mine.gram >= 0)
+        place = self._pairs.find(self._pair(owner[mine.line[seen] // ORDERS], mine.gram[seen]))
+        shared = place >= 0  # n-grams that a reference of the image has, too
+        seen, place = seen[shared], place[shared]
+        low, high = self._first[place], self._first[place + 1]
+        entry, times = _ranges(low, high), high - low
+        line, weight = np.repeat(mine.line[seen], times), np.repeat(mine.weight[seen], times)
+        gap = mine.lengths[line // ORDERS] - self._lengths[self._reference[entry]]
+        similarity = np.minimum(weight, self._weight[entry]) * self._scaled[entry] * np.exp(gap**2 / (-2 * SIGMA**2))
+        products = np.bincount(line, similarity, minlength=len(candidates) * ORDERS)
+        summed = products / np.where(mine.norms == 0, 1, mine.norms)
+        return 10.0 * summed.reshape(-1, ORDERS).sum(1) / (ORDERS * self._sizes[owner])
 
 
 def _ranges(low: Ints, high: Ints) -> Ints:
     """Return the concatenation of arange(low[i], high[i])."""
     lengths = high - low
-    offsets = np.repeat(low - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    return np.arange(int(lengths.sum())) + offsets
+    offsets = np.repeat(low - (np.cumsum(lengths) - lengths), lengths)
+    return np.arange(len(offsets)) + offsets

@@ -30,7 +30,8 @@ def evaluate_captions(
         references: image id -> raw reference captions.
         hypotheses: image id -> raw generated caption.
         metrics: groups to run: BLEU, METEOR, ROUGE-L, CIDEr, SPICE.
-        settings: how the captions were made: ``split``, ``split_hash``, ``beam``, ``max_length``, ``length_penalty``.
+        settings: how the captions were made: ``split``, ``split_hash``, ``beam``, ``max_length``, ``length_penalty``
+            and, where decoding was constrained, ``constraints``.
         out: folder for the three files; ``metrics.json`` is written last.
         timeout_seconds: longest time of each Java program.
 
@@ -47,6 +48,7 @@ def evaluate_captions(
         tokenizer=scores.tokenizer,
         references=reference_range(refs),
         images=len(captions),
+        constraints=settings.get("constraints", ""),
         **{key: settings[key] for key in SETTINGS},
     )
     split = settings["split"]

@@ -20,6 +20,7 @@ def signature(
     beam: int,
     max_length: int,
     length_penalty: float,
+    constraints: str = "",
 ) -> str:
     """Return how a score was made, e.g. ``pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|...``.
 
@@ -32,6 +33,7 @@ def signature(
         beam: beam width of the decoding.
         max_length: longest caption in words.
         length_penalty: power of the length by which beam scores are divided; 0 for none.
+        constraints: what decoding forbade, e.g. ``ngram3+endings``; the field is left out where nothing was forbidden.
     """
     return format_signature(
         {
@@ -43,6 +45,7 @@ def signature(
             "beam": str(beam),
             "len": str(max_length),
             "lp": f"{length_penalty:g}",
+            **({"rules": constraints} if constraints else {}),
             "recap": version("recap"),
         }
     )

@@ -12,9 +12,11 @@ Shape letters as in `recap.layers`: B images, C captions or beams, T words, N ve
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,20 @@ class State:
 
 
 class Captioner(nn.Module):
-    """Base of all models."""
+    """Base of all models.
+
+    Attributes:
+        recompute: keep only the inputs of layers for the backward pass and compute the rest anew; models that have no
+            such layers ignore it.
+    """
+
+    recompute = False
+
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+        """Call a layer, with its activations recomputed if asked for."""
+        if self.recompute and torch.is_grad_enabled():
+            return cast(Tensor, checkpoint(layer, *inputs, use_reentrant=False))
+        return cast(Tensor, layer(*inputs))
 
     def encode(self, features: Tensor, mask: Tensor) -> Memory:
         """Encode images: features [B, N, F] and mask [B, N] (True = real) -> Memory."""

@@ -106,7 +106,7 @@ class Transformer(Captioner):
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
         visible = _hiding(mask)
         for layer in self.encoder:
-            x = layer(x, visible)
+            x = self.run_layer(layer, x, visible)
         return Memory(self.encoder_norm(x)[:, 0], mask)
 
     def _embed(self, tokens: Tensor, places: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class Transformer(Captioner):
         """Run the decoder on [B, C, T, D], or on packed [R, D]."""
         visible = _hiding(memory.mask)
         for layer in self._decoder_layers():
-            x = layer(x, layer.cross.keys(memory.values[:, None]), visible, words)
+            x = self.run_layer(layer, x, layer.cross.keys(memory.values[:, None]), visible, words)
         return self.decoder_norm(x)
 
     def _decoder_layers(self) -> list[DecoderLayer]:

@@ -61,7 +61,9 @@ class CaptionBatches:
         return [shuffled[i : i + self.images_per_batch] for i in range(0, len(shuffled), self.images_per_batch)]
 
     def batch(self, image_ids: Sequence[int]) -> Batch:
-        """Read one batch."""
+        """Read one batch; without images (the share of a process that gets none) its tensors are empty."""
+        if not image_ids:
+            return Batch([], torch.empty(0, 0, 0), torch.empty(0, 0, dtype=torch.bool), torch.empty(0, 0, 0).long())
         features, mask = self.store.read(image_ids)
         return Batch(list(image_ids), features, mask, caption_tensor([self.captions[i] for i in image_ids]))
 

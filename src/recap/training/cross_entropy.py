@@ -52,4 +52,4 @@ class CrossEntropyObjective:
         real = targets != PAD
         hidden = self.model.decode_words(inputs, real, self.model.encode(batch.features, batch.mask))  # [R, D]
         logits = self.model.logits(hidden)  # [R, V]
-        return smoothed_cross_entropy(logits.float(), targets[real], self.smoothing), {}
+        return smoothed_cross_entropy(logits.float(), targets[real], self.smoothing), {"words": float(len(hidden))}

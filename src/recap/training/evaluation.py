@@ -9,9 +9,11 @@ import torch
 
 from recap.core.config import Evaluation
 from recap.core.device import select_device
+from recap.core.errors import ConfigError
 from recap.core.params import read_mapping, validate
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import load_vocabulary
+from recap.data.vocabulary import EOS, UNK, AnyVocabulary, load_vocabulary
+from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
 from recap.models.registry import build_model
@@ -48,6 +50,9 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
         batch_size=settings.batch_size,
         device=device,
         name=f"beam {settings.beam}",
+        constraint=_constraint(settings, words),
+        groups=settings.rules.groups,
+        diversity=settings.rules.diversity,
     )
     evaluate_captions(
         references=references,
@@ -59,6 +64,18 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
             "beam": settings.beam,
             "max_length": settings.max_length,
             "length_penalty": settings.length_penalty,
+            "constraints": settings.rules.text,
         },
         out=out,
     )
+
+
+def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None:
+    """Turn the rules of a recipe into those of a vocabulary."""
+    rules = settings.rules
+    endings = words.encode(rules.bad_endings)
+    if UNK in endings:
+        raise ConfigError(
+            f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"
+        )
+    return constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings))

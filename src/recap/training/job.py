@@ -30,6 +30,7 @@ from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
 from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.decode_split import decode_images
+from recap.training.distributed import join
 from recap.training.loop import Counters, Objective, Training
 from recap.training.self_critical import SelfCriticalObjective
 
@@ -44,10 +45,12 @@ SOURCES = (
     "features/store",
     "layers",
     "metrics/cider_d",
+    "metrics/hashed",
+    "metrics/bleu_ids",
     "models",
     *(
         f"training/{name}"
-        for name in ("batches", "cross_entropy", "decode_split", "job", "loop", "optim", "self_critical")
+        for name in ("batches", "cross_entropy", "decode_split", "distributed", "job", "loop", "optim", "self_critical")
     ),
 )
 STAGES: dict[str, type[Stage]] = {"xe": CrossEntropy, "scst": SelfCritical}
@@ -79,7 +82,8 @@ def train(
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
-    device = select_device(spec["device"])
+    group = join(select_device(spec["device"]))
+    device = group.device
     torch.set_num_threads(spec["threads"])
     if device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -100,7 +104,10 @@ def train(
         "feature_hash": store.feature_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
         "code": source_digest(*SOURCES),
+        **({"processes": group.size} if group.size > 1 else {}),
     }
+    if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
+        torch.manual_seed(derived_seed(spec["seed"], "rank", stage, group.rank))
     training = Training(
         model=model,
         objective=_objective(model, settings, captions, words.max_length + 1),
@@ -114,10 +121,15 @@ def train(
         state=state,
         identity=value_hash(made_from),
         name=f"{spec['model']} seed {spec['seed']} {stage}",
+        group=group,
     )
+    model.recompute = settings.recompute
     if settings.compile:
         model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
-    _write_run(out, made_from, training.run(), training.best_weights, model, device)
+    counters = training.run()
+    if group.first:
+        _write_run(out, made_from, counters, training.best_weights, model, device)
+    group.leave()
 
 
 def training_captions(corpus: Corpus, words: AnyVocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:

@@ -15,15 +15,18 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from recap.core.atomic import atomic_path
+from recap.core.atomic import atomic_path, write_json
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.log import progress, say
+from recap.decoding.step import NotANumber
 from recap.models.base import Captioner
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import load_state, save_state
+from recap.training.distributed import Group
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
+NUMBERS = ("reward", "reward_sd", "reward_greedy", "length")  # what objectives log beside the loss
 Objective = Callable[[Batch], tuple[Tensor, dict[str, float]]]
 
 
@@ -48,7 +51,7 @@ class Training:
 
     Args:
         model: on its device.
-        objective: batch -> loss and numbers to log.
+        objective: batch -> loss, a mean over words, and numbers to log; `words` among them is what the loss weighs.
         batches: the training images.
         validate: returns the validation CIDEr-D of the model as it is.
         stage: the recipe's numbers.
@@ -57,6 +60,7 @@ class Training:
         state: folder of the checkpoint and of the best weights so far.
         identity: hash of everything the result depends on; a state of anything else is not continued.
         name: of the run, for messages.
+        group: the processes that train together.
     """
 
     def __init__(
@@ -72,9 +76,10 @@ class Training:
         state: Path,
         identity: str,
         name: str,
+        group: Group | None = None,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
-        self.name = name
+        self.name, self.group = name, group or Group(device=device)
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.at = Counters()
@@ -102,7 +107,7 @@ class Training:
         return self.stage.patience is not None and self.at.stale >= self.stage.patience
 
     def _resume(self) -> None:
-        saved = load_state(self.state, identity=self.identity)
+        saved = load_state(self.state, identity=self.identity, rank=self.group.rank)
         if saved is None:
             return
         self.model.load_state_dict(saved["model"])
@@ -116,20 +121,25 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "counters": asdict(self.at),
         }
-        save_state(self.state, state, identity=self.identity)
+        random_states = self.group.random_states()
+        if self.group.first:
+            save_state(self.state, state, identity=self.identity, random_states=random_states)
+        self.group.wait()
 
     def _epoch(self) -> None:
         at = self.at
-        todo = self.batches.order(at.epoch)[at.batch :]
+        todo = [self.group.share(images) for images in self.batches.order(at.epoch)[at.batch :]]
         name = f"{self.name}, epoch {at.epoch + 1}/{self.stage.epochs}"
         since, saved = time.monotonic(), time.monotonic()
         for batch in progress(self.batches.read(todo), name=name, unit="batches", total=len(todo)):
             self._step(batch)
             now = time.monotonic()
-            if self._asked_to_stop or now - saved > 60 * self.stage.checkpoint_minutes:
+            due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
+            stop, save = self.group.total(self._asked_to_stop, due)
+            if stop or save:
                 at.seconds, since, saved = at.seconds + now - since, now, now
                 self._save()
-                if self._asked_to_stop:
+                if stop:
                     raise SystemExit(143)
         self._close_epoch(since)
 
@@ -146,27 +156,57 @@ class Training:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
-            loss, numbers = self.objective(batch.to(self.device))
+        loss, numbers = self._loss(batch, rate)
         value = loss.item()
         if not math.isfinite(value):
-            raise TrainingError(
-                f"the loss of step {at.step + 1} is {value}; its images are {batch.image_ids}; "
-                f"lower the learning rate (now {rate:.3g}) or clip the gradient"
+            raise self._stopped(
+                batch, rate, f"the loss of step {at.step + 1} is {value}; its images are {batch.image_ids}"
             )
+        words = numbers.pop("words", 1.0)
+        (all_words,) = self.group.total(words)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        if batch.image_ids:  # the mean over the words of all processes; one process alone multiplies by 1
+            (loss * (words / all_words)).backward()
+        self.group.add_gradients(self.model.parameters())
         clip_gradients(self.model.parameters(), self.stage)
         self.optimizer.step()
         at.step += 1
         at.batch += 1
-        for key, number in {"loss": value, **numbers}.items():
+        for key, number in self._common({"loss": value, **numbers}, words / all_words).items():
             at.sums[key] = at.sums.get(key, 0.0) + number
+
+    def _loss(self, batch: Batch, rate: float) -> tuple[Tensor, dict[str, float]]:
+        """Return the batch's loss and its numbers; a share without images has neither."""
+        if not batch.image_ids:
+            return torch.zeros(()), {"words": 0.0}
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
+            try:
+                return self.objective(batch.to(self.device))
+            except NotANumber as error:
+                images = [batch.image_ids[index] for index in error.images]
+                raise self._stopped(batch, rate, f"{error}; its images are {images}") from error
+
+    def _common(self, numbers: dict[str, float], share: float) -> dict[str, float]:
+        """Average logged numbers over processes, each by its share of the words."""
+        if self.group.size == 1:
+            return numbers
+        keys = ("loss", *NUMBERS)
+        means = self.group.total(*(share * numbers.get(key, 0.0) for key in keys))
+        return {key: mean for key, mean in zip(keys, means, strict=True) if mean or key == "loss"}
+
+    def _stopped(self, batch: Batch, rate: float, reason: str) -> TrainingError:
+        """Write down the step and the images at which numbers were lost, and return the error that says so."""
+        path = self.state / "failed_step.json"
+        at = {"epoch": self.at.epoch + 1, "batch": self.at.batch + 1, "step": self.at.step + 1}
+        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": rate, "reason": reason})
+        return TrainingError(
+            f"{reason}; lower the learning rate (now {rate:.3g}) or clip the gradient; step and images are in {path}"
+        )
 
     def _close_epoch(self, since: float) -> None:
         """Validate, keep the weights if they are the best, write a line of history, save."""
         at = self.at
-        score = self.validate()
+        (score,) = self.group.total(self.validate() if self.group.first else 0.0)
         means = {key: total / at.batch for key, total in at.sums.items()}
         rate = self.optimizer.param_groups[0]["lr"]
         at.seconds += time.monotonic() - since
@@ -184,8 +224,9 @@ class Training:
         say(f"{self.name}, epoch {at.epoch + 1}: {numbers}, validation CIDEr-D {score:.4f}")
         if score > at.best:
             at.best, at.best_epoch, at.stale = score, at.epoch + 1, 0
-            with atomic_path(self.best_weights) as temporary:
-                save_file(plain_weights(self.model), temporary, metadata={"identity": self.identity})
+            if self.group.first:
+                with atomic_path(self.best_weights) as temporary:
+                    save_file(plain_weights(self.model), temporary, metadata={"identity": self.identity})
         else:
             at.stale += 1
             if self.stage.schedule.kind == "plateau" and at.stale % self.stage.schedule.every == 0:

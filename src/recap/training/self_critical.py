@@ -16,17 +16,24 @@ from recap.data.vocabulary import BOS, EOS, PAD, UNK
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import sample
 from recap.decoding.step import forbid, forbidding
-from recap.metrics.cider_d import CiderD
+from recap.metrics.bleu_ids import Bleu4
+from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner, Memory
 from recap.training.batches import Batch
 
 NEVER_SAID = (PAD, BOS, UNK)
 
 
-def advantages(rewards: Tensor, greedy: Tensor | None) -> Tensor:
-    """Reward minus baseline, [B, S]: the greedy caption's reward [B], or the mean of the image's other samples."""
+def advantages(rewards: Tensor, greedy: Tensor | None, *, own: bool = False) -> Tensor:
+    """Reward minus baseline, [B, S].
+
+    The baseline is the greedy caption's reward [B], or the mean over the image's other captions, or with `own` over all
+    of them: that is (S - 1) / S times the former.
+    """
     if greedy is not None:
         return rewards - greedy[:, None]
+    if own:
+        return rewards - rewards.mean(1, keepdim=True)
     others = (rewards.sum(1, keepdim=True) - rewards) / (rewards.shape[1] - 1)
     return rewards - others
 
@@ -52,7 +59,11 @@ class SelfCriticalObjective:
     ) -> None:
         self.model, self.stage, self.max_length = model, stage, max_length
         end = [EOS] if stage.reward_end_token else []
-        self.scorer = CiderD({image: [[*words, *end] for words in rows] for image, rows in references.items()})
+        ended = {image: [[*words, *end] for words in rows] for image, rows in references.items()}
+        frequencies = DocumentFrequencies.of(ended, document=stage.document)
+        self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
+        if stage.bleu4:
+            self.scorers.append((stage.bleu4, Bleu4(ended)))
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
@@ -64,10 +75,14 @@ class SelfCriticalObjective:
             greedy = None
             if self.stage.baseline == "greedy":
                 greedy = self._reward(batch.image_ids, self._search(memory, 1))[:, 0]
-        advantage = advantages(rewards, greedy).to(batch.features.device)
+        advantage = advantages(rewards, greedy, own=self.stage.baseline == "mean").to(batch.features.device)
         log_probabilities, real = self._score(memory, sampled)
         loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
-        return loss, {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        if greedy is not None:
+            numbers["reward_greedy"] = greedy.mean().item()
+        words = real.sum().item()
+        return loss, numbers | {"length": words / real[..., 0].numel(), "words": float(words)}
 
     def _draw(self, memory: Memory) -> Tensor:
         """Draw S captions an image, [B, S, T]; T is the longest of them."""
@@ -75,7 +90,13 @@ class SelfCriticalObjective:
             tokens = self._search(memory, self.stage.samples)
         else:
             step = forbidding(self.model.step, NEVER_SAID)
-            tokens = sample(step, self.model.start(memory), samples=self.stage.samples, **self._limits(memory))
+            tokens = sample(
+                step,
+                self.model.start(memory),
+                samples=self.stage.samples,
+                top_p=self.stage.top_p,
+                **self._limits(memory),
+            )
         return tokens[..., : int((tokens != PAD).sum(-1).max())]
 
     def _search(self, memory: Memory, beam: int) -> Tensor:
@@ -88,11 +109,12 @@ class SelfCriticalObjective:
         return {"images": len(values), "max_length": self.max_length, "device": values.device, **ends}
 
     def _reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
-        """CIDEr-D of captions [B, S, T] -> [B, S] float64 on the CPU."""
+        """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
         drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
         captions = [[word for word in row if word not in drop] for row in tokens.flatten(0, 1).tolist()]
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
-        rewards = torch.from_numpy(self.scorer.score(owners, captions))
+        parts = [weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight]
+        rewards = torch.from_numpy(sum(parts[1:], parts[0]))
         if not torch.isfinite(rewards).all():
             raise TrainingError(
                 f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is no number"

@@ -31,7 +31,7 @@ from recap.core.config.features import (
     SegmentFeatures,
 )
 from recap.core.config.models import Model, TransformerModel, ZodiacModel
-from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
+from recap.core.config.recipes import CrossEntropy, DecodingRules, Evaluation, Recipe, Schedule, SelfCritical, Stage
 from recap.core.config.tables import METRICS, Profile, Row, Table
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "CropFeatures",
     "CrossEntropy",
     "Dataset",
+    "DecodingRules",
     "Evaluation",
     "Features",
     "GridFeatures",

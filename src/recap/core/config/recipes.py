@@ -44,6 +44,7 @@ class Stage(Strict):
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16"] = "float32"
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
+    recompute: bool = Field(False, description="compute activations anew in the backward pass: less memory, more time")
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
 
 
@@ -58,8 +59,42 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    baseline: Literal["mean_of_others", "greedy"] = "mean_of_others"
-    reward_end_token: bool = Field(True, description="count the end token as a word in CIDEr-D")
+    top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draw from the likeliest words of this total share")
+    baseline: Literal["mean_of_others", "mean", "greedy"] = Field(
+        "mean_of_others", description="mean: of all captions of the image, the own one among them (M2, DLCT)"
+    )
+    cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")
+    bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
+    document: Literal["image", "caption"] = Field("image", description="what n-grams' document frequencies count")
+    reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
+
+    @model_validator(mode="after")
+    def _rewarded(self) -> SelfCritical:
+        if self.cider_d + self.bleu4 == 0:
+            raise ValueError("the reward has no part: give cider_d or bleu4 a weight above 0")
+        if self.top_p < 1 and self.sampling == "beam":
+            raise ValueError("top_p goes with multinomial sampling")
+        return self
+
+
+class DecodingRules(Strict):
+    """What beam search forbids; whatever is set stands in the signature of the scores."""
+
+    no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
+    no_immediate_repeat: bool = Field(False, description="no word follows itself")
+    bad_endings: list[str] = Field(default_factory=list, description="words a caption may not end on")
+
+    groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
+    diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
+
+    @property
+    def text(self) -> str:
+        """The rules in a word for signatures, empty where there are none."""
+        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
+        repeat = ["repeat"] if self.no_immediate_repeat else []
+        ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
+        endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
+        return "+".join([*ngram, *repeat, *endings, *groups])
 
 
 class Evaluation(Strict):
@@ -68,11 +103,18 @@ class Evaluation(Strict):
     beam: PositiveInt = 3
     max_length: PositiveInt = 20
     length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
+    rules: DecodingRules = DecodingRules()
     split: Literal["val", "test"] = "test"
     batch_size: PositiveInt = 50
     metrics: list[Literal["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]] = Field(
         ["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"], description="SPICE runs where its models are installed"
     )
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Evaluation:
+        if self.beam % self.rules.groups:
+            raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
+        return self
 
 
 class Recipe(Strict):

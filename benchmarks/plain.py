@@ -1,0 +1,145 @@
+"""What released captioning code does, written plainly on the same weights: the reference of every speed-up.
+
+Features are repeated for each caption and encoded once a caption; captions are padded to the longest and all places get
+logits; each word of a decoding encodes the whole prefix anew; scores are sorted completely; sampling keeps its graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
+from recap.models.base import Captioner, Memory
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class PlainAttention(nn.Module):
+    """softmax(QK'/sqrt K) V with every tensor in between kept; shares the projections of a `MultiHeadAttention`."""
+
+    packs = False
+
+    def __init__(self, of: MultiHeadAttention) -> None:
+        super().__init__()
+        self.of = of
+
+    def keys(self, source: Tensor, **_: object) -> tuple[Tensor, Tensor]:
+        """Project."""
+        return split_heads(self.of.key(source), self.of.heads), split_heads(self.of.value(source), self.of.heads)
+
+    def forward(self, query: Tensor, keys: tuple, *, mask: Tensor | None = None, causal: bool = False, **_: object):
+        """Attend; one caption an image, as features are repeated."""
+        q = split_heads(self.of.query(query), self.of.heads)
+        scores = q @ keys[0].mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None, None, None, :], -1e9)
+        if causal:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e9)
+        return self.of.output(merge_heads(scores.softmax(-1) @ keys[1])), ()
+
+
+def plainly(model: Captioner) -> Captioner:
+    """Replace the fused attentions of a model by plain ones, in place."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, MultiHeadAttention) and not isinstance(module, PlainAttention):
+                setattr(module, name, PlainAttention(child))
+    return model
+
+
+def repeated(features: Tensor, mask: Tensor, times: int) -> tuple[Tensor, Tensor]:
+    """Repeat the features of each image for each of its captions."""
+    return features.repeat_interleave(times, 0), mask.repeat_interleave(times, 0)
+
+
+def cross_entropy(model: Captioner, features: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+    """Loss of captions [B, C, T + 1]: every caption encodes its image, every position gets logits."""
+    memory = model.encode(*repeated(features, mask, tokens.shape[1]))
+    rows = tokens.flatten(0, 1)
+    log_probabilities = model.logits(model.decode(rows[:, None, :-1], memory))[:, 0].log_softmax(-1)
+    right = log_probabilities.gather(-1, rows[:, 1:, None])[..., 0]
+    real = (rows[:, 1:] != PAD).to(right.dtype)
+    return -(right * real).sum() / real.sum()
+
+
+def sample(model: Captioner, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
+    """Draw one caption a row, encoding the prefix anew for each word; log-probabilities keep their graph."""
+    rows = memory.values.shape[0]
+    words = torch.full((rows, 1), BOS, dtype=torch.long)
+    chosen = []
+    for _ in range(length):
+        scores = model.logits(model.decode(words[:, None], memory)[:, 0, -1]).log_softmax(-1)
+        drawn = torch.multinomial(scores.exp(), 1)
+        chosen.append(scores.gather(1, drawn)[:, 0])
+        words = torch.cat([words, drawn], 1)
+    return words[:, 1:], torch.stack(chosen, 1)
+
+
+@torch.no_grad()
+def beam_search(model: Captioner, features: Tensor, mask: Tensor, beam: int, length: int) -> Tensor:
+    """Beam search that encodes each image for each beam and the prefix for each word, and sorts all scores."""
+    images = len(features)
+    memory = model.encode(features, mask)
+    memory = Memory(memory.values.repeat_interleave(beam, 0), memory.mask.repeat_interleave(beam, 0))
+    words = torch.full((images, beam, 1), BOS, dtype=torch.long)
+    total = torch.full((images, beam), -torch.inf).index_fill(1, torch.tensor([0]), 0.0)
+    done = torch.zeros(images, beam, dtype=torch.bool)
+    for _ in range(length):
+        hidden = model.decode(words.flatten(0, 1)[:, None], memory)[:, 0, -1]
+        scores = model.logits(hidden).log_softmax(-1).unflatten(0, (images, beam))
+        frozen = torch.full_like(scores, -torch.inf).index_fill(2, torch.tensor([PAD]), 0.0)
+        scores = total[..., None] + torch.where(done[..., None], frozen, scores)
+        best, flat = scores.flatten(1).sort(1, descending=True)
+        total, flat = best[:, :beam], flat[:, :beam]
+        parents, new = flat // scores.shape[-1], flat % scores.shape[-1]
+        words = torch.cat([words.gather(1, parents[..., None].expand_as(words)), new[..., None]], 2)
+        done = done.gather(1, parents) | (new == EOS)
+    return words[..., 1:]
+
+
+class DictionaryCiderD:
+    """CIDEr-D with n-grams as tuples in dictionaries; references are counted again for every candidate."""
+
+    def __init__(self, references: dict[int, list[list[int]]]) -> None:
+        self.references = references
+        self.frequency: Counter[tuple[int, ...]] = Counter()
+        for captions in references.values():
+            self.frequency.update({gram for caption in captions for gram, _ in _grams(caption)})
+        self.log_documents = math.log(len(references))
+
+    def score(self, images: list[int], candidates: list[list[int]]) -> np.ndarray:
+        """Score each candidate."""
+        return np.array([self._one(self.references[i], words) for i, words in zip(images, candidates, strict=True)])
+
+    def _one(self, references: list[list[int]], candidate: list[int]) -> float:
+        mine, norms, size = self._vector(candidate)
+        total = 0.0
+        for reference in references:
+            theirs, their_norms, their_size = self._vector(reference)
+            for order in range(4):
+                value = sum(
+                    min(weight, theirs[order].get(g, 0.0)) * theirs[order].get(g, 0.0)
+                    for g, weight in mine[order].items()
+                )
+                if norms[order] and their_norms[order]:
+                    value /= norms[order] * their_norms[order]
+                total += value * math.exp(-((size - their_size) ** 2) / 72)
+        return 10 * total / 4 / len(references)
+
+    def _vector(self, caption: list[int]) -> tuple[list[dict], list[float], int]:
+        vectors: list[dict[tuple[int, ...], float]] = [{} for _ in range(4)]
+        for gram, count in _grams(caption):
+            weight = count * (self.log_documents - math.log(max(1.0, self.frequency.get(gram, 0))))
+            vectors[len(gram) - 1][gram] = weight
+        return vectors, [math.sqrt(sum(w * w for w in v.values())) for v in vectors], max(0, len(caption) - 1)
+
+
+def _grams(caption: list[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    counts = Counter(tuple(caption[i : i + n]) for n in range(1, 5) for i in range(len(caption) - n + 1))
+    yield from counts.items()

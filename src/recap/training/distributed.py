@@ -1,0 +1,89 @@
+"""Data-parallel training over processes that torchrun started: ``torchrun --nproc-per-node 2 -m recap train ...``.
+
+Each process takes its share of every global batch. Losses are means over the words of the global batch, so without
+dropout the numbers are those of one process; with dropout each process draws its own masks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that train together; one alone by default."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes the files."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[Item]) -> list[Item]:
+        """Return this process's part of a global batch; it may be empty."""
+        return list(items[self.rank :: self.size])
+
+    def total(self, *numbers: float) -> list[float]:
+        """Return the sums of numbers over all processes."""
+        if self.size == 1:
+            return list(numbers)
+        values = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(values)
+        return [float(value) for value in values.tolist()]
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace every gradient by its sum over all processes; a process without a batch adds zeros."""
+        if self.size == 1:
+            return
+        parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        flat = torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None])
+        dist.all_reduce(flat)
+        pieces = flat.split([parameter.numel() for parameter in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.grad = piece.view_as(parameter)
+
+    def random_states(self) -> Tensor:
+        """Return the CPU random state of every process, [size, bytes]."""
+        mine = torch.get_rng_state()
+        if self.size == 1:
+            return mine[None]
+        states = [torch.empty_like(mine, device=self.device) for _ in range(self.size)]
+        dist.all_gather(states, mine.to(self.device))
+        return torch.stack(states).cpu()
+
+    def wait(self) -> None:
+        """Wait until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def leave(self) -> None:
+        """End the common work."""
+        if self.size > 1:
+            dist.destroy_process_group()
+
+
+def join(device: torch.device) -> Group:
+    """Meet the other processes that torchrun started; without torchrun this process is alone."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Group(device=device)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Group(dist.get_rank(), size, device)

@@ -1,0 +1,49 @@
+"""Two processes over gloo give the weights of one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from distributed_worker import train
+
+from recap.training.distributed import Group
+
+WORKER = Path(__file__).parent / "distributed_worker.py"
+
+
+def torchrun(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(WORKER)]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("alone"))
+
+
+def same(weights, expected, atol):
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, atol=atol, rtol=0)
+
+
+def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tmp_path, alone):
+    torchrun(tmp_path, 1)
+    torchrun(tmp_path, 2)  # continues after the first epoch
+    first, second = (torch.load(tmp_path / f"rank-{rank}-of-2.pt", weights_only=True) for rank in (0, 1))
+    same(first, second, 0)
+    same(first, alone.model.state_dict(), 1e-5)
+    state = torch.load(tmp_path / "last.pt", weights_only=True)
+    for line, other in zip(state["counters"]["history"], alone.at.history, strict=True):
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
+    assert len(state["random"]["cpu"]) == 2
+
+
+def test_shares_are_disjoint_and_whole():
+    items = list(range(7))
+    shares = [Group(rank, 3).share(items) for rank in range(3)]
+    assert sorted(sum(shares, [])) == items
+    assert Group(1, 2).share([5]) == []
+    assert Group().share(items) == items
