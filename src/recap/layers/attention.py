@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
 Carry = tuple[Tensor, ...]  # what an attention hands from word to word beside its keys; empty for most
+HIDDEN_SCORE = -1e9  # of a place that may not be seen; finite, so that a row that sees nothing is no NaN
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -32,6 +33,13 @@ def captions_as_rows(x: Tensor) -> Tensor:
 def rows_as_captions(x: Tensor, captions: int) -> Tensor:
     """[B, H, C * T, K] -> [B, C, H, T, K]; undoes `captions_as_rows`."""
     return x.unflatten(2, (captions, -1)).transpose(1, 2)
+
+
+def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
+    if keys.shape[1] == rows.shape[1]:
+        return rows @ keys
+    return rows_as_captions(captions_as_rows(rows) @ keys[:, 0], rows.shape[1])
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

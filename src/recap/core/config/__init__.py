@@ -11,7 +11,7 @@ from typing import Any
 from recap.core.config.base import Strict
 from recap.core.config.data import Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
 from recap.core.config.features import BoxPretraining, GridFeatures
-from recap.core.config.models import Model, TransformerModel, ZodiacModel
+from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
 from recap.core.config.tables import METRICS, Profile, Row, Table
 
@@ -36,7 +36,10 @@ __all__ = [
     "Subset",
     "Table",
     "TransformerModel",
+    "UpDownModel",
     "VocabularyRule",
+    "XLanModel",
+    "XTransformerModel",
     "ZodiacModel",
 ]
 
