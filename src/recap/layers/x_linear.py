@@ -22,7 +22,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recap.layers.attention import HIDDEN_SCORE, KeyValue, merge_heads, shared_product, split_heads
+from recap.layers.attention import (
+    HIDDEN_SCORE,
+    KeyValue,
+    captions_as_rows,
+    merge_heads,
+    rows_as_captions,
+    split_heads,
+)
 
 
 def activation(name: str, alpha: float) -> nn.Module:
@@ -114,17 +121,45 @@ class XLinear(nn.Module):
         Returns:
             [B, C, T, D].
         """
-        k, v = keys
-        pooled = self.query_key(query)[..., None, :] * k[..., None, :, :]  # [B, C, H, T, N, K]
-        joint = self.dropout(torch.relu_(self.joint(pooled)))  # [B, C, H, T, N, J]
-        seen = visible[:, :, None]  # [B, C or 1, 1, T or 1, N]
-        scores = self.spatial(joint)[..., 0].masked_fill(~seen, HIDDEN_SCORE)
-        places = self.weights(scores.softmax(-1))  # [B, C, H, T, N]
+        captions, shared = query.shape[1], keys[0].shape[1] == 1
+        rows = captions_as_rows if shared else _captions_as_images
+        k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in keys)  # [B', H, N, K], B' = B or B * C
+        seen = _rows_of_mask(visible, captions, query.shape[2], shared)  # [B', 1, R or 1, N]
+        joint = self._joint(rows(self.query_key(query)), k)  # [B', H, R, J, N]
+        scores = torch.einsum("j,bhrjn->bhrn", self.spatial.weight[0].to(joint.dtype), joint) + self.spatial.bias
+        places = scores.masked_fill(~seen, HIDDEN_SCORE).softmax(-1)  # [B', H, R, N]
         share = seen.to(joint.dtype)
-        share = share / share.sum(-1, keepdim=True).clamp(min=1)
-        mean = (share[..., None, :] @ joint)[..., 0, :]  # [B, C, H, T, J]
-        attended = self.query_value(query) * shared_product(places.to(v.dtype), v) * self.channel(mean).sigmoid()
-        return merge_heads(attended)
+        mean = (joint @ (share / share.sum(-1, keepdim=True).clamp(min=1))[..., None])[..., 0]  # [B', H, R, J]
+        attended = rows(self.query_value(query)) * (places.to(v.dtype) @ v) * self.channel(mean).sigmoid()
+        self.weights(_captions(places, captions, shared))
+        return merge_heads(_captions(attended, captions, shared))
+
+    def _joint(self, q: Tensor, k: Tensor) -> Tensor:
+        """B' of rows [B', H, R, K] with keys [B', H, N, K] -> [B', H, R, J, N].
+
+        W (q * k) = (W * q) k: a product with the shared keys in place of R * N vectors of width K.
+        """
+        weight = self.joint.weight.to(q.dtype)
+        weighted = (q[..., None, :] * weight).flatten(2, 3) @ k.mT  # [B', H, R * J, N]
+        return self.dropout(torch.relu(weighted.unflatten(2, (-1, len(weight))) + self.joint.bias[:, None]))
+
+
+def _captions_as_images(x: Tensor) -> Tensor:
+    """[B, C, H, T, K] -> [B * C, H, T, K]: every caption has keys of its own."""
+    return x.flatten(0, 1)
+
+
+def _captions(x: Tensor, captions: int, shared: bool) -> Tensor:
+    """Undo `captions_as_rows` or `_captions_as_images`: -> [B, C, H, T, ...]."""
+    return rows_as_captions(x, captions) if shared else x.unflatten(0, (-1, captions))
+
+
+def _rows_of_mask(visible: Tensor, captions: int, words: int, shared: bool) -> Tensor:
+    """Bring a mask, broadcastable to [B, C, T, N], to the rows of the keys: [B', 1, R or 1, N]."""
+    if shared and visible.shape[1:3] == (1, 1):
+        return visible
+    whole = visible.expand(-1, captions, words, -1)
+    return whole.flatten(1, 2)[:, None] if shared else whole.flatten(0, 1)[:, None]
 
 
 class FeatureMix(nn.Module):
