@@ -125,23 +125,32 @@ class XLinear(nn.Module):
         rows = captions_as_rows if shared else _captions_as_images
         k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in keys)  # [B', H, N, K], B' = B or B * C
         seen = _rows_of_mask(visible, captions, query.shape[2], shared)  # [B', 1, R or 1, N]
-        joint = self._joint(rows(self.query_key(query)), k)  # [B', H, R, J, N]
-        scores = torch.einsum("j,bhrjn->bhrn", self.spatial.weight[0].to(joint.dtype), joint) + self.spatial.bias
-        places = scores.masked_fill(~seen, HIDDEN_SCORE).softmax(-1)  # [B', H, R, N]
-        share = seen.to(joint.dtype)
-        mean = (joint @ (share / share.sum(-1, keepdim=True).clamp(min=1))[..., None])[..., 0]  # [B', H, R, J]
+        joint = self._joint(rows(self.query_key(query)), k)  # [B', H, N, R, J]
+        scores = self.spatial(joint)[..., 0].mT  # [B', H, R, N]
+        places = scores.masked_fill(~seen, HIDDEN_SCORE).softmax(-1)
+        mean = _mean_of_seen(joint, seen)  # [B', H, R, J]
         attended = rows(self.query_value(query)) * (places.to(v.dtype) @ v) * self.channel(mean).sigmoid()
         self.weights(_captions(places, captions, shared))
         return merge_heads(_captions(attended, captions, shared))
 
     def _joint(self, q: Tensor, k: Tensor) -> Tensor:
-        """B' of rows [B', H, R, K] with keys [B', H, N, K] -> [B', H, R, J, N].
+        """B' of rows [B', H, R, K] with keys [B', H, N, K] -> [B', H, N, R, J].
 
         W (q * k) = (W * q) k: a product with the shared keys in place of R * N vectors of width K.
         """
         weight = self.joint.weight.to(q.dtype)
-        weighted = (q[..., None, :] * weight).flatten(2, 3) @ k.mT  # [B', H, R * J, N]
-        return self.dropout(torch.relu(weighted.unflatten(2, (-1, len(weight))) + self.joint.bias[:, None]))
+        weighted = (q[..., None, :] * weight).flatten(2, 3)  # [B', H, R * J, K]
+        pooled = (k @ weighted.mT).unflatten(-1, (-1, len(weight)))
+        return self.dropout(torch.relu_(pooled + self.joint.bias.to(pooled.dtype)))
+
+
+def _mean_of_seen(joint: Tensor, seen: Tensor) -> Tensor:
+    """Mean over what a row may see: [B', H, N, R, J], [B', 1, R or 1, N] -> [B', H, R, J]."""
+    share = seen.to(joint.dtype)
+    share = share / share.sum(-1, keepdim=True).clamp(min=1)
+    if seen.shape[2] == 1:  # all rows see the same
+        return (share @ joint.flatten(3, 4)).unflatten(-1, joint.shape[3:])[:, :, 0]
+    return (joint * share.mT[..., None]).sum(2)
 
 
 def _captions_as_images(x: Tensor) -> Tensor:

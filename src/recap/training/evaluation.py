@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from recap.data.corpus import Corpus
 from recap.data.vocabulary import Vocabulary
 from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
+from recap.models.base import Captioner
+from recap.models.ensemble import Ensemble
 from recap.models.registry import build_model
 from recap.training.decode_split import decode_images
 from recap.training.job import load_weights
 
 
-def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Path, out: Path) -> None:
+def evaluate(
+    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
+) -> None:
     """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
 
     Args:
         spec: {"evaluation", "device", "threads"}.
         corpus, vocabulary, features: the files that training saw.
-        model: the run folder.
+        model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
     settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
@@ -35,9 +40,8 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
     references = table.captions(settings.split)
     images = sorted(references)
     store.require(images)
-    config = read_mapping(model / "config.yaml")["spec"]["model_config"]
-    captioner = build_model(config, feature_size=store.dim, vocabulary_size=len(words)).to(device)
-    load_weights(captioner, model / "model.safetensors")
+    captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
+    captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
     ids = decode_images(
         captioner,
         store,
@@ -62,3 +66,15 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
         },
         out=out,
     )
+
+
+def load_model(run: Path, *, feature_size: int, words: Vocabulary) -> Captioner:
+    """Return the trained model of a run folder.
+
+    Raises:
+        RecapError: config or weights are missing, broken or do not fit.
+    """
+    config = read_mapping(run / "config.yaml")["spec"]["model_config"]
+    captioner = build_model(config, feature_size=feature_size, vocabulary_size=len(words))
+    load_weights(captioner, run / "model.safetensors")
+    return captioner

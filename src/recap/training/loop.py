@@ -24,7 +24,7 @@ from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import load_state, save_state
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
-Objective = Callable[[Batch], tuple[Tensor, dict[str, float]]]
+Objective = Callable[[Batch, int], tuple[Tensor, dict[str, float]]]  # batch, epoch from 0 -> loss, numbers to log
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Training:
 
     Args:
         model: on its device.
-        objective: batch -> loss and numbers to log.
+        objective: batch and epoch -> loss and numbers to log.
         batches: the training images.
         validate: returns the validation CIDEr-D of the model as it is.
         stage: the recipe's numbers.
@@ -147,7 +147,7 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
-            loss, numbers = self.objective(batch.to(self.device))
+            loss, numbers = self.objective(batch.to(self.device), at.epoch)
         value = loss.item()
         if not math.isfinite(value):
             raise TrainingError(

@@ -54,7 +54,7 @@ class SelfCriticalObjective:
         end = [EOS] if stage.reward_end_token else []
         self.scorer = CiderD({image: [[*words, *end] for words in rows] for image, rows in references.items()})
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+    def __call__(self, batch: Batch, epoch: int = 0) -> tuple[Tensor, dict[str, float]]:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
         with torch.no_grad():

@@ -12,8 +12,8 @@ from recap.core.config.base import Strict
 from recap.core.config.data import Dataset, KarpathyDataset, ScenesDataset, Subset, VocabularyRule
 from recap.core.config.features import BoxPretraining, GridFeatures
 from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
-from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, SelfCritical, Stage
-from recap.core.config.tables import METRICS, Profile, Row, Table
+from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, Schedule, ScheduledSampling, SelfCritical, Stage
+from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
     "BoxPretraining",
@@ -25,11 +25,13 @@ __all__ = [
     "METRICS",
     "Model",
     "Profile",
+    "QuotedRow",
     "Recipe",
     "Row",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
+    "ScheduledSampling",
     "SelfCritical",
     "Stage",
     "Strict",
