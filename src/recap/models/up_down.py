@@ -88,6 +88,10 @@ class UpDown(Captioner):
         """[..., R] -> [..., V]."""
         return self.output(hidden)
 
+    def looks(self) -> list[nn.Identity]:
+        """Return where the attention passes its weights; see `recap.models.attention_maps`."""
+        return [self.attention.weights]
+
     def start(self, memory: Memory) -> State:
         """Zero state; keys and the first LSTM's share of the mean are multiplied once an image."""
         keys, _ = self.attention.keys(memory.values[:, None])

@@ -179,6 +179,10 @@ class XTransformer(Captioner):
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
+    def looks(self) -> list[nn.Identity]:
+        """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
+        return [layer.image.weights for layer in cast(list[XDecoderLayer], self.decoder)]
+
     def start(self, memory: Memory) -> State:
         """Project the image's keys once a layer and open empty word caches."""
         nothing = memory.values[:, None, :0]

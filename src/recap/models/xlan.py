@@ -156,6 +156,10 @@ class XLan(Captioner):
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
+    def looks(self) -> list[nn.Identity]:
+        """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
+        return [self.attention.weights]
+
     def start(self, memory: Memory) -> State:
         """Zero state; what no word changes is multiplied once an image: keys, values, the LSTM's share of the image."""
         keys, values = self.attention.keys(memory.values[:, None])

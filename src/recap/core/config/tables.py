@@ -53,6 +53,9 @@ class Table(Strict):
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     rows: list[Row] = Field(min_length=1)
+    attention: list[str] = Field(
+        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Table:
@@ -62,6 +65,10 @@ class Table(Strict):
             raise ValueError("two rows have the same id")
         if self.baseline not in ids:
             raise ValueError(f"baseline {self.baseline!r} is no row id; rows are {', '.join(ids)}")
+        alone = [row.id for row in self.rows if not row.ensemble]
+        for name in self.attention:
+            if name not in alone:
+                raise ValueError(f"attention {name!r} is no row of single models; those are {', '.join(alone)}")
         return self
 
 
