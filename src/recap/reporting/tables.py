@@ -105,7 +105,7 @@ def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 **{key: row[key] for key in ("id", "label")},
                 "metric": metric,
                 "printed_percent": value,
-                "reason": "quoted by the paper from others, not run",
+                "reason": "printed in the paper, not run",
             }
 
 

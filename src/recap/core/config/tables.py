@@ -8,7 +8,10 @@ from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_
 
 from recap.core.config.base import Strict
 
-METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+# The COCO server scores against references that it alone has: 5 or 40 an image.
+SERVER = tuple(f"{references}.{metric}" for metric in LOCAL[:-1] for references in ("c5", "c40"))
+METRICS = LOCAL + SERVER
 
 
 def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
