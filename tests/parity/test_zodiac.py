@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
-from recap.layers.attention import shared_product
-from recap.layers.zoneup import GATES, ZodiacMultiHead, intensity_pool, refined_attention
+from recap.layers.zoneup import GATES, ZodiacMultiHead, _product, intensity_pool, refined_attention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]
@@ -35,7 +34,7 @@ def test_attention(case, scope, gate):
     q1, q2, k, v = (one_caption(gelu(golden[name])) for name in ("q", "q2", "k", "v"))
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
     attended = refined_attention(q1, k, v, mask=mask, activation=gelu)
-    intensity_map = gelu(shared_product(q2, v.mT) / v.shape[-1] ** 0.5)
+    intensity_map = gelu(_product(q2, v.mT) / v.shape[-1] ** 0.5)
     torch.testing.assert_close(intensity_map[:, 0], golden["iv_map"], atol=TOLERANCE, rtol=0)
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)
     intensity = 1 + GATES[gate](pool)

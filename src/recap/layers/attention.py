@@ -35,13 +35,6 @@ def rows_as_captions(x: Tensor, captions: int) -> Tensor:
     return x.unflatten(2, (captions, -1)).transpose(1, 2)
 
 
-def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
-    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
-    if keys.shape[1] == rows.shape[1]:
-        return rows @ keys
-    return rows_as_captions(captions_as_rows(rows) @ keys[:, 0], rows.shape[1])
-
-
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """Return [T, T], True where row t may see column t' <= t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()

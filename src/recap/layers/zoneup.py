@@ -32,14 +32,22 @@ from recap.layers.attention import (
     Attention,
     Carry,
     KeyValue,
+    captions_as_rows,
     causal_mask,
     merge_heads,
-    shared_product,
+    rows_as_captions,
     split_heads,
 )
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": torch.zeros_like}
 SCOPES = ("prefix", "head", "image", "global", "code")
+
+
+def _product(rows: Tensor, keys: Tensor) -> Tensor:
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
+    if keys.shape[1] == rows.shape[1]:
+        return rows @ keys
+    return rows_as_captions(captions_as_rows(rows) @ keys[:, 0], rows.shape[1])
 
 
 def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable) -> Tensor:
@@ -53,10 +61,10 @@ def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, 
     Returns:
         [B, C, H, T, K].
     """
-    scores = activation(shared_product(q1, k.mT) / math.sqrt(k.shape[-1]))
+    scores = activation(_product(q1, k.mT) / math.sqrt(k.shape[-1]))
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return shared_product(scores.softmax(-1), v)
+    return _product(scores.softmax(-1), v)
 
 
 def intensity_pool(
@@ -179,7 +187,7 @@ class ZodiacMultiHead(Attention):
         attended = refined_attention(q1, k, v, mask=visible, activation=self.activation)
         attended = dropout(attended, self.dropout, self.training)
         if self.gate != "none":
-            intensity_map = self.activation(shared_product(q2, v.mT) / math.sqrt(v.shape[-1]))
+            intensity_map = self.activation(_product(q2, v.mT) / math.sqrt(v.shape[-1]))
             pool, carry = intensity_pool(intensity_map, mask=visible, scope=self.scope, real=real, carry=carry)
             attended = attended * (self.zeta + GATES[self.gate](pool))[..., None]
         elif self.zeta:
