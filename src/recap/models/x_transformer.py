@@ -130,7 +130,7 @@ class XTransformer(Captioner):
         self.global_projection = nn.Linear((encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(LONGEST, d_model).float())
+        self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = nn.Dropout(word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
@@ -280,6 +280,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     ]
     renamed = rename(own, rules, known=KNOWN)
     width = renamed["word_embedding.weight"].shape[1]
-    table = tables[0].reshape(-1, width) if tables else sinusoid_table(LONGEST, width)
+    table = tables[0].reshape(-1, width) if tables else sinusoid_table(LONGEST, width, torch.float32)
     renamed["positions"] = table[:LONGEST]
     return renamed
