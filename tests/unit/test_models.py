@@ -8,19 +8,28 @@ from recap.layers.positional import grid_table, sinusoid_table
 from recap.models.registry import MODELS, build_model
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2}
+SIZES = {
+    "xlan": {"d_model": 16, "heads": 2, "d_joint": 4, "encoder_layers": 2},
+    "x_transformer": {**SMALL, "d_joint": 4},
+    "up_down": {"d_model": 16, "d_word": 8, "d_attention": 6},
+}
 B, C, T, N, F, V = 3, 2, 6, 9, 7, 11
-VARIANTS = [{"kind": kind, **SMALL} for kind in MODELS] + [
+VARIANTS = [{"kind": kind, **SIZES.get(kind, SMALL)} for kind in MODELS] + [
     {"kind": "transformer", **SMALL, "norm": "post"},
     {"kind": "transformer", **SMALL, "layer_norm": "unbiased"},
     {"kind": "transformer", **SMALL, "visual_positions": "grid"},
     {"kind": "zodiac", **SMALL, "gate": "tanh"},
     {"kind": "zodiac", **SMALL, "gate": "none", "zeta": 0.0},
     {"kind": "zodiac", **SMALL, "gelu": False, "feed_forward_activation": "relu"},
+    {"kind": "xlan", **SIZES["xlan"], "encoder_layers": 0, "decoder_attention": "conventional"},
+    {"kind": "xlan", **SIZES["xlan"], "activation": "relu"},
+    {"kind": "up_down", **SIZES["up_down"], "d_feature": 12, "word_activation": "relu"},
 ]
 
 
 def name(config):
-    return "-".join(str(value) for key, value in config.items() if key not in SMALL)
+    usual = SIZES.get(config["kind"], SMALL)
+    return "-".join(str(value) for key, value in config.items() if usual.get(key) != value)
 
 
 @pytest.fixture(params=VARIANTS, ids=name)
@@ -82,7 +91,7 @@ def test_masked_vectors_change_nothing(model, batch):
     torch.testing.assert_close(
         log_probabilities(model, noisy, mask, tokens), log_probabilities(model, *batch), atol=1e-12, rtol=0
     )
-    if model.visual_positions == "grid":
+    if getattr(model, "visual_positions", "none") == "grid":
         return  # the number of vectors is the size of the grid
     more = torch.cat([features, torch.full((B, 2, F), 9.0, dtype=torch.float64)], 1)
     wider = torch.cat([mask, torch.zeros(B, 2, dtype=torch.bool)], 1)
@@ -143,12 +152,15 @@ def test_save_and_load(model, batch, tmp_path):
     assert torch.equal(log_probabilities(model, *batch), expected)
 
 
-@pytest.mark.parametrize(("kind", "millions"), [("transformer", 54.91), ("zodiac", 59.64)])
+@pytest.mark.parametrize(
+    ("kind", "millions"), [("transformer", 54.91), ("zodiac", 59.64), ("xlan", 75.2), ("x_transformer", 137.5)]
+)
 def test_parameters_at_coco_size(kind, millions):
     # The counted models have one id for <bos>, <eos> and <pad>, 9,487 words with <unk>: 9,488 ids.
     with torch.device("meta"):
         model = build_model({"kind": kind}, feature_size=2048, vocabulary_size=9488)
-    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
+    digits = len(str(millions).partition(".")[2])
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, digits) == millions
 
 
 @pytest.mark.parametrize("scope", ["image", "global", "code"])

@@ -59,3 +59,4 @@ def test_optimisers():
     assert type(built) is torch.optim.AdamW
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
+    assert type(build_optimizer(parameters, stage(optimizer="radam"))) is torch.optim.RAdam

@@ -185,3 +185,35 @@ def test_statistics_of_another_table_are_refused(tmp_path):
     with pytest.raises(RecapError, match="made for other rows or columns"):
         write_table(name="two", table=make_table(columns=["CIDEr"]), statistics=result, out=tmp_path / "t")
     assert not (tmp_path / "t").exists()
+
+
+def test_quoted_rows_stand_first_and_have_no_run(tmp_path):
+    quoted = {"id": "scst", "label": "SCST", "printed": {"METEOR": 26.7}}
+    table = make_table(quoted=[quoted])
+    write_scores(tmp_path / "scores", table, [1])
+    made = texts(tmp_path, table, seeds=[1])
+    lines = lines_of(made["md"])
+    first = next(index for index, line in enumerate(lines) if "SCST (printed, not run)" in line[0])
+    assert lines[first + 1] == ("printed", ["26.7", "--", "--"])
+    assert "SCST" in made["tex"]
+    record = next(csv.DictReader(io.StringIO(made["csv"])))
+    assert (record["id"], record["printed_percent"], record["mean"], record["model"]) == ("scst", "26.7", "", "")
+
+
+def test_columns_of_the_server_say_why_they_are_empty(tmp_path):
+    table = make_table(columns=["CIDEr", "c5.CIDEr"])
+    write_scores(tmp_path / "scores", table, [1])
+    assert "c5.CIDEr was not run: the COCO server alone has the references" in texts(tmp_path, table, seeds=[1])["md"]
+
+
+def test_an_ensemble_row_is_one_run_of_all_seeds(tmp_path):
+    rows = [row.model_dump() for row in make_table().rows]
+    rows[1]["ensemble"] = True
+    table = make_table(rows=rows)
+    (run,) = row_runs(table.rows[1], [1, 2])
+    assert run.path == "scenes/full/grid/zodiac@short/ensemble-1+2/scst"
+    assert [part.path.split("/")[-2] for part in run.parts()] == ["seed-1", "seed-2"]
+    write_scores(tmp_path / "scores", table, [1, 2])
+    result = statistics(tmp_path, table, [1, 2])
+    assert [row["cells"]["CIDEr"]["n"] for row in result["rows"]] == [2, 1]
+    assert result["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]["p"] is not None

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from recap.core.config import CrossEntropy, SelfCritical
+from recap.core.config import CrossEntropy, ScheduledSampling, SelfCritical
 from recap.core.errors import TrainingError
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches, ahead, caption_tensor
-from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.cross_entropy import CrossEntropyObjective, sampled_inputs
 from recap.training.loop import Training
 from recap.training.self_critical import SelfCriticalObjective, advantages
 
@@ -61,10 +61,10 @@ def training(state, *, stage=None, scores=None, die_at=None):
     if die_at is not None:
         inner = loop.objective
 
-        def objective(batch):
+        def objective(batch, epoch):
             if loop.at.step == die_at:
                 raise Killed
-            return inner(batch)
+            return inner(batch, epoch)
 
         loop.objective = objective
     return loop
@@ -73,10 +73,18 @@ def training(state, *, stage=None, scores=None, die_at=None):
 STAGES = [
     CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
     SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
+    CrossEntropy(
+        epochs=3,
+        learning_rate=0.01,
+        images_per_batch=5,
+        checkpoint_minutes=1e-9,
+        optimizer="radam",
+        scheduled_sampling={"every": 1, "rise": 0.3},
+    ),
 ]
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst"])
+@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
 @pytest.mark.parametrize("die_at", [0, 1, 2, 3, 5, 8])
 def test_killed_and_continued_equals_unbroken(tmp_path, stage, die_at):
     whole = training(tmp_path / "whole", stage=stage)
@@ -125,10 +133,10 @@ def test_sigterm_saves_and_leaves(tmp_path):
     loop = training(tmp_path)
     inner = loop.objective
 
-    def objective(batch):
+    def objective(batch, epoch):
         if loop.at.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
-        return inner(batch)
+        return inner(batch, epoch)
 
     loop.objective = objective
     with pytest.raises(SystemExit) as leaving:
@@ -142,7 +150,7 @@ def test_sigterm_saves_and_leaves(tmp_path):
 
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
-    loop.objective = lambda batch: (torch.tensor(torch.nan, requires_grad=True), {})
+    loop.objective = lambda batch, epoch: (torch.tensor(torch.nan, requires_grad=True), {})
     with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
         loop.run()
     assert not (tmp_path / "last.pt").exists()
@@ -227,6 +235,24 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     )
     log_probabilities, real = objective._score(memory, sampled)
     torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
+
+
+def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
+    rule = ScheduledSampling(start=6, every=5, rise=0.05, most=0.5)  # as X-LAN's code: first non-zero after epoch 11
+    assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx([0, 0, 0, 0.05, 0.1, 0.5])
+
+
+def test_scheduled_sampling_replaces_words_only():
+    torch.manual_seed(0)
+    model = build_model(CONFIG, feature_size=5, vocabulary_size=V).eval()
+    memory = model.encode(*Store().read([0, 1]))
+    inputs = caption_tensor([[[4, 5, 6], [7]], [[8, 8]]])[..., :-1]
+    assert torch.equal(sampled_inputs(model, memory, inputs, 0.0), inputs)
+    drawn = sampled_inputs(model, memory, inputs, 1.0)
+    assert torch.equal(drawn == 0, inputs == 0)  # padding stays
+    assert torch.equal(drawn[..., 0], inputs[..., 0])  # so does <bos>
+    assert not set(drawn[..., 1:].flatten().tolist()) & {1, 3}  # <bos> and <unk> are not said
+    assert (drawn != inputs).any()
 
 
 def test_advantages():

@@ -3,11 +3,12 @@
 import json
 import sys
 from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 
 from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
-from recap.core.grid import Grid, Run, row_runs
+from recap.core.grid import Grid, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
 from recap.data.versions import read_versions
@@ -70,6 +71,7 @@ wildcard_constraints:
     model="[^/@]+",
     recipe="[^/@]+",
     seed="-?[0-9]+",
+    seeds="[-+0-9]+",
     stage="xe|scst",
     table="[^/]+",
 
@@ -106,8 +108,9 @@ def table_runs(name):
 
 def trained_runs():
     """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
-    first = {Run(**{**vars(run), "stage": "xe"}) for run in SCORED}
-    return sorted(first | set(SCORED))
+    scored = {part for run in SCORED for part in run.parts()}
+    first = {replace(run, stage="xe") for run in scored}
+    return sorted(first | scored)
 
 
 def corpus_file(run):

@@ -7,7 +7,6 @@ def evaluate_spec(wildcards):
         {
             "evaluation": GRID.spec("recipes", wildcards.recipe)["evaluation"],
             "model_config": GRID.spec("models", wildcards.model),
-            "seed": int(wildcards.seed),
             "device": PROFILE.device,
             "threads": PROFILE.threads,
         }
@@ -35,3 +34,29 @@ rule evaluate:
     shell:
         "{RECAP} evaluate --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
+
+
+ENSEMBLE = f"{R}/scores/{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"
+
+
+def members(wildcards):
+    """Return the weights of an ensemble's members."""
+    folder = f"{R}/runs/{RUN.removesuffix('seed-{seed}')}".format(**wildcards)
+    return [f"{folder}seed-{seed}/{wildcards.stage}/model.safetensors" for seed in wildcards.seeds.split("+")]
+
+
+use rule evaluate as evaluate_ensemble with:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
+        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        model=members,
+    output:
+        captions=f"{ENSEMBLE}/captions.test.json",
+        scores=f"{ENSEMBLE}/scores.test.parquet",
+        metrics=f"{ENSEMBLE}/metrics.json",
+    params:
+        spec=evaluate_spec,
+        code=model_code("training/evaluation"),
+        model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
+        out=subpath(output.metrics, parent=True),

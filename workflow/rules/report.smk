@@ -3,10 +3,13 @@
 TABLE_FILES = [f"reports/tables/{{table}}.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"reports/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 
+ATTENTION_FILE = "reports/figures/{table}_attention.png"
+
 
 def report_files():
     """Return all that a finished profile leaves for a reader."""
     files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
+    files += [ATTENTION_FILE.format(table=name) for name, table in GRID.tables.items() if table.attention]
     return [*files, f"{R}/summary.json", f"{R}/curves.csv"]
 
 
@@ -60,6 +63,36 @@ rule samples:
     shell:
         "{RECAP} report captions --spec {params.spec:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
+
+
+def attention_rows(wildcards):
+    """Return the rows whose attention a table shows."""
+    table = GRID.tables[wildcards.table]
+    return [row for row in table.rows if row.id in table.attention]
+
+
+def attention_runs(wildcards):
+    """Return the first seed's runs of the rows whose attention a table shows."""
+    return [row_runs(row, PROFILE.seeds)[0] for row in attention_rows(wildcards)]
+
+
+rule attention:
+    input:
+        corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
+        vocabulary=lambda wildcards: vocabulary_file(attention_runs(wildcards)[0]),
+        features=lambda wildcards: features_file(attention_runs(wildcards)[0]),
+        images=lambda wildcards: dataset_images(attention_runs(wildcards)[0].dataset),
+        models=lambda wildcards: [f"{R}/runs/{run.path}/model.safetensors" for run in attention_runs(wildcards)],
+    output:
+        report(ATTENTION_FILE, caption="../report/attention.rst", category="Attention", labels={"table": "{table}"}),
+    params:
+        labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
+        runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
+        code=code_digest("training/attention", without=MAKERS),
+    shell:
+        "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
+        " --out {output:q}"
 
 
 rule summary:

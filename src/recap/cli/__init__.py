@@ -7,6 +7,7 @@ import sys
 
 from recap.cli.config import add_config
 from recap.cli.data import add_data
+from recap.cli.export import add_export
 from recap.cli.features import add_features
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
@@ -37,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_evaluate(groups.add_parser("evaluate", help="decode a split and score it"))
     add_statistics(groups.add_parser("statistics", help="means, intervals and tests of one table"))
     add_report(groups.add_parser("report", help="tables and figures").add_subparsers(required=True))
+    add_export(groups.add_parser("export", help="results in other forms").add_subparsers(required=True))
     add_track(groups.add_parser("track", help="MLflow").add_subparsers(required=True))
     add_config(groups.add_parser("config", help="check parameter files").add_subparsers(required=True))
     return parser

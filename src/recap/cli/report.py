@@ -56,6 +56,26 @@ def add_report(commands: Any) -> None:
             count=a.count,
         )
 
+    def attention(a: Arguments) -> None:
+        from recap.core.seeding import generator
+        from recap.data.corpus import Corpus
+        from recap.reporting.attention import write_attention
+        from recap.training.attention import looks_of
+
+        if len(a.labels) != len(a.runs):
+            raise ConfigError(f"{len(a.runs)} runs but {len(a.labels)} labels; give one label a run")
+        corpus = Corpus.read(a.corpus)
+        ids = sorted(corpus.captions("test"))
+        drawn = generator(0, "attention").choice(len(ids), size=min(a.count, len(ids)), replace=False).tolist()
+        images = a.image_ids or [ids[index] for index in drawn]
+        inputs = {"features": a.features, "vocabulary": a.vocabulary, "image_ids": images}
+        each = [
+            looks_of(run=run, label=label, **inputs, beam=a.beam, max_length=20)
+            for run, label in zip(a.runs, a.labels, strict=True)
+        ]
+        looks = {image: [model[image] for model in each] for image in images}
+        write_attention(looks=looks, files=corpus.files(), image_roots=a.images, out=a.out)
+
     def summary(a: Arguments) -> None:
         from recap.reporting.summary import write_summary
 
@@ -82,6 +102,15 @@ def add_report(commands: Any) -> None:
     parser.add_argument("--images", type=Path, nargs="+", required=True)
     parser.add_argument("--count", type=int, default=10)
     parser.set_defaults(function=captions)
+    parser = commands.add_parser("attention", help="where models look along the words of their captions")
+    paths(parser, "corpus", "vocabulary", "features", "out")
+    parser.add_argument("--images", type=Path, nargs="+", required=True, help="folders or zips with the photos")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="run folders")
+    parser.add_argument("--labels", nargs="+", required=True, help="one a run")
+    parser.add_argument("--image-ids", type=int, nargs="+", help="default: test photos drawn by chance")
+    parser.add_argument("--count", type=int, default=3)
+    parser.add_argument("--beam", type=int, default=3)
+    parser.set_defaults(function=attention)
     parser = commands.add_parser("summary", help="mean scores of all rows, for `dvc metrics`")
     spec(parser)
     paths(parser, "scores", "out")

@@ -32,5 +32,6 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
         run(**chosen(a, "spec corpus vocabulary features model out"))
 
     spec(parser)
-    paths(parser, "corpus", "vocabulary", "features", "model", "out")
+    paths(parser, "corpus", "vocabulary", "features", "out")
+    parser.add_argument("--model", type=Path, nargs="+", required=True, help="run folder; several are an ensemble")
     parser.set_defaults(function=evaluate)

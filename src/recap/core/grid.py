@@ -5,7 +5,7 @@ Paths: ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from recap.core.params import load_named
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One training stage of one seed."""
+    """One training stage of one seed, or, with `members`, the models of several seeds speaking together."""
 
     dataset: str
     subset: str
@@ -25,21 +25,30 @@ class Run:
     recipe: str
     seed: int
     stage: str
+    members: tuple[int, ...] = ()
 
     @property
     def path(self) -> str:
         """The folder of this run below ``runs/`` and ``scores/``."""
-        return f"{self.setting}/seed-{self.seed}/{self.stage}"
+        together = "+".join(str(seed) for seed in self.members)
+        return f"{self.setting}/{f'ensemble-{together}' if together else f'seed-{self.seed}'}/{self.stage}"
 
     @property
     def setting(self) -> str:
         """The folder shared by all seeds and stages."""
         return f"{self.dataset}/{self.subset}/{self.features}/{self.model}@{self.recipe}"
 
+    def parts(self) -> list[Run]:
+        """Return the trained runs behind this one: itself, or the members."""
+        return [replace(self, seed=seed, members=()) for seed in self.members] or [self]
+
 
 def row_runs(row: Row, seeds: list[int]) -> list[Run]:
-    """Return the scored runs of a table row, one a seed."""
-    return [Run(row.dataset, row.subset, row.features, row.model, row.recipe, seed, row.stage) for seed in seeds]
+    """Return the scored runs of a table row: one a seed, or the one of an ensemble of all seeds."""
+    first = Run(row.dataset, row.subset, row.features, row.model, row.recipe, seeds[0], row.stage)
+    if row.ensemble:
+        return [replace(first, members=tuple(seeds))]
+    return [replace(first, seed=seed) for seed in seeds]
 
 
 class Grid:

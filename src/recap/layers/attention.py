@@ -14,6 +14,7 @@ from recap.layers.packing import Words, pack, spread
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
 Carry = tuple[Tensor, ...]  # what an attention hands from word to word beside its keys; empty for most
+HIDDEN_SCORE = -1e9  # of a place that may not be seen; finite, so that a row that sees nothing is no NaN
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -7,9 +7,18 @@ from typing import Any
 from recap.core.errors import ConfigError, nearest
 from recap.models.base import Captioner
 from recap.models.transformer import Transformer
+from recap.models.up_down import UpDown
+from recap.models.x_transformer import XTransformer
+from recap.models.xlan import XLan
 from recap.models.zodiac import Zodiac
 
-MODELS: dict[str, type[Captioner]] = {"transformer": Transformer, "zodiac": Zodiac}
+MODELS: dict[str, type[Captioner]] = {
+    "transformer": Transformer,
+    "up_down": UpDown,
+    "x_transformer": XTransformer,
+    "xlan": XLan,
+    "zodiac": Zodiac,
+}
 
 
 def build_model(config: dict[str, Any], *, feature_size: int, vocabulary_size: int) -> Captioner:

@@ -68,6 +68,9 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     """
     _check(table, statistics)
     content = Content(table.title, table.scale, list(table.columns))
+    for quoted in table.quoted:
+        entries = [Entry(_number(quoted.printed.get(column), 1)) for column in content.columns]
+        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [Line("printed", entries)]))
     for row in statistics["rows"]:
         content.blocks.append(_block(row, statistics["baseline"], content))
     content.signatures = _signatures(statistics)

@@ -76,7 +76,7 @@ def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, heading
     from PIL import Image, ImageDraw
 
     columns = 1 if len(samples) <= 2 else 2
-    fonts = _fonts()
+    fonts = fonts_of_sheets()
     texts = [_card_lines(number, sample, fonts) for number, sample in enumerate(samples, start=1)]
     heights = [max(_PHOTO, _LEADING * len(lines)) + _MARGIN for lines in texts]
     rows = [range(start, min(start + columns, len(samples))) for start in range(0, len(samples), columns)]
@@ -144,7 +144,7 @@ def _wrap(text: str, font: Any, width: int) -> list[str]:
     return [line for line in lines if line]
 
 
-def _fonts() -> dict[str, Any]:
+def fonts_of_sheets() -> dict[str, Any]:
     """Return the fonts that come with matplotlib, so that a sheet looks the same everywhere."""
     import matplotlib
     from PIL import ImageFont

@@ -43,7 +43,7 @@ def choose_samples(
     Raises:
         MetricError: the rows' captions belong to other images than the corpus.
     """
-    rows = {row.id: row_runs(row, list(seeds[:1]))[0].path for row in table.rows}
+    rows = {row.id: row_runs(row, list(seeds))[0].path for row in table.rows}
     found = {row_id: _captions(scores_root / path) for row_id, path in rows.items()}
     split = next(split for split, _ in found.values())
     corpus = Corpus.read(corpus_path)

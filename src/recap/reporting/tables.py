@@ -63,6 +63,7 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
+    writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in _quoted(statistics))
     writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in records)
     return buffer.getvalue()
 
@@ -92,6 +93,19 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 **{f"welch_{key}": welch.get(key) for key in _WELCH},
                 "reason": _reasons(cell["reason"], comparison.get("reason"), paired.get("reason"), welch.get("reason")),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
+            }
+
+
+def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of rows that the paper quotes: no run, a printed value alone."""
+    for row in statistics["quoted"]:
+        for metric, value in row["printed"].items():
+            yield {
+                "table": statistics["table"],
+                **{key: row[key] for key in ("id", "label")},
+                "metric": metric,
+                "printed_percent": value,
+                "reason": "printed in the paper, not run",
             }
 
 

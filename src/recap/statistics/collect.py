@@ -11,11 +11,13 @@ import numpy as np
 
 from recap.core.atomic import read_json
 from recap.core.config import Row, Table
+from recap.core.config.tables import SERVER
 from recap.core.errors import MetricError
 from recap.core.grid import row_runs
 from recap.core.signatures import parse_signature
 
 # Scores that differ in one of these are scores of different things.
+SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 COMPARABLE = ("tok", "refs", "images", "split")
 
 
@@ -104,7 +106,8 @@ def _take(
     """Take one metric of one run, or the reason why it is missing."""
     value = metrics["scores"].get(column)
     if value is None:
-        scores.reasons[column] = metrics["not_run"].get(column, "not in metrics.json")
+        unknown = SERVER_ALONE if column in SERVER else "not in metrics.json"
+        scores.reasons[column] = metrics["not_run"].get(column, unknown)
         return
     if column not in images:
         raise MetricError(

@@ -60,6 +60,7 @@ def compare_table(
         "images": len(rows[0].image_ids),
         "family": family,
         "notes": NOTES,
+        "quoted": [row.model_dump() for row in table.quoted],
         "rows": described,
     }
     write_json(statistics_out, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,22 @@ from recap.data.vocabulary import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
+from recap.models.base import Captioner
+from recap.models.ensemble import Ensemble
 from recap.models.registry import build_model
 from recap.training.decode_split import decode_images
 from recap.training.job import load_weights
 
 
-def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Path, out: Path) -> None:
+def evaluate(
+    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
+) -> None:
     """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
 
     Args:
         spec: {"evaluation", "device", "threads"}.
         corpus, vocabulary, features: the files that training saw.
-        model: the run folder.
+        model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
     settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
@@ -37,9 +42,8 @@ def evaluate(*, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: 
     references = table.captions(settings.split)
     images = sorted(references)
     store.require(images)
-    config = read_mapping(model / "config.yaml")["spec"]["model_config"]
-    captioner = build_model(config, feature_size=store.dim, vocabulary_size=len(words)).to(device)
-    load_weights(captioner, model / "model.safetensors")
+    captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
+    captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
     ids = decode_images(
         captioner,
         store,
@@ -79,3 +83,15 @@ def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None
             f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"
         )
     return constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings))
+
+
+def load_model(run: Path, *, feature_size: int, words: AnyVocabulary) -> Captioner:
+    """Return the trained model of a run folder.
+
+    Raises:
+        RecapError: config or weights are missing, broken or do not fit.
+    """
+    config = read_mapping(run / "config.yaml")["spec"]["model_config"]
+    captioner = build_model(config, feature_size=feature_size, vocabulary_size=len(words))
+    load_weights(captioner, run / "model.safetensors")
+    return captioner

@@ -27,7 +27,7 @@ from recap.training.distributed import Group
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
 NUMBERS = ("reward", "reward_sd", "reward_greedy", "length")  # what objectives log beside the loss
-Objective = Callable[[Batch], tuple[Tensor, dict[str, float]]]
+Objective = Callable[[Batch, int], tuple[Tensor, dict[str, float]]]  # batch, epoch from 0 -> loss, numbers to log
 
 
 @dataclass
@@ -51,7 +51,8 @@ class Training:
 
     Args:
         model: on its device.
-        objective: batch -> loss, a mean over words, and numbers to log; `words` among them is what the loss weighs.
+        objective: batch and epoch -> loss, a mean over words, and numbers to log; `words` among them is what the loss
+            weighs.
         batches: the training images.
         validate: returns the validation CIDEr-D of the model as it is.
         stage: the recipe's numbers.
@@ -181,7 +182,7 @@ class Training:
             return torch.zeros(()), {"words": 0.0}
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
             try:
-                return self.objective(batch.to(self.device))
+                return self.objective(batch.to(self.device), self.at.epoch)
             except NotANumber as error:
                 images = [batch.image_ids[index] for index in error.images]
                 raise self._stopped(batch, rate, f"{error}; its images are {images}") from error

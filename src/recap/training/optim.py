@@ -42,14 +42,15 @@ def learning_rate(schedule: Schedule, base: float, *, step: int, epoch: int, dro
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
     """Build the stage's optimiser; its rate is set before every step."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[stage.optimizer]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
+    fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # RAdam has no fused form
     return kind(
         parameters,
         lr=stage.learning_rate,
         betas=stage.betas,
         eps=stage.epsilon,
         weight_decay=stage.weight_decay,
-        fused=True,
+        **fast,
     )
 
 

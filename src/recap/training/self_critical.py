@@ -65,7 +65,7 @@ class SelfCriticalObjective:
         if stage.bleu4:
             self.scorers.append((stage.bleu4, Bleu4(ended)))
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+    def __call__(self, batch: Batch, epoch: int = 0) -> tuple[Tensor, dict[str, float]]:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
         memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout

@@ -30,9 +30,18 @@ from recap.core.config.features import (
     RegionFeatures,
     SegmentFeatures,
 )
-from recap.core.config.models import Model, TransformerModel, ZodiacModel
-from recap.core.config.recipes import CrossEntropy, DecodingRules, Evaluation, Recipe, Schedule, SelfCritical, Stage
-from recap.core.config.tables import METRICS, Profile, Row, Table
+from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
+from recap.core.config.recipes import (
+    CrossEntropy,
+    DecodingRules,
+    Evaluation,
+    Recipe,
+    Schedule,
+    ScheduledSampling,
+    SelfCritical,
+    Stage,
+)
+from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
     "BoxPretraining",
@@ -52,12 +61,14 @@ __all__ = [
     "METRICS",
     "Model",
     "Profile",
+    "QuotedRow",
     "Recipe",
     "RegionFeatures",
     "Row",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
+    "ScheduledSampling",
     "SegmentFeatures",
     "SelfCritical",
     "Stage",
@@ -65,8 +76,11 @@ __all__ = [
     "Subset",
     "Table",
     "TransformerModel",
+    "UpDownModel",
     "VocabularyRule",
     "Words",
+    "XLanModel",
+    "XTransformerModel",
     "ZodiacModel",
 ]
 

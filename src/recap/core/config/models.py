@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from recap.core.config.base import Strict
 
@@ -39,4 +39,62 @@ class ZodiacModel(TransformerModel):
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field("none", description="published code: none")
 
 
-Model = Annotated[TransformerModel | ZodiacModel, Field(discriminator="kind")]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class XLinearSizes(Strict):
+    """What the models made of X-Linear blocks share."""
+
+    heads: PositiveInt = 8
+    activation: Literal["celu", "elu", "relu"] = Field("celu", description="of the blocks' projections; paper: ELU")
+    alpha: PositiveFloat = Field(1.3, description="scale of the exponential unit")
+    feature_dropout: Share = Field(0.5, description="on embedded visual vectors")
+    joint_dropout: Share = Field(0.1, description="within the blocks")
+    mix_dropout: Share = Field(0.3, description="on what updates the vectors between blocks")
+
+
+class XLanModel(XLinearSizes):
+    """X-LAN and the variants of its ablation."""
+
+    kind: Literal["xlan"]
+    d_model: PositiveInt = 1024
+    d_joint: PositiveInt = Field(64, description="width of the joint vector in a head; paper: 512 over all heads")
+    encoder_layers: int = Field(4, ge=0, description="X-Linear blocks in the encoder")
+    decoder_attention: Literal["x_linear", "conventional"] = "x_linear"
+    word_dropout: Share = 0.5
+    attention_dropout: Share = Field(0.5, description="on the blocks' outputs")
+    context_dropout: Share = Field(0.5, description="on the context, into the LSTM and into the output layer")
+
+
+class XTransformerModel(XLinearSizes):
+    """The X-Transformer."""
+
+    kind: Literal["x_transformer"]
+    d_model: PositiveInt = 768
+    d_joint: PositiveInt = Field(48, description="width of the joint vector in a head")
+    d_feed_forward: PositiveInt = 3072
+    encoder_layers: int = Field(6, ge=0)
+    decoder_layers: PositiveInt = 6
+    max_vectors: PositiveInt | None = Field(None, description="vectors of an image that are read; null: all")
+    dropout: Share = Field(0.5, description="encoder blocks, feed-forward layers, first global vector")
+    decoder_dropout: Share = Field(0.5, description="on the outputs of the decoder's blocks")
+    word_dropout: Share = 0.1
+    output_dropout: Share = 0.5
+
+
+class UpDownModel(Strict):
+    """The Up-Down model."""
+
+    kind: Literal["up_down"]
+    d_model: PositiveInt = Field(1000, description="width of both LSTMs")
+    d_word: PositiveInt = 1000
+    d_attention: PositiveInt = 512
+    d_feature: int = Field(0, ge=0, description="visual vectors are projected to this width; 0: used as they are")
+    attention_activation: Literal["tanh", "relu"] = "tanh"
+    word_activation: Literal["none", "relu"] = "none"
+    dropout: Share = 0.5
+
+
+Model = Annotated[
+    TransformerModel | UpDownModel | XLanModel | XTransformerModel | ZodiacModel, Field(discriminator="kind")
+]

@@ -34,7 +34,7 @@ class Stage(Strict):
     learning_rate: PositiveFloat = Field(description="base rate (noam: ignored, see schedule.factor)")
     schedule: Schedule = Schedule()
     images_per_batch: PositiveInt = Field(10, description="images a step; each brings its captions or samples")
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "radam"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: PositiveFloat = 1e-9
     weight_decay: float = Field(0.0, ge=0)
@@ -48,10 +48,24 @@ class Stage(Strict):
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
 
 
+class ScheduledSampling(Strict):
+    """How often a word of the caption is replaced by one the model would say (Bengio et al. 2015)."""
+
+    start: int = Field(0, ge=0, description="epoch, counted from 0, from which the rate may rise")
+    every: PositiveInt = Field(5, description="epochs between rises")
+    rise: float = Field(0.05, gt=0, le=1, description="what a rise adds to the rate")
+    most: float = Field(0.5, gt=0, le=1, description="the rate's limit")
+
+    def rate(self, epoch: int) -> float:
+        """Return the rate of an epoch counted from 0: rise * floor((epoch - start) / every), at most `most`."""
+        return min(self.most, self.rise * max(0, (epoch - self.start) // self.every))
+
+
 class CrossEntropy(Stage):
     """Teacher forcing on the reference captions."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    scheduled_sampling: ScheduledSampling | None = Field(None, description="null: every word is the caption's own")
 
 
 class SelfCritical(Stage):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.config.base import Strict
 
-METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+# The COCO server scores against references that it alone has: 5 or 40 an image.
+SERVER = tuple(f"{references}.{metric}" for metric in LOCAL[:-1] for references in ("c5", "c40"))
+METRICS = LOCAL + SERVER
+
+
+def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
+    unknown = sorted(set(printed) - set(METRICS))
+    if unknown:
+        raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
+    return printed
+
+
+Printed = Annotated[dict[str, float], AfterValidator(_known_metrics)]
 
 
 class Row(Strict):
@@ -22,15 +35,16 @@ class Row(Strict):
     model: str
     recipe: str
     stage: Literal["xe", "scst"] = "scst"
-    printed: dict[str, float] = Field(default_factory=dict, description="metric -> printed value, in percent")
+    ensemble: bool = Field(False, description="the models of all seeds speak together, as one run")
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
 
-    @field_validator("printed")
-    @classmethod
-    def _known_metrics(cls, printed: dict[str, float]) -> dict[str, float]:
-        unknown = sorted(set(printed) - set(METRICS))
-        if unknown:
-            raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
-        return printed
+
+class QuotedRow(Strict):
+    """One line of the paper's table that the paper quotes from others: no run stands behind it."""
+
+    id: str = Field(pattern=r"^[a-z0-9_.]+$")
+    label: str
+    printed: Printed = Field(description="metric -> printed value, in percent")
 
 
 class Table(Strict):
@@ -40,15 +54,24 @@ class Table(Strict):
     scale: str = Field(description="what was scaled down, in words; stands under the table")
     columns: list[Literal[METRICS]]  # type: ignore[valid-type]
     baseline: str = Field(description="id of the row that the others are compared with")
+    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     rows: list[Row] = Field(min_length=1)
+    attention: list[str] = Field(
+        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Table:
         ids = [row.id for row in self.rows]
-        if len(set(ids)) != len(ids):
+        every = ids + [row.id for row in self.quoted]
+        if len(set(every)) != len(every):
             raise ValueError("two rows have the same id")
         if self.baseline not in ids:
             raise ValueError(f"baseline {self.baseline!r} is no row id; rows are {', '.join(ids)}")
+        alone = [row.id for row in self.rows if not row.ensemble]
+        for name in self.attention:
+            if name not in alone:
+                raise ValueError(f"attention {name!r} is no row of single models; those are {', '.join(alone)}")
         return self
 
 

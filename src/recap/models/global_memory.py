@@ -1,0 +1,26 @@
+"""What models keep of an image that also sum it up in one vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from recap.models.base import Memory
+
+
+@dataclass(frozen=True)
+class GlobalMemory(Memory):
+    """A memory with `summary` [B, D], the image-level vector."""
+
+    summary: Tensor
+
+    def keep(self, images: Tensor) -> GlobalMemory:
+        """Return the memory of some of the images, given by index."""
+        return GlobalMemory(self.values[images], self.mask[images], self.summary[images])
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real vectors: [B, N, D], [B, N] -> [B, D]."""
+    share = mask.to(values.dtype)
+    return (share[:, None] @ values)[:, 0] / share.sum(-1, keepdim=True).clamp(min=1)

@@ -1,0 +1,193 @@
+"""X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code, float64)."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from recap.core.errors import ConfigError
+from recap.layers.x_linear import XLinear
+from recap.models import up_down, x_transformer, xlan
+from recap.models.global_memory import GlobalMemory
+from recap.models.official_names import X_LINEAR, rename
+from recap.models.up_down import UpDown
+from recap.models.x_transformer import XTransformer
+from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
+from recap.models.xlan import XLan
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
+
+
+def load(name):
+    file = np.load(GOLDEN / f"{name}.npz")
+    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
+    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+
+
+def block():
+    return XLinear(d_model=D, heads=HEADS, d_joint=JOINT).double().eval()
+
+
+def test_block():
+    golden, official = load("x_linear_block")
+    module = block()
+    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    query, (keys, values) = golden["in/query"][:, None, None], module.keys(golden["in/keys"][:, None])
+    close(keys[:, 0], golden["mid/k_proj"])
+    close(values[:, 0], golden["mid/v2_proj"])
+    seen = []
+    handle = module.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
+    mask = golden["in/mask"].bool()[:, None, None]
+    close(module(query, (keys, values), visible=mask)[:, 0, 0], golden["out/attended"])
+    handle.remove()
+    close(seen[0][:, 0, :, 0], golden["mid/beta_spatial"])
+    everything = torch.ones_like(mask)
+    close(module(query, (keys, values), visible=everything)[:, 0, 0], golden["out/attended_nomask"])
+
+
+def test_block_with_a_query_a_word():
+    golden, official = load("x_linear_block_seq")
+    module = block()
+    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    query = golden["in/query"][:, None]
+    for name in ("self", "cross"):
+        keys = module.keys(golden[f"in/{name}_kv"][:, None])
+        visible = golden[f"in/{name}_mask"].bool()[:, None]
+        close(module(query, keys, visible=visible)[:, 0], golden[f"out/{name}_attended"])
+
+
+def xlan_model(official):
+    """An X-LAN in the sizes of the vectors; parameters that the file lacks keep their random start."""
+    model = XLan(feature_size=20, vocabulary_size=VOCABULARY, d_model=D, heads=HEADS, d_joint=JOINT).double().eval()
+    missing, unexpected = model.load_state_dict(xlan.rename_official(official), strict=False)
+    assert unexpected == []
+    return model, missing
+
+
+def test_xlan_names_are_complete():
+    encoder, decoder = load("xlan_encoder")[1], load("xlan_decoder_step")[1]
+    model, missing = xlan_model(encoder | decoder)
+    assert missing == []
+    assert len(encoder | decoder) == len(model.state_dict()) == 145
+
+
+def test_xlan_encoder():
+    golden, official = load("xlan_encoder")
+    model, _ = xlan_model(official)
+    memory = model.encode(golden["in/regions"], golden["in/mask"].bool())
+    close(memory.summary, golden["out/global_feat"])
+    close(memory.values, golden["out/region_feats"])
+
+
+def test_xlan_decoder_step():
+    golden, official = load("xlan_decoder_step")
+    model, _ = xlan_model(official)
+    memory = GlobalMemory(golden["in/region_feats"], golden["in/mask"].bool(), golden["in/global_feat"])
+    state = model.start(memory)
+    close(state.per_image["keys"][:, 0], golden["mid/keys"])
+    close(state.per_image["values"][:, 0], golden["mid/values2"])
+    names = {"h": "h", "c": "c", "context": "ctx"}
+    state.per_beam = {ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()}
+    out, state = model.step(golden["in/token"][:, None], state)
+    close(out[:, 0], golden["out/logprobs"])
+    for ours, theirs in names.items():
+        close(state.per_beam[ours][:, 0], golden[f"out/{theirs}"])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_up_down_decoder_step(activation):
+    golden, official = load("updown_decoder_step")
+    sizes = {"feature_size": 20, "vocabulary_size": VOCABULARY, "d_model": 16, "d_word": 14, "d_attention": 10}
+    model = UpDown(**sizes, attention_activation=activation).double().eval()
+    model.load_state_dict(up_down.rename_official(official))
+    regions = golden["in/regions"]
+    state = model.start(model.encode(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
+    close(state.per_image["keys"][:, 0], golden["mid/p_att_feats"])
+    cells = (golden[f"in/{kind}_prev"][index][:, None] for index in (0, 1) for kind in ("h", "c"))
+    state.per_beam = dict(zip(up_down.NAMES, cells, strict=True))
+    out, state = model.step(golden["in/token"][:, None], state)
+    close(out[:, 0], golden[f"out/logprobs_{activation}"])
+    close(state.per_beam["h2"][:, 0], golden[f"out/h_lang_{activation}"])
+    close(state.per_beam["c2"][:, 0], golden[f"out/c_lang_{activation}"])
+    if activation == "tanh":
+        close(state.per_beam["h1"][:, 0], golden["out/h_att_tanh"])
+        close(state.per_beam["c1"][:, 0], golden["out/c_att_tanh"])
+
+
+def layer_parameters(official, stack):
+    """Rename one layer's parameters as those of a stack's first layer."""
+    rules = [*x_transformer.LAYER_RULES, *X_LINEAR]
+    renamed = rename({f"{stack}.0.{name}": value for name, value in official.items()}, rules, known=x_transformer.KNOWN)
+    return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
+
+
+def update():
+    return Update(d_model=D, d_feed_forward=64, dropout=0.5, mix_dropout=0.3)
+
+
+def test_x_transformer_encoder_layer():
+    golden, official = load("xtransformer_encoder_layer")
+    layer = XEncoderLayer(block=block(), update=update(), dropout=0.5).double().eval()
+    layer.load_state_dict(layer_parameters(official, "encoder"))
+    mask = golden["in/mask"].bool()[:, None, None]
+    g, x = layer(golden["in/gx"][:, None, None], golden["in/x"][:, None], mask)
+    close(g[:, 0, 0], golden["out/gx"])
+    close(x[:, 0], golden["out/x"])
+
+
+def test_x_transformer_decoder_layer():
+    golden, official = load("xtransformer_decoder_layer")
+    layer = XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5).double().eval()
+    layer.load_state_dict(layer_parameters(official, "decoder"))
+    x = golden["in/x"][:, None]
+    g, x = layer(
+        golden["in/gx"][:, None],
+        x,
+        words=layer.words.keys(x),
+        visible=golden["in/seq_mask"].bool()[:, None],
+        image=layer.image.keys(golden["in/encoder_out"][:, None]),
+        seen=golden["in/att_mask"].bool()[:, None],
+    )
+    close(g[:, 0], golden["out/gx"])
+    close(x[:, 0], golden["out/x"])
+
+
+def official_x_transformer():
+    """The names of a released model with 2+2 layers, and its table of positions."""
+    encoder, decoder = load("xtransformer_encoder_layer")[1], load("xtransformer_decoder_layer")[1]
+    stopped = ("bifeat_emb", "layer_norm_x", "ff_layer")  # what the last decoder layer lacks
+    names = {f"encoder.layers.{index}.{name}": value for index in (0, 1) for name, value in encoder.items()}
+    names |= {f"decoder.layers.0.{name}": value for name, value in decoder.items()}
+    names |= {f"decoder.layers.1.{name}": value for name, value in decoder.items() if not name.startswith(stopped)}
+    linear = {"att_embed.0": (20, D), "encoder.proj_norm.0": (3 * D, D), "decoder.wbil1.0": (D, D)}
+    linear |= {"decoder.wbil2.0": (D, D), "decoder.proj_norm.0": (3 * D, 2 * D), "decoder.generator": (D, VOCABULARY)}
+    norms = ["att_embed.2", "encoder.proj_norm.1", "decoder.layer_norm_word"]
+    norms += [f"decoder.{name}.2" for name in ("wbil1", "wbil2", "proj_norm")]
+    modules = {name: nn.Linear(*size) for name, size in linear.items()} | {name: nn.LayerNorm(D) for name in norms}
+    for name, module in modules.items():
+        names |= {f"{name}.{kind}": value for kind, value in module.state_dict().items()}
+    return names | {"decoder.embed_tokens.weight": torch.randn(VOCABULARY, D)}
+
+
+def test_x_transformer_names_are_complete():
+    official = official_x_transformer()
+    sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64, "encoder_layers": 2}
+    model = XTransformer(feature_size=20, vocabulary_size=VOCABULARY, **sizes, decoder_layers=2).double()
+    model.load_state_dict(x_transformer.rename_official(official))
+    assert torch.equal(model.positions[:20].float(), load("positional_tables")[0]["out/xtransformer_16"])
+    table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
+    model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))
+    assert torch.equal(model.positions, table[0, : len(model.positions)])
+
+
+def test_foreign_names_are_refused():
+    for module in (xlan, up_down, x_transformer):
+        with pytest.raises(ConfigError, match="'refiner.0.weight' is none of the released model's"):
+            module.rename_official({"refiner.0.weight": torch.zeros(1)})
