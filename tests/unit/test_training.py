@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     assert not (tmp_path / "last.pt").exists()
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst"])
+@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
 def test_a_model_without_numbers_stops_with_step_and_images_saved(tmp_path, stage):
     loop = training(tmp_path, stage=stage)
     with torch.no_grad():
