@@ -122,8 +122,9 @@ def _fit(backbone: Backbone, pictures: Tensor, labels: Tensor, classes: Sequence
         total = 0.0
         order = torch.randperm(len(pictures))[: batches * size].split(size)
         for chosen in progress(order, name=f"backbone, epoch {epoch + 1}", unit="batches"):
-            maps = backbone.maps(pictures[chosen])
-            losses = [cross_entropy(head(maps), labels[chosen, index]) for index, head in enumerate(heads)]
+            with torch.autocast(backbone.device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
+                maps = backbone.maps(pictures[chosen])
+            losses = [cross_entropy(head(maps.float()), labels[chosen, index]) for index, head in enumerate(heads)]
             loss = torch.stack(losses).sum()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()

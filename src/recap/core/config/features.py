@@ -15,6 +15,7 @@ class BoxPretraining(Strict):
     epochs: PositiveInt = 8
     learning_rate: PositiveFloat = Field(8e-3, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 32
+    precision: Literal["float32", "bf16"] = Field("float32", description="bf16: half the time where a processor has it")
 
 
 class GridFeatures(Strict):
