@@ -55,7 +55,7 @@ def draw(bars: dict[str, dict[str, float]], title: str, out: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(9, 2.6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(9, 3.0), layout="constrained")
     left = dict.fromkeys(bars, 0.0)
     for kind in (*KINDS, "other"):
         widths = [parts.get(kind, 0.0) for parts in bars.values()]
@@ -63,7 +63,7 @@ def draw(bars: dict[str, dict[str, float]], title: str, out: str) -> None:
         left = {name: left[name] + width for name, width in zip(bars, widths, strict=True)}
     axes.set_xlabel("seconds of one processor")
     axes.set_title(title, fontsize=8)
-    axes.legend(fontsize=7)
+    figure.legend(loc="outside lower center", ncols=4, fontsize=7)
     figure.savefig(out)
 
 
