@@ -10,11 +10,12 @@ import sys
 import numpy as np
 import pytest
 
+from recap.core.errors import DataError
 from recap.data.build import build_corpus
 from recap.data.corpus import Corpus
 from recap.data.images import ImageSource
 from recap.data.scene_layout import COLOURS, SHAPES
-from recap.data.scenes import distinct_scenes
+from recap.data.scenes import distinct_scenes, render_scenes
 
 SPEC = {"kind": "scenes", "train": 110, "val": 15, "test": 25, "size": 112, "seed": 3}
 NAMES = ("images.zip", "boxes.json", "corpus.parquet")
@@ -71,8 +72,29 @@ def test_test_pictures_do_not_depend_on_the_number_of_training_pictures(built, t
 
 
 def test_no_two_pictures_share_a_description():
-    descriptions = [scene.description for scene in distinct_scenes(3000, 0)]
+    descriptions = [scene.description for scene in distinct_scenes(3000, 5, 0)]
     assert len(set(descriptions)) == 3000
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_more_objects_of_a_kind_than_asked_for(most):
+    counts = {group.count for scene in distinct_scenes(300, most, 0) for group in scene.groups}
+    assert counts == set(range(1, most + 1))
+
+
+@pytest.mark.parametrize("most", [0, 6])
+def test_a_count_that_no_picture_holds(tmp_path, most):
+    with pytest.raises(DataError, match=f"most is {most}; a picture holds 1 to 5 objects"):
+        render_scenes(train=1, val=1, test=1, size=32, most=most, seed=0, out=tmp_path)
+
+
+def test_what_lies_left_of_another_does_not_lie_above_it_as_well():
+    for scene in distinct_scenes(1000, 5, 0):
+        if len(scene.groups) == 2:
+            first, second = (np.mean(group.centres, axis=0) for group in scene.groups)
+            across, down = second - first
+            along, aside = (across, down) if scene.arrangement == "left" else (down, across)
+            assert along > abs(aside), scene
 
 
 def test_five_different_captions_of_five_to_sixteen_words(built):

@@ -47,7 +47,9 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | Dataset, inputs: Path, 
 def _scenes(spec: ScenesDataset, inputs: Path, out: Path, name: str) -> Built:
     from recap.data.scenes import render_scenes
 
-    captions = render_scenes(train=spec.train, val=spec.val, test=spec.test, size=spec.size, seed=spec.seed, out=out)
+    captions = render_scenes(
+        train=spec.train, val=spec.val, test=spec.test, size=spec.size, most=spec.most, seed=spec.seed, out=out
+    )
     return captions, sha256_file(out / "images.zip")
 
 

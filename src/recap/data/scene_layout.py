@@ -19,6 +19,8 @@ TEXTURED = ("circle", "square", "triangle", "heart")
 BACKGROUNDS = ("white", "grey", "black", "striped", "checkered")
 SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 EDGES = {"small": (0.215, 0.235), "large": (0.34, 0.39)}
+MOST = 5  # objects of a group; large ones are one fewer
+_SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))  # how many two groups hold
 _MARGIN = 0.03
 _GAP = 0.02
 
@@ -68,18 +70,18 @@ def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
     return items[int(random.integers(len(items)))]
 
 
-def invent_scene(random: np.random.Generator) -> Scene:
-    """Draw a scene: three in ten have one group, the others two."""
+def invent_scene(random: np.random.Generator, most: int) -> Scene:
+    """Draw a scene of groups of up to `most` objects: three in ten have one group, the others two."""
     background = BACKGROUNDS[int(random.choice(len(BACKGROUNDS), p=(0.25, 0.25, 0.2, 0.15, 0.15)))]
     if random.random() < 0.3:
-        return _one_group(random, background)
-    return _two_groups(random, background)
+        return _one_group(random, background, most)
+    return _two_groups(random, background, most)
 
 
-def _one_group(random: np.random.Generator, background: str) -> Scene:
+def _one_group(random: np.random.Generator, background: str, most: int) -> Scene:
     """One object in a corner or the centre, or several in a row, in a column or scattered."""
     size = pick(random, ("small", "large"))
-    count = int(random.integers(1, 6 if size == "small" else 5))
+    count = int(random.integers(1, 1 + min(most, MOST if size == "small" else MOST - 1)))
     options = ["row", "column"] if count == 2 or (count < 5 and size == "small") else []
     options += ["scattered"] if count > 2 else []
     arrangement = pick(random, SPOTS if count == 1 else options)
@@ -130,12 +132,12 @@ def _inside(random: np.random.Generator, area: Area, edge: float) -> Point:
     )
 
 
-def _two_groups(random: np.random.Generator, background: str) -> Scene:
-    """Two groups of at most five objects, in the two halves of the picture."""
+def _two_groups(random: np.random.Generator, background: str, most: int) -> Scene:
+    """Two groups of five objects together at most, in the two halves of the picture."""
     relation = pick(random, ("left", "above"))
     counts = (1, 1)
-    if random.random() < 0.6:
-        counts = pick(random, ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2)))
+    if most > 1 and random.random() < 0.6:
+        counts = pick(random, [pair for pair in _SEVERAL if max(pair) <= most])
     halves = ((_MARGIN, 0.5), (0.5, 1 - _MARGIN))
     groups: list[Group] = []
     for count, half in zip(counts, halves, strict=True):
@@ -148,9 +150,12 @@ def _two_groups(random: np.random.Generator, background: str) -> Scene:
 
 
 def _lined_up(random: np.random.Generator, count: int, half: tuple[float, float], edge: float) -> list[Point]:
-    """Return centres in the left or right half: one near its middle, several one below the other, in a zigzag."""
+    """Return centres in the left or right half: one near its middle, several one below the other, in a zigzag.
+
+    A single object keeps to the middle so that what lies left of it does not lie above it as well.
+    """
     if count == 1:
-        return [_inside(random, (half[0], 0.25, half[1], 0.75), edge)]
+        return [_inside(random, (half[0], 0.3, half[1], 0.7), edge)]
     step = (1 - 2 * _MARGIN) / count
     starts = [_MARGIN + index * step for index in range(count)]
     return [_inside(random, (half[0], start, half[1], start + step), edge) for start in starts]

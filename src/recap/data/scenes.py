@@ -16,13 +16,13 @@ from recap.core.log import progress
 from recap.core.seeding import generator
 from recap.data.corpus import Caption
 from recap.data.scene_captions import CAPTIONS, describe
-from recap.data.scene_layout import Scene, invent_scene
+from recap.data.scene_layout import MOST, Scene, invent_scene
 from recap.data.text import tokenize
 
 _TIME = (2000, 1, 1, 0, 0, 0)
 
 
-def render_scenes(*, train: int, val: int, test: int, size: int, seed: int, out: Path) -> list[Caption]:
+def render_scenes(*, train: int, val: int, test: int, size: int, most: int, seed: int, out: Path) -> list[Caption]:
     """Write images.zip and boxes.json into ``out`` and return five captions a picture.
 
     Equal arguments give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
@@ -33,12 +33,15 @@ def render_scenes(*, train: int, val: int, test: int, size: int, seed: int, out:
         val: number of validation pictures.
         test: number of test pictures.
         size: edge of a picture in pixels, at least 32.
+        most: objects of a kind in a picture at most, 1 to 5.
         seed: of scenes and captions.
         out: folder for the files.
 
     Raises:
         DataError: a number is out of range.
     """
+    if not 1 <= most <= MOST:
+        raise DataError(f"scenes: most is {most}; a picture holds 1 to {MOST} objects of a kind")
     if min(train, val, test) < 1 or size < 32:
         raise DataError(f"scenes: every split needs a picture and size at least 32, got {train}, {val}, {test}, {size}")
     splits = ["test"] * test + ["val"] * val + ["train"] * train
@@ -46,7 +49,7 @@ def render_scenes(*, train: int, val: int, test: int, size: int, seed: int, out:
     boxes: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
     with atomic_path(out / "images.zip") as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-        scenes = zip(splits, distinct_scenes(len(splits), seed), strict=True)
+        scenes = zip(splits, distinct_scenes(len(splits), most, seed), strict=True)
         for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
             file = f"{number:06d}.png"
             content, record = _picture(scene, size=size, random=generator(seed, "picture", number))
@@ -58,14 +61,14 @@ def render_scenes(*, train: int, val: int, test: int, size: int, seed: int, out:
     return captions
 
 
-def distinct_scenes(count: int, seed: int) -> Iterator[Scene]:
+def distinct_scenes(count: int, most: int, seed: int) -> Iterator[Scene]:
     """Yield ``count`` scenes no two of which share a description."""
     seen: set[str] = set()
     for number in range(count):
         random = generator(seed, "scene", number)
-        scene = invent_scene(random)
+        scene = invent_scene(random, most)
         while scene.description in seen:
-            scene = invent_scene(random)
+            scene = invent_scene(random, most)
         seen.add(scene.description)
         yield scene
 

@@ -82,6 +82,7 @@ class ScenesDataset(Strict):
     val: PositiveInt = Field(200, description="number of validation pictures")
     test: PositiveInt = Field(200, description="number of test pictures")
     size: int = Field(112, ge=32, description="edge of a picture in pixels")
+    most: int = Field(5, ge=1, le=5, description="objects of a kind in a picture at most: how far one must count")
     seed: int = Field(0, description="seed of pictures and captions")
     vocabulary: Words = VocabularyRule(min_count=2, splits="train", max_length=20)
 
