@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
+from recap.layers.linear import Linear
 from recap.models.base import Captioner, Memory
 
 PAD, BOS, EOS = 0, 1, 2
@@ -45,11 +46,15 @@ class PlainAttention(nn.Module):
 
 
 def plainly(model: Captioner) -> Captioner:
-    """Replace the fused attentions of a model by plain ones, in place."""
+    """Replace the fused attentions and packing products of a model by plain ones, in place."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, MultiHeadAttention) and not isinstance(module, PlainAttention):
+            if isinstance(child, MultiHeadAttention):
                 setattr(module, name, PlainAttention(child))
+            elif isinstance(child, Linear):
+                plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
+                plain.weight, plain.bias = child.weight, child.bias
+                setattr(module, name, plain)
     return model
 
 
