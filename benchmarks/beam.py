@@ -1,4 +1,4 @@
-"""Beam search with shared caches, against encoding the prefix anew for every word."""
+"""Beam search with shared caches, against the two ways of released code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from benchmarks import plain
+from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models
 from recap.decoding.beam import beam_search
@@ -29,16 +29,25 @@ def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = L
 
 
 def transformer() -> Case:
-    """6+6 layers of width 512, random weights."""
+    """6+6 layers of width 512, random weights, against encoding the prefix anew for every word."""
+    return _against("beam.transformer", plain.beam_search)
+
+
+def transformer_cached() -> Case:
+    """The same against caches that are concatenated and copied."""
+    return _against("beam.transformer.cached", cached.beam_search)
+
+
+def _against(name: str, released: Callable[..., Tensor]) -> Case:
     model, slow = (m.eval() for m in models("transformer"))
     data, ours = batch(), search(model)
 
     def reference() -> Tensor:
-        return plain.beam_search(slow, data.features, data.mask, 5, LENGTH)
+        return released(slow, data.features, data.mask, 5, LENGTH)
 
     same = (ours() == reference()).float().mean().item()
     return Case(
-        "beam.transformer",
+        name,
         f"6+6 layers, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
         ours,
         reference,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
+from recap.layers.linear import Linear
 from recap.models.base import Captioner, Memory
 
 PAD, BOS, EOS = 0, 1, 2
@@ -45,11 +46,15 @@ class PlainAttention(nn.Module):
 
 
 def plainly(model: Captioner) -> Captioner:
-    """Replace the fused attentions of a model by plain ones, in place."""
+    """Replace the fused attentions and packing products of a model by plain ones, in place."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, MultiHeadAttention) and not isinstance(module, PlainAttention):
+            if isinstance(child, MultiHeadAttention):
                 setattr(module, name, PlainAttention(child))
+            elif isinstance(child, Linear):
+                plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
+                plain.weight, plain.bias = child.weight, child.bias
+                setattr(module, name, plain)
     return model
 
 
@@ -81,26 +86,38 @@ def sample(model: Captioner, memory: Memory, length: int) -> tuple[Tensor, Tenso
     return words[:, 1:], torch.stack(chosen, 1)
 
 
+class Beams:
+    """Captions of beam search [B, K, t + 1], chosen by a complete sort over beams and words."""
+
+    def __init__(self, images: int, beam: int) -> None:
+        self.beam = beam
+        self.words = torch.full((images, beam, 1), BOS, dtype=torch.long)
+        self.total = torch.full((images, beam), -torch.inf).index_fill(1, torch.tensor([0]), 0.0)
+        self.done = torch.zeros(images, beam, dtype=torch.bool)
+
+    def extend(self, scores: Tensor) -> Tensor:
+        """Take log-probabilities [B, K, V]; return the beams [B, K] that are continued."""
+        frozen = torch.full_like(scores, -torch.inf).index_fill(2, torch.tensor([PAD]), 0.0)
+        scores = self.total[..., None] + torch.where(self.done[..., None], frozen, scores)
+        best, flat = scores.flatten(1).sort(1, descending=True)
+        self.total, flat = best[:, : self.beam], flat[:, : self.beam]
+        parents, new = flat // scores.shape[-1], flat % scores.shape[-1]
+        before = self.words.gather(1, parents[..., None].expand_as(self.words))
+        self.words = torch.cat([before, new[..., None]], 2)
+        self.done = self.done.gather(1, parents) | (new == EOS)
+        return parents
+
+
 @torch.no_grad()
 def beam_search(model: Captioner, features: Tensor, mask: Tensor, beam: int, length: int) -> Tensor:
-    """Beam search that encodes each image for each beam and the prefix for each word, and sorts all scores."""
-    images = len(features)
+    """Beam search that repeats the memory for each beam and encodes the prefix anew for each word."""
+    images, beams = len(features), Beams(len(features), beam)
     memory = model.encode(features, mask)
-    memory = Memory(memory.values.repeat_interleave(beam, 0), memory.mask.repeat_interleave(beam, 0))
-    words = torch.full((images, beam, 1), BOS, dtype=torch.long)
-    total = torch.full((images, beam), -torch.inf).index_fill(1, torch.tensor([0]), 0.0)
-    done = torch.zeros(images, beam, dtype=torch.bool)
+    memory = Memory(*repeated(memory.values, memory.mask, beam))
     for _ in range(length):
-        hidden = model.decode(words.flatten(0, 1)[:, None], memory)[:, 0, -1]
-        scores = model.logits(hidden).log_softmax(-1).unflatten(0, (images, beam))
-        frozen = torch.full_like(scores, -torch.inf).index_fill(2, torch.tensor([PAD]), 0.0)
-        scores = total[..., None] + torch.where(done[..., None], frozen, scores)
-        best, flat = scores.flatten(1).sort(1, descending=True)
-        total, flat = best[:, :beam], flat[:, :beam]
-        parents, new = flat // scores.shape[-1], flat % scores.shape[-1]
-        words = torch.cat([words.gather(1, parents[..., None].expand_as(words)), new[..., None]], 2)
-        done = done.gather(1, parents) | (new == EOS)
-    return words[..., 1:]
+        hidden = model.decode(beams.words.flatten(0, 1)[:, None], memory)[:, 0, -1]
+        beams.extend(model.logits(hidden).log_softmax(-1).unflatten(0, (images, beam)))
+    return beams.words[..., 1:]
 
 
 class DictionaryCiderD:

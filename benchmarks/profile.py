@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks import train
 
 KINDS = {
-    "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"),
+    "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "linear_pointwise"),
     "attention (fused)": ("flash_attention",),
     "random numbers and dropout": ("bernoulli", "dropout", "aten::rand", "multinomial", "exponential"),
     "copies and indexing": ("copy_", "index", "gather", "scatter", "cat", "clone", "fill_", "zero_"),

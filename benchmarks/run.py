@@ -12,18 +12,31 @@ from benchmarks.shapes import models
 CASES: dict[str, Callable[[], Case]] = {
     "reward.cider_d": reward.cider_d,
     "beam.transformer": beam.transformer,
+    "beam.transformer.cached": beam.transformer_cached,
     "xe.transformer": train.xe,
     "scst.transformer": train.scst,
+    "scst.transformer.cached": train.scst_cached,
     "store.random_batch": features.random_batch,
 }
 
 
+CURVES = {
+    "images": (1, 5, 10, 20),
+    "beam": (1, 3, 5, 10),
+    "length": (5, 10, 20, 40),
+    "vocabulary": (1000, 3000, 9488, 30000),
+}
+
+
 def curves() -> Iterator[dict[str, object]]:
-    """Seconds of one beam search as batch, beam and length grow from the common shapes."""
-    model = models("transformer")[0].eval()
-    for name, values in {"images": (1, 5, 10, 20), "beam": (1, 3, 5, 10), "length": (5, 10, 20, 40)}.items():
+    """Seconds of one beam search as batch, beam, length and vocabulary grow from the common shapes."""
+    common = models("transformer")[0].eval()
+    for name, values in CURVES.items():
         for value in values:
-            run = beam.search(model, **{name: value})
+            if name == "vocabulary":
+                run = beam.search(models("transformer", words=value)[0].eval())
+            else:
+                run = beam.search(common, **{name: value})
             run()
             yield {"name": f"curve.beam.{name}", name: value, "seconds": round(min(seconds(run) for _ in range(2)), 4)}
 

@@ -15,11 +15,11 @@ from recap.training.batches import Batch, caption_tensor
 IMAGES, REGIONS, CAPTIONS, FEATURES, WORDS, LENGTH = 10, 50, 5, 2048, 9488, 20
 
 
-def models(kind: str) -> tuple[Captioner, Captioner]:
+def models(kind: str, words: int = WORDS) -> tuple[Captioner, Captioner]:
     """Return a model of the papers' size with random weights, and a plain one with the same weights."""
     torch.manual_seed(0)
     model = build_model(
-        {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}, feature_size=FEATURES, vocabulary_size=WORDS
+        {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}, feature_size=FEATURES, vocabulary_size=words
     )
     return model, plainly(copy.deepcopy(model))
 

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import plain
+from benchmarks import cached, plain
 from benchmarks.figures import Case, product_rate, seconds
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models
-from recap.core.config import CrossEntropy, SelfCritical
+from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.models.base import Captioner
+from recap.training.batches import Batch
 from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 from recap.training.self_critical import SelfCriticalObjective
 
+Step = Callable[[], None]
 SHAPES = f"6+6 layers of 512, 10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
+
+
+def update(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, clip: Callable[[], object]) -> Step:
+    """Return a step: forward, backward, clipping, optimiser."""
+
+    def step() -> None:
+        value = loss()
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        clip()
+        optimizer.step()
+
+    return step
+
+
+def updates(
+    stage: Stage, model: Captioner, loss: Callable[[], Tensor], slow: Captioner, released: Callable[[], Tensor]
+) -> tuple[Step, Step]:
+    """Return our step, and that of released code: Adam, each gradient entry clipped."""
+    adam = torch.optim.Adam(slow.parameters(), lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon)
+    ours = update(
+        loss,
+        build_optimizer(model.parameters(), stage),
+        lambda: clip_gradients(model.parameters(), stage),
+    )
+    return ours, update(released, adam, lambda: torch.nn.utils.clip_grad_value_(slow.parameters(), 0.1))
 
 
 def xe(kind: str = "transformer") -> Case:
     """Forward, backward, clipping and Adam of 50 captions of 7 to 16 words."""
-    stage = CrossEntropy(epochs=1, learning_rate=1e-5)
     model, slow = models(kind)
-    data, objective = batch(), CrossEntropyObjective(model, stage)
-    optimizer = build_optimizer(model.parameters(), stage)
-    adam = torch.optim.Adam(slow.parameters(), lr=1e-5, betas=stage.betas, eps=stage.epsilon)
+    data = batch()
     agreement = _same_loss(model, slow, data)
+    stage = CrossEntropy(epochs=1, learning_rate=1e-5)
+    objective = CrossEntropyObjective(model, stage)
 
-    def ours() -> None:
-        loss, _ = objective(data)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        clip_gradients(model.parameters(), stage)
-        optimizer.step()
+    def released() -> Tensor:
+        return plain.cross_entropy(slow.train(), data.features, data.mask, data.tokens)
 
-    def reference() -> None:
-        slow.train()
-        loss = plain.cross_entropy(slow, data.features, data.mask, data.tokens)
-        adam.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_value_(slow.parameters(), 0.1)
-        adam.step()
+    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
 
     def floor() -> dict[str, object]:
         with FlopCounterMode(display=False) as counter:
@@ -53,46 +73,51 @@ def xe(kind: str = "transformer") -> Case:
 
 def scst(kind: str = "transformer") -> Case:
     """Sampling, reward, loss, backward and Adam of 50 random captions; both sample without dropout."""
-    stage = SelfCritical(epochs=1, learning_rate=1e-6)
-    references = captions(seed=2)
+
+    def draw(slow: Captioner, data: Batch) -> tuple[Tensor, Tensor]:
+        memory = slow.encode(*plain.repeated(data.features, data.mask, CAPTIONS))
+        return plain.sample(slow, memory, LENGTH)
+
+    return _scst(f"scst.{kind}", kind, draw)
+
+
+def scst_cached() -> Case:
+    """The same against a Transformer that keeps words and graph in caches."""
+
+    def draw(slow: Captioner, data: Batch) -> tuple[Tensor, Tensor]:
+        return cached.sample(cached.Decoding(slow, data.features, data.mask, CAPTIONS), LENGTH)
+
+    return _scst("scst.transformer.cached", "transformer", draw)
+
+
+def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor, Tensor]]) -> Case:
     model, slow = (m.eval() for m in models(kind))
-    data = batch()
+    data, references = batch(), captions(seed=2)
+    stage = SelfCritical(epochs=1, learning_rate=1e-6)
     objective = SelfCriticalObjective(model, stage, references=references, max_length=LENGTH)
     scorer = plain.DictionaryCiderD({i: [[*words, plain.EOS] for words in rows] for i, rows in references.items()})
-    optimizer = build_optimizer(model.parameters(), stage)
-    adam = torch.optim.Adam(slow.parameters(), lr=1e-6, betas=stage.betas, eps=stage.epsilon)
 
-    def ours() -> None:
-        loss, _ = objective(data)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        clip_gradients(model.parameters(), stage)
-        optimizer.step()
-
-    def reference() -> None:
-        memory = slow.encode(*plain.repeated(data.features, data.mask, CAPTIONS))
-        words, chosen = plain.sample(slow, memory, LENGTH)
+    def released() -> Tensor:
+        words, chosen = draw(slow, data)
         owners = [image for image in data.image_ids for _ in range(CAPTIONS)]
         rewards = torch.tensor(scorer.score(owners, words.tolist()), dtype=chosen.dtype).view(-1, CAPTIONS)
         others = (rewards.sum(1, keepdim=True) - rewards) / (CAPTIONS - 1)
-        loss = -(chosen * (rewards - others).view(-1, 1)).mean()
-        adam.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_value_(slow.parameters(), 0.1)
-        adam.step()
+        return -(chosen * (rewards - others).view(-1, 1)).mean()
+
+    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
 
     def split() -> dict[str, object]:
         with torch.no_grad():
             memory = model.encode(data.features, data.mask)
             sampled = objective._draw(memory)
-            draw = seconds(lambda: objective._draw(memory))
+            drawing = seconds(lambda: objective._draw(memory))
             reward = seconds(lambda: objective._reward(data.image_ids, sampled))
         whole = seconds(ours)
-        parts = {"decode": draw, "reward": reward, "forward_backward_and_optimiser": whole - draw - reward}
+        parts = {"decode": drawing, "reward": reward, "forward_backward_and_optimiser": whole - drawing - reward}
         return {"split": {name: round(value, 4) for name, value in parts.items()}}
 
     agreement = "gradient equal without dropout, see tests/unit/test_training.py"
-    return Case(f"scst.{kind}", f"{SHAPES}, length {LENGTH}", ours, reference, agreement, split)
+    return Case(name, f"{SHAPES}, length {LENGTH}", ours, reference, agreement, split)
 
 
 @torch.no_grad()

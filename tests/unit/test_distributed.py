@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import train
+from distributed_worker import CONFIG, train
+from test_training import CAPTIONS, Store
 
+from recap.core.config import CrossEntropy
+from recap.models.registry import build_model
 from recap.training.distributed import Group
+from recap.training.job import validator
 
 WORKER = Path(__file__).parent / "distributed_worker.py"
 
@@ -38,7 +42,22 @@ def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tm
     state = torch.load(tmp_path / "last.pt", weights_only=True)
     for line, other in zip(state["counters"]["history"], alone.at.history, strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert line["val_cider_d"] == pytest.approx(other["val_cider_d"], abs=1e-6)
+    assert alone.at.history[-1]["val_cider_d"] > 0
     assert len(state["random"]["cpu"]) == 2
+
+
+def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
+    torch.manual_seed(0)
+    model = build_model(CONFIG, feature_size=5, vocabulary_size=9)
+    stage = CrossEntropy(epochs=1, learning_rate=0.01, validation_beam=2)
+    two = {image: CAPTIONS[image] for image in (0, 1)}
+
+    def part(rank, size):
+        return validator(model, stage, Store(), two, 4, Group(rank, size))()
+
+    assert part(0, 3) + part(1, 3) == pytest.approx(part(0, 1))
+    assert part(2, 3) == 0.0
 
 
 def test_shares_are_disjoint_and_whole():

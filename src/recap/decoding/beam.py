@@ -84,9 +84,10 @@ def _extend(
     size = log_probabilities.shape[-1]
     if beam > size:
         raise ValueError(f"beam {beam} is wider than the vocabulary of {size} words")
+    best, words = log_probabilities.topk(beam, dim=-1)  # [B, K', K]: no beam has more than K of the best K
     # A finished beam has one continuation: padding, at no cost.
-    frozen = torch.full_like(log_probabilities[:1, :1], -torch.inf)
-    frozen[..., pad] = 0.0
-    candidates = total[..., None] + torch.where(done[..., None], frozen, log_probabilities)  # [B, K', V]
-    best, flat = candidates.flatten(1).topk(beam, dim=1)
-    return best, flat // size, flat % size
+    only = torch.full_like(best[:1, :1], -torch.inf)
+    only[..., 0] = 0.0
+    best, words = torch.where(done[..., None], only, best), words.masked_fill(done[..., None], pad)
+    total, flat = (total[..., None] + best).flatten(1).topk(beam, dim=1)
+    return total, flat // beam, words.flatten(1).gather(1, flat)

@@ -34,7 +34,7 @@ class NotANumber(ValueError):
     @classmethod
     def check(cls, log_probabilities: Tensor, images: Tensor, place: int) -> None:
         """Raise if any of [B', K, V] is not a number; `images` [B'] are the indices of the rows."""
-        bad = log_probabilities.isnan().flatten(1).any(1)
+        bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
         if bad.any():
             raise cls(place, images[bad].tolist())
 

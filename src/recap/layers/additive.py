@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import HIDDEN_SCORE
+from recap.layers.linear import Linear
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
@@ -31,8 +32,8 @@ class AdditiveAttention(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
         self.activation = ACTIVATIONS[activation]
-        self.key = nn.Linear(d_source, d_hidden)
-        self.query = nn.Linear(d_query, d_hidden, bias=False)
+        self.key = Linear(d_source, d_hidden)
+        self.query = Linear(d_query, d_hidden, bias=False)
         self.score = nn.Linear(d_hidden, 1, bias=False)
         self.weights = nn.Identity()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from recap.layers.linear import Linear
 from recap.layers.packing import Words, pack, spread
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
@@ -101,10 +102,10 @@ class MultiHeadAttention(Attention):
         if d_model % heads:
             raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
         self.heads = heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = Linear(d_model, d_model)
+        self.key = Linear(d_model, d_model)
+        self.value = Linear(d_model, d_model)
+        self.output = Linear(d_model, d_model)
 
     def keys(self, source: Tensor, *, words: Words | None = None) -> KeyValue:
         """Project what is attended to: [B, C or 1, N, D], or packed [R, D] -> keys and values [B, C or 1, H, N, K]."""

@@ -30,6 +30,7 @@ from recap.layers.attention import (
     rows_as_captions,
     split_heads,
 )
+from recap.layers.linear import Linear
 
 
 def activation(name: str, alpha: float) -> nn.Module:
@@ -53,7 +54,7 @@ class Projection(nn.Module):
 
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
-        self.linear = nn.Linear(d_model, d_model)
+        self.linear = Linear(d_model, d_model)
         self.activation = activation(activation_name, alpha)
         self.norm = nn.GroupNorm(heads, d_model)
 
@@ -100,9 +101,9 @@ class XLinear(nn.Module):
             return Projection(d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha)
 
         self.query_key, self.key, self.query_value, self.value = (projection() for _ in range(4))
-        self.joint = nn.Linear(d_model // heads, d_joint)
+        self.joint = Linear(d_model // heads, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
-        self.channel = nn.Linear(d_joint, d_model // heads)
+        self.channel = Linear(d_joint, d_model // heads)
         self.dropout = nn.Dropout(dropout)
         self.weights = nn.Identity()
 
@@ -179,7 +180,7 @@ class FeatureMix(nn.Module):
 
     def __init__(self, *, d_model: int, dropout: float) -> None:
         super().__init__()
-        self.linear = nn.Linear(2 * d_model, d_model)
+        self.linear = Linear(2 * d_model, d_model)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 

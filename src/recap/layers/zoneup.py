@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import dropout, gelu
 
 from recap.layers.attention import (
@@ -38,6 +38,7 @@ from recap.layers.attention import (
     shared_product,
     split_heads,
 )
+from recap.layers.linear import Linear
 from recap.layers.packing import Words, pack, spread
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": torch.zeros_like}
@@ -119,11 +120,11 @@ class ZodiacMultiHead(Attention):
             raise ValueError(f"unknown gate {gate!r} or scope {scope!r}; gates are {[*GATES]}, scopes are {SCOPES}")
         self.heads, self.gate, self.zeta, self.scope, self.dropout = heads, gate, zeta, scope, dropout
         self.gelu = gelu
-        self.query = nn.Linear(d_model, d_model)
-        self.intensity_query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = Linear(d_model, d_model)
+        self.intensity_query = Linear(d_model, d_model)
+        self.key = Linear(d_model, d_model)
+        self.value = Linear(d_model, d_model)
+        self.output = Linear(d_model, d_model)
 
     def activation(self, x: Tensor) -> Tensor:
         """G: the exact GELU, or the identity in the ablation."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from recap.layers.attention import Attention, MultiHeadAttention
 from recap.layers.feed_forward import FeedForward
+from recap.layers.linear import Linear
 from recap.layers.packing import Words
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
@@ -77,7 +78,7 @@ class Transformer(Captioner):
         def final_norm() -> nn.Module:
             return NORMS[layer_norm](d_model) if norm == "pre" else nn.Identity()
 
-        self.feature_embedding = nn.Linear(feature_size, d_model)
+        self.feature_embedding = Linear(feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.visual_positions = visual_positions
         self.encoder = nn.ModuleList(
@@ -93,7 +94,7 @@ class Transformer(Captioner):
             for _ in range(decoder_layers)
         )
         self.decoder_norm = final_norm()
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)

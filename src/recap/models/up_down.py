@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.additive import AdditiveAttention
+from recap.layers.linear import Linear
 from recap.layers.recurrent import LSTMCell
 from recap.models.base import Captioner, Memory, State
 from recap.models.global_memory import GlobalMemory, masked_mean
@@ -57,7 +58,7 @@ class UpDown(Captioner):
         super().__init__()
         width = d_feature or feature_size
         self.d_model, self.word_activation = d_model, word_activation
-        self.feature_embedding = nn.Linear(feature_size, d_feature) if d_feature else None
+        self.feature_embedding = Linear(feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(vocabulary_size, d_word)
         self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
         self.attention = AdditiveAttention(
@@ -65,7 +66,7 @@ class UpDown(Captioner):
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, F], [B, N] -> the vectors and their mean."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
+from recap.layers.linear import Linear
 from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
 from recap.models.base import Captioner, Memory, State
@@ -59,7 +60,7 @@ class CeluNorm(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(d_model, d_model)
+        self.linear = Linear(d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -120,14 +121,14 @@ class XTransformer(Captioner):
 
         self.max_vectors = max_vectors
         self.d_model = d_model
-        self.feature_embedding = nn.Linear(feature_size, d_model)
+        self.feature_embedding = Linear(feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.dropout = nn.Dropout(dropout)
         self.encoder = nn.ModuleList(
             XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
         )
-        self.global_projection = nn.Linear((encoder_layers + 1) * d_model, d_model)
+        self.global_projection = Linear((encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32))
@@ -144,10 +145,10 @@ class XTransformer(Captioner):
             )
             for index in range(decoder_layers)
         )
-        self.read_off = nn.Linear((decoder_layers + 1) * d_model, 2 * d_model)
+        self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
         self.output_dropout = nn.Dropout(output_dropout)
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, F], [B, N] -> vectors and global vector; vectors that the mask hides change nothing."""

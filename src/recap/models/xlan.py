@@ -21,6 +21,7 @@ from torch.nn.functional import celu, glu
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import KeyValue
+from recap.layers.linear import Linear
 from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner, Memory, State
@@ -38,7 +39,7 @@ class XLanEncoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
         self.dropout = nn.Dropout(dropout)
-        self.projection = nn.Linear((len(blocks) + 1) * d_model, d_model)
+        self.projection = Linear((len(blocks) + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
@@ -58,9 +59,9 @@ class AttendedState(nn.Module):
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(2 * d_model, d_model)
+        self.linear = Linear(2 * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
-        self.gate = nn.Linear(2 * d_model, 2 * d_model)
+        self.gate = Linear(2 * d_model, 2 * d_model)
 
     def forward(self, h: Tensor, attended: Tensor) -> Tensor:
         """Join them."""
@@ -115,7 +116,7 @@ class XLan(Captioner):
             )
 
         self.d_model = d_model
-        self.feature_embedding = nn.Linear(feature_size, d_model)
+        self.feature_embedding = Linear(feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
@@ -135,7 +136,7 @@ class XLan(Captioner):
         self.attended = AttendedState(d_model=d_model)
         self.context_dropout = nn.Dropout(context_dropout)
         self.output_dropout = nn.Dropout(context_dropout)
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, F], [B, N] -> regions and global vector; vectors that the mask hides change nothing."""

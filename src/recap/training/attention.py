@@ -36,7 +36,7 @@ def looks_of(
     words, store, device = load_vocabulary(vocabulary), FeatureStore(features), torch.device("cpu")
     model = load_model(run, feature_size=store.dim, words=words).eval()
     limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
-    captions = decode_images(model, store, image_ids, **limits, device=device, name=label)  # type: ignore[arg-type]
+    captions = decode_images(model, store, image_ids, **limits, device=device, name=label)
     looks = {}
     for image in image_ids:
         values, mask = store.read([image])

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from recap.core.seeding import generator
 from recap.data.vocabulary import BOS, EOS, PAD
+from recap.features.resident import ResidentFeatures
 from recap.features.store import FeatureStore
 
 Item = TypeVar("Item")
@@ -40,14 +41,19 @@ class CaptionBatches:
     """Reads features and captions of training images.
 
     Args:
-        store: feature store that holds every image of `captions`.
+        store: holds the features of every image of `captions`.
         captions: image id -> word ids of each caption, without <bos> and <eos>.
         images_per_batch: B.
         seed: of the shuffling.
     """
 
     def __init__(
-        self, *, store: FeatureStore, captions: dict[int, list[list[int]]], images_per_batch: int, seed: int
+        self,
+        *,
+        store: FeatureStore | ResidentFeatures,
+        captions: dict[int, list[list[int]]],
+        images_per_batch: int,
+        seed: int,
     ) -> None:
         self.store, self.captions, self.images_per_batch, self.seed = store, captions, images_per_batch, seed
         self._images = sorted(captions)

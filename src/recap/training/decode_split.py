@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,8 +19,29 @@ from recap.models.base import Captioner
 from recap.training.batches import ahead
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Candidate:
+    """A caption that beam search found: word ids without <bos>, <eos> and padding, and what it was ranked by.
+
+    `log_probability` is the sum over its words, the end token among them; of diverse groups, less what their search
+    charged for words that earlier groups said.
+    """
+
+    words: list[int]
+    score: float
+    log_probability: float
+
+
 def decode_images(
+    model: Captioner, store: FeatureStore, image_ids: Sequence[int], **options: Any
+) -> dict[int, list[int]]:
+    """Return the best caption of each image as word ids; see `decode_candidates`."""
+    found = decode_candidates(model, store, image_ids, **options)
+    return {image: candidates[0].words for image, candidates in found.items()}
+
+
+@torch.no_grad()
+def decode_candidates(
     model: Captioner,
     store: FeatureStore,
     image_ids: Sequence[int],
@@ -33,11 +55,11 @@ def decode_images(
     constraint: Constraint | None = None,
     groups: int = 1,
     diversity: float = 0.0,
-) -> dict[int, list[int]]:
-    """Return the best caption of each image as word ids, without <bos>, <eos> and padding. <unk> is never said."""
+) -> dict[int, list[Candidate]]:
+    """Return the `beam` captions that the search ends with for each image, best first. <unk> is never said."""
     model.eval()
     step = forbidding(model.step, (PAD, BOS, UNK))
-    captions: dict[int, list[int]] = {}
+    found: dict[int, list[Candidate]] = {}
     batches = [image_ids[first : first + batch_size] for first in range(0, len(image_ids), batch_size)]
     reading: Iterable = ahead((ids, *store.read(ids)) for ids in batches)
     for ids, features, mask in progress(reading, name=name, unit="batches", total=len(batches)):
@@ -55,8 +77,13 @@ def decode_images(
             )
         else:
             tokens, scores = beam_search(step, state, beam=beam, **options)
-        rows = tokens[torch.arange(len(ids)), scores.argmax(1).cpu()].tolist()
-        captions |= {
-            image: [word for word in row if word not in (PAD, EOS)] for image, row in zip(ids, rows, strict=True)
-        }
-    return captions
+        scores, order = scores.sort(dim=1, descending=True, stable=True)  # diverse groups come one after the other
+        tokens = tokens.gather(1, order[..., None].expand_as(tokens))
+        sums = scores * (tokens != PAD).sum(-1) ** length_penalty
+        rows = zip(ids, tokens.tolist(), scores.tolist(), sums.tolist(), strict=True)
+        found |= {image: [_candidate(*beam) for beam in zip(*beams, strict=True)] for image, *beams in rows}
+    return found
+
+
+def _candidate(row: list[int], score: float, log_probability: float) -> Candidate:
+    return Candidate([word for word in row if word not in (PAD, EOS)], score, log_probability)

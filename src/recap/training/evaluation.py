@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from recap.core.atomic import write_text
 from recap.core.config import Evaluation
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
@@ -20,7 +22,7 @@ from recap.metrics.evaluate import evaluate_captions
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
 from recap.models.registry import build_model
-from recap.training.decode_split import decode_images
+from recap.training.decode_split import Candidate, decode_candidates
 from recap.training.job import load_weights
 
 
@@ -28,6 +30,8 @@ def evaluate(
     *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
 ) -> None:
     """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
+
+    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`.
 
     Args:
         spec: {"evaluation", "device", "threads"}.
@@ -44,7 +48,7 @@ def evaluate(
     store.require(images)
     captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
     captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-    ids = decode_images(
+    found = decode_candidates(
         captioner,
         store,
         images,
@@ -58,9 +62,10 @@ def evaluate(
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,
     )
+    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
     evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(ids[image]) for image in images},
+        hypotheses={image: words.decode(found[image][0].words) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -72,6 +77,28 @@ def evaluate(
         },
         out=out,
     )
+
+
+def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], words: AnyVocabulary) -> None:
+    """Write a line of JSON for each of the `count` best captions of each image; with 0 none, nor keep an old file."""
+    if not count:
+        path.unlink(missing_ok=True)
+        return
+    lines = [
+        json.dumps(
+            {
+                "image_id": image,
+                "rank": rank,
+                "score": candidate.score,
+                "log_probability": candidate.log_probability,
+                "caption": words.decode(candidate.words),
+            },
+            ensure_ascii=False,
+        )
+        for image, candidates in found.items()
+        for rank, candidate in enumerate(candidates[:count], 1)
+    ]
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ from recap.core.seeding import derived_seed
 from recap.data.corpus import Corpus
 from recap.data.subsample import read_subset
 from recap.data.vocabulary import AnyVocabulary, load_vocabulary
+from recap.features.resident import ResidentFeatures
 from recap.features.store import FeatureStore
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
+from recap.training.compiled import compile_passes
 from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.decode_split import decode_images
-from recap.training.distributed import join
+from recap.training.distributed import Group, join
 from recap.training.loop import Counters, Objective, Training
 from recap.training.self_critical import SelfCriticalObjective
 
@@ -42,6 +45,7 @@ SOURCES = (
     "data/vocabulary",
     "decoding",
     "features/layout",
+    "features/resident",
     "features/store",
     "layers",
     "metrics/cider_d",
@@ -50,7 +54,17 @@ SOURCES = (
     "models",
     *(
         f"training/{name}"
-        for name in ("batches", "cross_entropy", "decode_split", "distributed", "job", "loop", "optim", "self_critical")
+        for name in (
+            "batches",
+            "compiled",
+            "cross_entropy",
+            "decode_split",
+            "distributed",
+            "job",
+            "loop",
+            "optim",
+            "self_critical",
+        )
     ),
 )
 STAGES: dict[str, type[Stage]] = {"xe": CrossEntropy, "scst": SelfCritical}
@@ -112,9 +126,12 @@ def train(
         model=model,
         objective=_objective(model, settings, captions, words.max_length + 1),
         batches=CaptionBatches(
-            store=store, captions=captions, images_per_batch=settings.images_per_batch, seed=spec["seed"]
+            store=ResidentFeatures(store, sorted(captions), device) if settings.resident_features else store,
+            captions=captions,
+            images_per_batch=settings.images_per_batch,
+            seed=spec["seed"],
         ),
-        validate=_validator(model, settings, store, validation, words.max_length + 1, device),
+        validate=validator(model, settings, store, validation, words.max_length + 1, group),
         stage=settings,
         d_model=spec["model_config"]["d_model"],
         device=device,
@@ -125,7 +142,7 @@ def train(
     )
     model.recompute = settings.recompute
     if settings.compile:
-        model.encode, model.decode = torch.compile(model.encode), torch.compile(model.decode)  # type: ignore[method-assign]
+        compile_passes(model)
     counters = training.run()
     if group.first:
         _write_run(out, made_from, counters, training.best_weights, model, device)
@@ -174,16 +191,19 @@ def _objective(model: Captioner, settings: Stage, captions: dict[int, list[list[
     return CrossEntropyObjective(model, settings)
 
 
-def _validator(
+def validator(
     model: Captioner,
     settings: Stage,
     store: FeatureStore,
     references: dict[int, list[list[int]]],
     max_length: int,
-    device: torch.device,
-) -> Any:
-    """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted)."""
-    scorer, images = CiderD(references), sorted(references)
+    group: Group,
+) -> Callable[[], float]:
+    """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
+
+    Each process decodes its share of the images; its number is the share's sum over the count of all images.
+    """
+    scorer, images = CiderD(references), group.share(sorted(references))
 
     def validate_model() -> float:
         captions = decode_images(
@@ -194,10 +214,10 @@ def _validator(
             max_length=max_length,
             length_penalty=0.0,
             batch_size=50,
-            device=device,
+            device=group.device,
             name="validation",
         )
-        return float(scorer.score(images, [captions[image] for image in images]).mean())
+        return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
 
     return validate_model
 

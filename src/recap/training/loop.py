@@ -26,7 +26,7 @@ from recap.training.checkpoint import load_state, save_state
 from recap.training.distributed import Group
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
-NUMBERS = ("reward", "reward_sd", "reward_greedy", "length")  # what objectives log beside the loss
+NUMBERS = ("reward", "reward_sd", "reward_greedy", "reward_beam", "length")  # what objectives log beside the loss
 Objective = Callable[[Batch, int], tuple[Tensor, dict[str, float]]]  # batch, epoch from 0 -> loss, numbers to log
 
 
@@ -54,7 +54,8 @@ class Training:
         objective: batch and epoch -> loss, a mean over words, and numbers to log; `words` among them is what the loss
             weighs.
         batches: the training images.
-        validate: returns the validation CIDEr-D of the model as it is.
+        validate: returns the validation CIDEr-D of the model as it is; of several processes, each returns its part of
+            the sum.
         stage: the recipe's numbers.
         d_model: for the Noam schedule.
         device: where batches go.
@@ -207,7 +208,7 @@ class Training:
     def _close_epoch(self, since: float) -> None:
         """Validate, keep the weights if they are the best, write a line of history, save."""
         at = self.at
-        (score,) = self.group.total(self.validate() if self.group.first else 0.0)
+        (score,) = self.group.total(self.validate())
         means = {key: total / at.batch for key, total in at.sums.items()}
         rate = self.optimizer.param_groups[0]["lr"]
         at.seconds += time.monotonic() - since

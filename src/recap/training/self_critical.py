@@ -24,14 +24,14 @@ from recap.training.batches import Batch
 NEVER_SAID = (PAD, BOS, UNK)
 
 
-def advantages(rewards: Tensor, greedy: Tensor | None, *, own: bool = False) -> Tensor:
+def advantages(rewards: Tensor, searched: Tensor | None, *, own: bool = False) -> Tensor:
     """Reward minus baseline, [B, S].
 
-    The baseline is the greedy caption's reward [B], or the mean over the image's other captions, or with `own` over all
-    of them: that is (S - 1) / S times the former.
+    The baseline is the reward [B] of what the model finds by search, or the mean over the image's other captions, or
+    with `own` over all of them: that is (S - 1) / S times the former.
     """
-    if greedy is not None:
-        return rewards - greedy[:, None]
+    if searched is not None:
+        return rewards - searched[:, None]
     if own:
         return rewards - rewards.mean(1, keepdim=True)
     others = (rewards.sum(1, keepdim=True) - rewards) / (rewards.shape[1] - 1)
@@ -72,17 +72,26 @@ class SelfCriticalObjective:
         with torch.no_grad():
             sampled = self._draw(memory)  # [B, S, T]
             rewards = self._reward(batch.image_ids, sampled)
-            greedy = None
-            if self.stage.baseline == "greedy":
-                greedy = self._reward(batch.image_ids, self._search(memory, 1))[:, 0]
-        advantage = advantages(rewards, greedy, own=self.stage.baseline == "mean").to(batch.features.device)
+            searched = self._searched(batch.image_ids, memory, rewards)
+        advantage = advantages(rewards, searched, own=self.stage.baseline == "mean").to(batch.features.device)
         log_probabilities, real = self._score(memory, sampled)
         loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
         numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
-        if greedy is not None:
-            numbers["reward_greedy"] = greedy.mean().item()
+        if searched is not None:
+            name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
+            numbers[name] = searched.mean().item()
         words = real.sum().item()
         return loss, numbers | {"length": words / real[..., 0].numel(), "words": float(words)}
+
+    def _searched(self, image_ids: list[int], memory: Memory, rewards: Tensor) -> Tensor | None:
+        """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""
+        if self.stage.baseline == "greedy":
+            return self._reward(image_ids, self._search(memory, 1))[:, 0]
+        if self.stage.baseline != "mean_of_beam":
+            return None
+        if self.stage.sampling == "multinomial":
+            rewards = self._reward(image_ids, self._search(memory, self.stage.samples))
+        return rewards.mean(1)
 
     def _draw(self, memory: Memory) -> Tensor:
         """Draw S captions an image, [B, S, T]; T is the longest of them."""

@@ -45,6 +45,9 @@ class Stage(Strict):
     precision: Literal["float32", "bf16"] = "float32"
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
     recompute: bool = Field(False, description="compute activations anew in the backward pass: less memory, more time")
+    resident_features: bool = Field(
+        False, description="keep the training features in the device's memory; refused where they do not fit"
+    )
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
 
 
@@ -74,8 +77,10 @@ class SelfCritical(Stage):
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
     top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draw from the likeliest words of this total share")
-    baseline: Literal["mean_of_others", "mean", "greedy"] = Field(
-        "mean_of_others", description="mean: of all captions of the image, the own one among them (M2, DLCT)"
+    baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
+        "mean_of_others",
+        description="mean: of all captions of the image, the own one among them (M2, DLCT); "
+        "mean_of_beam: of as many captions as samples, found by beam search",
     )
     cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")
     bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
@@ -118,6 +123,7 @@ class Evaluation(Strict):
     max_length: PositiveInt = 20
     length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
     rules: DecodingRules = DecodingRules()
+    n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     split: Literal["val", "test"] = "test"
     batch_size: PositiveInt = 50
     metrics: list[Literal["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]] = Field(
@@ -128,6 +134,8 @@ class Evaluation(Strict):
     def _groups_fit(self) -> Evaluation:
         if self.beam % self.rules.groups:
             raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
+        if self.n_best > self.beam:
+            raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
         return self
 
 

@@ -1,0 +1,116 @@
+"""Rules of a recipe reach the search and the signature; the n best captions are written, and not kept when stale."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from recap.core.config import ScenesDataset
+from recap.core.errors import ConfigError
+from recap.data.build import build_corpus
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.features.writer import ImageFeatures, build_store
+from recap.metrics.signature import parse
+from recap.models.registry import build_model
+from recap.training.evaluation import evaluate
+
+MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
+MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
+
+
+@dataclass
+class Prepared:
+    files: dict
+    model: object
+    words: object
+
+    def captions(self, out, **evaluation):
+        """Evaluate, and return the captions by image and the signature's fields."""
+        settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **evaluation}
+        spec = {"evaluation": settings, "device": "cpu", "threads": 1}
+        evaluate(spec=spec, **self.files, model=[self.model], out=out)
+        rows = json.loads((out / "captions.test.json").read_text())
+        fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
+        return {row["image_id"]: row["caption"].split() for row in rows}, fields
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A model with random weights that likes to repeat itself."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    scenes = ScenesDataset(kind="scenes", train=6, val=2, test=4, size=32)
+    build_corpus(name="tiny", spec=scenes, inputs=folder, out=folder)
+    files = {name: folder / f"{name}.{end}" for name, end in (("corpus", "parquet"), ("vocabulary", "json"))}
+    build_vocabulary(corpus=files["corpus"], rule=scenes.vocabulary, inputs=folder, out=files["vocabulary"])
+
+    def extract(groups):
+        for image in (image for group in groups for image in group):
+            yield ImageFeatures(image, (32, 32), np.random.default_rng(image).normal(size=(4, 6)).astype(np.float32))
+
+    from recap.data.corpus import Corpus
+
+    build_store(
+        out=folder / "features.h5",
+        shards=folder / "shards",
+        ids=Corpus.read(files["corpus"]).image_ids(),
+        shard_size=50,
+        dtype="float32",
+        job="0" * 16,
+        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
+        extract=extract,
+    )
+    words = load_vocabulary(files["vocabulary"])
+    torch.manual_seed(0)
+    model = build_model(MODEL, feature_size=6, vocabulary_size=len(words))
+    model.output.bias.data[2] = -3.0  # captions are to be long
+    save_file(model.state_dict(), folder / "model.safetensors")
+    (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_config": MODEL}}))
+    return Prepared({**files, "features": folder / "features.h5"}, folder, words)
+
+
+def repeats(captions):
+    return sum(len(words) - len(set(words)) for words in captions.values())
+
+
+def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
+    free, fields = prepared.captions(tmp_path / "free")
+    assert repeats(free) > 0 and "rules" not in fields
+    bound, fields = prepared.captions(tmp_path / "bound", rules={"no_repeated_ngram": 1})
+    assert repeats(bound) == 0 and fields["rules"] == "ngram1"
+    last = {words[-1] for words in bound.values()}
+    rules = {"no_repeated_ngram": 1, "bad_endings": sorted(last)}
+    ended, fields = prepared.captions(tmp_path / "ended", rules=rules, max_length=30)
+    assert not last & {words[-1] for words in ended.values()}
+    assert fields["rules"] == f"ngram1+endings({','.join(sorted(last))})"
+    with pytest.raises(ConfigError, match="'zebrafish' is no word of the vocabulary"):
+        prepared.captions(tmp_path / "unknown", rules={"bad_endings": ["zebrafish"]})
+
+
+def n_best(folder):
+    return [json.loads(line) for line in (folder / "nbest.test.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("more", [{}, {"length_penalty": 1.0}, {"rules": {"groups": 2, "diversity": 0.5}}])
+def test_the_n_best_are_ranked_and_begin_with_the_caption(prepared, tmp_path, more):
+    captions, _ = prepared.captions(tmp_path, n_best=3, **more)
+    rows = n_best(tmp_path)
+    assert [(row["image_id"], row["rank"]) for row in rows] == [(i, r) for i in sorted(captions) for r in (1, 2, 3)]
+    for image in captions:
+        own = [row for row in rows if row["image_id"] == image]
+        assert own[0]["caption"].split() == captions[image]
+        assert [row["score"] for row in own] == sorted((row["score"] for row in own), reverse=True)
+        assert all(row["log_probability"] <= row["score"] + 1e-6 < 1e-6 for row in own)
+    assert any(row["log_probability"] < row["score"] - 0.1 for row in rows) == ("length_penalty" in more)
+
+
+def test_an_old_list_does_not_stay_and_a_beam_is_wide_enough(prepared, tmp_path):
+    prepared.captions(tmp_path, n_best=1)
+    assert len(n_best(tmp_path)) == 4
+    prepared.captions(tmp_path)
+    assert not (tmp_path / "nbest.test.jsonl").exists()
+    with pytest.raises(ConfigError, match="a beam of 4 has no 5 best captions"):
+        prepared.captions(tmp_path, n_best=5)

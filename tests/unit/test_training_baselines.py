@@ -1,0 +1,50 @@
+"""Baselines that come from a search of the model, and what becomes of captions without words."""
+
+import pytest
+import torch
+from test_training import CAPTIONS, CONFIG, Store, V, training
+
+from recap.core.config import CrossEntropy, SelfCritical
+from recap.data.vocabulary import EOS
+from recap.models.registry import build_model
+from recap.training.batches import Batch, caption_tensor
+from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.self_critical import SelfCriticalObjective
+
+
+def objective(**changes):
+    torch.manual_seed(0)
+    model = build_model(CONFIG, feature_size=5, vocabulary_size=V).eval()
+    stage = SelfCritical(epochs=1, learning_rate=0.01, samples=3, baseline="mean_of_beam", **changes)
+    return SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
+
+
+@torch.no_grad()
+def test_mean_of_beam_is_the_mean_reward_of_the_beams_whatever_was_drawn():
+    drawing = objective()
+    memory = drawing.model.encode(*Store().read([0, 1]))
+    beams = drawing._reward([0, 1], drawing._search(memory, 3))
+    rewards = torch.rand(2, 3, dtype=torch.float64)
+    torch.testing.assert_close(drawing._searched([0, 1], memory, rewards), beams.mean(1))
+    # where the beams are the samples, nothing is searched again
+    torch.testing.assert_close(objective(sampling="beam")._searched([0, 1], memory, rewards), rewards.mean(1))
+
+
+@pytest.mark.parametrize("sampling", ["multinomial", "beam"])
+def test_a_training_logs_the_baseline(tmp_path, sampling):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, baseline="mean_of_beam", sampling=sampling, samples=3)
+    assert "reward_beam" in training(tmp_path, stage=stage).run().history[0]
+
+
+def test_captions_of_only_an_end_token_give_finite_losses():
+    """Nobody says a word: rewards are 0, lengths 1, and the gradient of the policy is 0."""
+    drawing = objective()
+    with torch.no_grad():
+        drawing.model.output.bias[EOS] = 100.0
+    features, mask = Store().read([0, 1])
+    loss, numbers = drawing(Batch([0, 1], features, mask, torch.empty(0)))
+    assert loss.item() == 0 and numbers["length"] == 1 and numbers["reward"] == 0
+    said = caption_tensor([[[]], [[]]])  # <bos> <eos>
+    teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
+    loss, numbers = teaching(Batch([0, 1], features, mask, said))
+    assert 0 <= loss.item() < 1e-3 and numbers["words"] == 2

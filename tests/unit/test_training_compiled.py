@@ -1,0 +1,69 @@
+"""The compiled passes give the loss and gradient of the plain ones, for all lengths with one set of graphs.
+
+Traced and differentiated as for `inductor`, but run by torch itself: writing and compiling C++ would take minutes.
+"""
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from recap.core.config import CrossEntropy
+from recap.models.registry import build_model
+from recap.training.batches import Batch, caption_tensor
+from recap.training.compiled import compile_passes
+from recap.training.cross_entropy import CrossEntropyObjective
+
+SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+SIZES = [(3, 2, 4), (4, 3, 7), (2, 2, 5), (5, 4, 9)]  # images, captions, longest caption
+
+
+def batch(images, captions, longest):
+    generator = torch.Generator().manual_seed(longest)
+    lengths = torch.randint(2, longest + 1, (images, captions), generator=generator)
+    lengths[0, 0] = longest
+    words = [[torch.randint(4, 11, (n,), generator=generator).tolist() for n in row] for row in lengths.tolist()]
+    mask = torch.ones(images, 9, dtype=torch.bool)
+    mask[1, 5:] = False
+    return Batch(list(range(images)), torch.randn(images, 9, 7, generator=generator), mask, caption_tensor(words))
+
+
+def losses(model, sizes):
+    objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=1e-3))
+    found = []
+    for size in sizes:
+        loss, _ = objective(batch(*size))
+        gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        found.append((loss.detach(), [g for g in gradients if g is not None]))
+    return found
+
+
+def pair(kind):
+    torch.manual_seed(0)
+    config = {**SMALL, "kind": kind, "feature_dropout": 0.0}
+    plain, compiled = (build_model(config, feature_size=7, vocabulary_size=11) for _ in range(2))
+    compiled.load_state_dict(plain.state_dict())
+    return plain, compiled
+
+
+def equal(found, expected):
+    for (loss, gradients), (other, others) in zip(found, expected, strict=True):
+        torch.testing.assert_close(loss, other, atol=1e-6, rtol=0)
+        torch.testing.assert_close(gradients, others, atol=1e-5, rtol=0)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss():
+    plain, compiled = pair("transformer")
+    counter = CompileCounterWithBackend("aot_eager")
+    compile_passes(compiled, backend=counter)
+    first = losses(compiled, SIZES[:2])
+    graphs = counter.frame_count
+    assert graphs > 0
+    equal(first + losses(compiled, SIZES[2:]), losses(plain, SIZES))
+    assert counter.frame_count == graphs
