@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import celu, glu
+from torch import Tensor, nn
+from torch.nn.functional import celu, glu, linear
 
 from benchmarks.plain import PAD
 from recap.layers.x_linear import FeatureMix, Projection, XLinear
@@ -23,9 +23,14 @@ State = dict[str, Tensor]  # of rows; what begins with "fixed" is never reordere
 Step = Callable[[Any, Tensor, State], tuple[Tensor, State]]
 
 
+def product(of: nn.Linear, x: Tensor) -> Tensor:
+    """W x + b as torch multiplies it."""
+    return linear(x, of.weight, of.bias)
+
+
 def project(of: Projection, x: Tensor) -> Tensor:
     """Linear, activation, group norm: [R, T, D] -> [R, H, T, K]."""
-    y = of.activation(of.linear(x))
+    y = of.activation(product(of.linear, x))
     y = of.norm(y.flatten(0, 1)).view_as(y)
     heads = of.norm.num_groups
     return y.view(*y.shape[:2], heads, y.shape[2] // heads).transpose(1, 2)
@@ -41,17 +46,17 @@ def attend(of: XLinear, query: Tensor, pair: tuple[Tensor, Tensor], visible: Ten
     k, v = pair
     visible = visible[:, None]
     joint = project(of.query_key, query)[:, :, :, None] * k[:, :, None]  # [R, H, T, N, K]
-    joint = of.dropout(torch.relu(of.joint(joint)))
-    places = of.spatial(joint)[..., 0].masked_fill(~visible, -1e9).softmax(-1)
+    joint = of.dropout(torch.relu(product(of.joint, joint)))
+    places = product(of.spatial, joint)[..., 0].masked_fill(~visible, -1e9).softmax(-1)
     share = visible[..., None].to(joint.dtype)
-    channel = of.channel((joint * share).sum(-2) / share.sum(-2)).sigmoid()
+    channel = product(of.channel, (joint * share).sum(-2) / share.sum(-2)).sigmoid()
     out = project(of.query_value, query) * (places @ v) * channel
     return out.transpose(1, 2).flatten(2)
 
 
 def mix(of: FeatureMix, g: Tensor, x: Tensor) -> Tensor:
     """norm(dropout(ReLU(W [g ; x])) + x), a copy of g beside every x."""
-    return of.norm(of.dropout(torch.relu(of.linear(torch.cat([g.expand_as(x), x], -1)))) + x)
+    return of.norm(of.dropout(torch.relu(product(of.linear, torch.cat([g.expand_as(x), x], -1)))) + x)
 
 
 def mean(x: Tensor, mask: Tensor) -> Tensor:
@@ -66,7 +71,7 @@ def repeat(state: State, times: int) -> State:
 
 def encode(model: Any, features: Tensor, mask: Tensor) -> State:
     """Encode the vectors [R, N, F] of rows with either model."""
-    x = celu(model.feature_embedding(features), 1.3)
+    x = celu(product(model.feature_embedding, features), 1.3)
     encoder = getattr(model.encoder, "blocks", None)  # of X-LAN
     if encoder is None:
         x = model.feature_norm(x)
@@ -77,13 +82,13 @@ def encode(model: Any, features: Tensor, mask: Tensor) -> State:
             g = model.encoder.dropout(attend(block, summaries[-1], keys(block, x), mask[:, None]))
             x = mix(own, g, x)
             summaries.append(g)
-        g = model.encoder.norm(model.encoder.projection(torch.cat(summaries, -1)))
+        g = model.encoder.norm(product(model.encoder.projection, torch.cat(summaries, -1)))
     else:
         for layer in model.encoder:
             g = layer.dropout(attend(layer.block, summaries[-1], keys(layer.block, x), mask[:, None]))
             x = update(layer.update, g, x)
             summaries.append(g)
-        g = model.global_norm(model.global_projection(torch.cat(summaries, -1)))
+        g = model.global_norm(product(model.global_projection, torch.cat(summaries, -1)))
     return {"fixed.x": x, "fixed.mask": mask, "fixed.g": g}
 
 
@@ -91,7 +96,7 @@ def update(of: Any, g: Tensor, x: Tensor) -> Tensor:
     """Mix, then the feed-forward layer with its residual and norm."""
     x = mix(of.mix, g, x)
     residual, feed = of.around_feed_forward, of.feed_forward
-    hidden = feed.outer(feed.dropout(torch.relu(feed.inner(x))))
+    hidden = product(feed.outer, feed.dropout(torch.relu(product(feed.inner, x))))
     return residual.norm(x + residual.dropout(hidden))
 
 
@@ -106,12 +111,12 @@ def xlan_step(model: Any, words: Tensor, state: State) -> tuple[Tensor, State]:
     """Words [R] -> scores [R, V] and the new state."""
     word = model.word_dropout(celu(model.word_embedding(words), 1.3))
     context = state["fixed.g"][:, 0] + model.context_dropout(state["context"])
-    h, c = model.lstm(torch.cat([word, context], -1), (state["h"], state["c"]))
+    h, c = nn.LSTMCell.forward(model.lstm, torch.cat([word, context], -1), (state["h"], state["c"]))
     pair = state["fixed.k"], state["fixed.v"]
     attended = attend(model.attention, h[:, None], pair, state["fixed.mask"][:, None])[:, 0]
-    joined = model.attended.norm(model.attended.linear(torch.cat([h, model.attention_dropout(attended)], -1)))
-    context = glu(model.attended.gate(torch.cat([joined, h], -1)), -1)
-    return model.output(model.output_dropout(context)), state | {"h": h, "c": c, "context": context}
+    joined = model.attended.norm(product(model.attended.linear, torch.cat([h, model.attention_dropout(attended)], -1)))
+    context = glu(product(model.attended.gate, torch.cat([joined, h], -1)), -1)
+    return product(model.output, model.output_dropout(context)), state | {"h": h, "c": c, "context": context}
 
 
 def xlan_scores(model: Any, words: Tensor, encoded: State) -> Tensor:
@@ -173,7 +178,9 @@ def _embedded(model: Any, words: Tensor, place: int) -> Tensor:
 
 
 def _first(model: Any, state: State, so_far: Tensor) -> Tensor:
-    return model.dropout(model.image_side(state["fixed.g"]) * model.word_side(so_far))
+    image, words = model.image_side, model.word_side
+    a, b = (of.norm(celu(product(of.linear, x), 1.3)) for of, x in ((image, state["fixed.g"]), (words, so_far)))
+    return model.dropout(a * b)
 
 
 def _layer(layer: Any, g: Tensor, x: Tensor, state: State, index: int, visible: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,5 +192,5 @@ def _layer(layer: Any, g: Tensor, x: Tensor, state: State, index: int, visible: 
 
 
 def _read_off(model: Any, summaries: list[Tensor]) -> Tensor:
-    hidden = model.output_norm(glu(model.read_off(torch.cat(summaries, -1)), -1))
-    return model.output(model.output_dropout(hidden))
+    hidden = model.output_norm(glu(product(model.read_off, torch.cat(summaries, -1)), -1))
+    return product(model.output, model.output_dropout(hidden))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from recap.layers.linear import Linear
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU}
 
 
@@ -17,10 +19,10 @@ class FeedForward(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
-        self.inner = nn.Linear(d_model, d_hidden)
+        self.inner = Linear(d_model, d_hidden)
         self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
-        self.outer = nn.Linear(d_hidden, d_model)
+        self.outer = Linear(d_hidden, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""

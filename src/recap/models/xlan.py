@@ -21,6 +21,7 @@ from torch.nn.functional import celu, glu
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import KeyValue
+from recap.layers.linear import Linear
 from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner, Memory, State
@@ -38,7 +39,7 @@ class XLanEncoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
         self.dropout = nn.Dropout(dropout)
-        self.projection = nn.Linear((len(blocks) + 1) * d_model, d_model)
+        self.projection = Linear((len(blocks) + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
@@ -58,9 +59,9 @@ class AttendedState(nn.Module):
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(2 * d_model, d_model)
+        self.linear = Linear(2 * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
-        self.gate = nn.Linear(2 * d_model, 2 * d_model)
+        self.gate = Linear(2 * d_model, 2 * d_model)
 
     def forward(self, h: Tensor, attended: Tensor) -> Tensor:
         """Join them."""
@@ -115,7 +116,7 @@ class XLan(Captioner):
             )
 
         self.d_model = d_model
-        self.feature_embedding = nn.Linear(feature_size, d_model)
+        self.feature_embedding = Linear(feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
@@ -135,7 +136,7 @@ class XLan(Captioner):
         self.attended = AttendedState(d_model=d_model)
         self.context_dropout = nn.Dropout(context_dropout)
         self.output_dropout = nn.Dropout(context_dropout)
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, F], [B, N] -> regions and global vector; vectors that the mask hides change nothing."""
@@ -146,9 +147,9 @@ class XLan(Captioner):
         """Tokens [B, C, T] -> contexts [B, C, T, D]."""
         words, state = self._embed(tokens), self.start(memory)  # [B, C, T, 4D]
         h, c, context = (x.expand(-1, tokens.shape[1], -1) for x in state.per_beam.values())
-        contexts = []
+        contexts, columns = [], self.lstm.columns(self.d_model, self.d_model)
         for word in words.unbind(2):
-            h, c, context = self._advance(word, h, c, context, state)
+            h, c, context = self._advance(word, h, c, context, state, columns)
             contexts.append(context)
         return self.output_dropout(torch.stack(contexts, 2))
 
@@ -184,11 +185,12 @@ class XLan(Captioner):
         return self.lstm.project(words, 0)
 
     def _advance(
-        self, word: Tensor, h: Tensor, c: Tensor, context: Tensor, state: State
+        self, word: Tensor, h: Tensor, c: Tensor, context: Tensor, state: State, columns: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One word: its share of the input [B, C, 4D] and the state, each [B, C, D]."""
+        """One word: its share of the input [B, C, 4D] and the state, each [B, C, D]; `columns` of the LSTM's weight."""
         image, mask = state.per_image, state.memory.mask
-        context = self.lstm.project(self.context_dropout(context), self.d_model)  # linear: added to the global's share
+        context = self.context_dropout(context)
+        context = self.lstm.project(context, self.d_model, columns)  # linear: added to the global's share
         h, c = self.lstm.advance(word + image["image"][:, None] + context, h, c)
         keys: KeyValue = (image["keys"], image["values"])
         attended = self.attention(h[:, :, None], keys, visible=mask[:, None, None])[:, :, 0]
