@@ -13,6 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from recap.layers.dropout import keep
+
 PIECE = 2**21  # entries of q * k made at once
 
 
@@ -33,15 +35,6 @@ def pool(
     return cast(tuple[Tensor, Tensor], _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, share, dropout))
 
 
-def keep(like: Tensor, dropout: float) -> tuple[Tensor, float]:
-    """Return where to keep entries, a flat boolean, and the exact chance of one: 16 random bits an entry on a processor."""
-    if like.device.type != "cpu":
-        return torch.rand(like.numel(), device=like.device) >= dropout, 1 - dropout
-    bits = torch.empty(-(-like.numel() // 4), dtype=torch.long).random_(-(2**63), None)
-    cut = round(dropout * 2**16)
-    return bits.view(torch.int16)[: like.numel()] >= cut - 2**15, 1 - cut / 2**16
-
-
 class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
@@ -49,7 +42,7 @@ class _Pool(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad)
         rows, columns, width = q.shape[2], k.shape[2], len(weight)
-        scale = 1 / (1 - round(dropout * 2**16) / 2**16) if q.device.type == "cpu" else 1 / (1 - dropout)
+        scale = 1 / keep(q[:0], dropout)[1] if dropout else 1.0
         scaled, shift = weight.mT * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = q.new_empty(*q.shape[:3], columns, width) if learning else q.new_empty(0)
         scores = q.new_empty(*q.shape[:3], columns)

@@ -8,11 +8,15 @@ products summed in another order.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+from recap.layers.deferred import Deferred
 
 LARGE = 2**17  # entries of a weight from which laying out pays
 
@@ -33,7 +37,8 @@ class LaidOut:
     def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x [..., P] times weight [Q, P], plus bias [Q] -> [..., Q]; the layout is dropped when a gradient is kept."""
         if not _pays(x, weight):
-            self._of = self._weight = None
+            if torch.is_grad_enabled():
+                self._of = self._weight = None
             return linear(x, weight, bias)
         # An optimiser writes in place, which raises the version; loading or moving may exchange the memory.
         now = (weight._version, weight.data_ptr(), tuple(weight.shape))
@@ -59,7 +64,9 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, with its weight laid out while no gradient is kept."""
+    """torch's linear layer, with its weight laid out while no gradient is kept, its gradient made once a loop."""
+
+    deferred: Deferred | None = None
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__(in_features, out_features, bias)
@@ -67,4 +74,31 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
+        if self.deferred is not None:
+            product = self.deferred.product(x)
+            return product if self.bias is None else product + self.bias
         return self.laid_out.product(x, self.weight, self.bias)
+
+    def defer(self, begin: bool) -> None:
+        """Begin or end a loop."""
+        self.deferred = Deferred(self.weight) if begin else None
+
+
+class Loops(Protocol):
+    """A module whose weights can be told of a loop."""
+
+    def defer(self, begin: bool) -> None:
+        """Begin or end a loop."""
+
+
+@contextmanager
+def one_gradient(*modules: Loops) -> Iterator[None]:
+    """Within, the weights of the modules collect their gradient for one product; see `recap.layers.deferred`."""
+    deferring = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    for module in modules:
+        module.defer(deferring)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.defer(False)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from recap.layers.deferred import Deferred
 from recap.layers.linear import LaidOut
+
+RECURRENCE = -1  # in place of a column: W_hh
 
 
 class LSTMCell(nn.LSTMCell):
@@ -12,20 +15,27 @@ class LSTMCell(nn.LSTMCell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
-        self.laid_out: dict[int, LaidOut] = {-1: LaidOut()}  # by the first column; -1: the recurrence
+        self.laid_out: dict[int, LaidOut] = {}  # by the first column
+        self.deferred: dict[int, Deferred] | None = None  # within a loop
 
-    def columns(self, first: int, width: int) -> Tensor:
-        """Return the weight [4 * R, P] of a part; in a loop cut it once, as the gradient of a cut fills the whole."""
-        return self.weight_ih[:, first : first + width]
-
-    def project(self, part: Tensor, first: int, columns: Tensor | None = None) -> Tensor:
+    def project(self, part: Tensor, first: int) -> Tensor:
         """Multiply the entries [..., P] of the input that begin at column `first` -> [..., 4 * R]."""
-        columns = self.columns(first, part.shape[-1]) if columns is None else columns
-        return self.laid_out.setdefault(first, LaidOut()).product(part, columns, None)
+        return self._product(part, self.weight_ih[:, first : first + part.shape[-1]], first)
+
+    def defer(self, begin: bool) -> None:
+        """Begin or end a loop, within which weights collect their gradient; see `recap.layers.deferred`."""
+        self.deferred = {} if begin else None
+
+    def _product(self, x: Tensor, weight: Tensor, name: int) -> Tensor:
+        if self.deferred is None:
+            return self.laid_out.setdefault(name, LaidOut()).product(x, weight, None)
+        if name not in self.deferred:
+            self.deferred[name] = Deferred(weight)
+        return self.deferred[name].product(x)
 
     def advance(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """One step: projected input [..., 4 * R], state h and c [..., R] -> new h and c."""
-        gates = projected + self.laid_out[-1].product(h, self.weight_hh, self.bias_ih + self.bias_hh)
+        gates = projected + self._product(h, self.weight_hh, RECURRENCE) + (self.bias_ih + self.bias_hh)
         enter, forget, candidate, leave = gates.chunk(4, -1)
         c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
         return leave.sigmoid() * c.tanh(), c

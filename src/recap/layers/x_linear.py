@@ -31,6 +31,7 @@ from recap.layers.attention import (
     split_heads,
 )
 from recap.layers.bilinear import pool
+from recap.layers.dropout import Dropout
 from recap.layers.linear import Linear
 from recap.layers.packing import Words, pack, spread
 
@@ -107,7 +108,7 @@ class XLinear(nn.Module):
         self.joint = nn.Linear(d_model // heads, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
         self.channel = nn.Linear(d_joint, d_model // heads)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
     def keys(self, source: Tensor, words: Words | None = None) -> KeyValue:
@@ -176,7 +177,7 @@ class FeatureMix(nn.Module):
     def __init__(self, *, d_model: int, dropout: float) -> None:
         super().__init__()
         self.linear = Linear(2 * d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:

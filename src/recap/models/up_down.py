@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.additive import AdditiveAttention
+from recap.layers.linear import Linear, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.models.base import Captioner, Memory, State
 from recap.models.global_memory import GlobalMemory, masked_mean
@@ -65,7 +66,7 @@ class UpDown(Captioner):
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, F], [B, N] -> the vectors and their mean."""
@@ -79,9 +80,10 @@ class UpDown(Captioner):
         words, state = self._embed(tokens), self.start(memory)
         cells = tuple(state.per_beam[name].expand(-1, tokens.shape[1], -1) for name in NAMES)
         hidden = []
-        for word in words.unbind(2):
-            cells = self._advance(word, cells, state)
-            hidden.append(cells[2])
+        with one_gradient(self.attention_lstm, self.language_lstm):
+            for word in words.unbind(2):
+                cells = self._advance(word, cells, state)
+                hidden.append(cells[2])
         return self.dropout(torch.stack(hidden, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
+from recap.layers.dropout import Dropout
 from recap.layers.linear import Linear
 from recap.layers.packing import Words, pack
 from recap.layers.positional import sinusoid_table
@@ -124,8 +125,8 @@ class XTransformer(Captioner):
         self.d_model = d_model
         self.feature_embedding = Linear(feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.feature_dropout = nn.Dropout(feature_dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.feature_dropout = Dropout(feature_dropout)
+        self.dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(
             XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
         )
@@ -134,7 +135,7 @@ class XTransformer(Captioner):
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
-        self.word_dropout = nn.Dropout(word_dropout)
+        self.word_dropout = Dropout(word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
         self.decoder = nn.ModuleList(
             XDecoderLayer(
@@ -148,7 +149,7 @@ class XTransformer(Captioner):
         )
         self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
-        self.output_dropout = nn.Dropout(output_dropout)
+        self.output_dropout = Dropout(output_dropout)
         self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:

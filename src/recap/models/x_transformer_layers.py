@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import KeyValue
+from recap.layers.dropout import Dropout
 from recap.layers.feed_forward import FeedForward
 from recap.layers.packing import Words
 from recap.layers.residual import Residual
@@ -35,7 +36,7 @@ class XEncoderLayer(nn.Module):
 
     def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
         super().__init__()
-        self.block, self.update, self.dropout = block, update, nn.Dropout(dropout)
+        self.block, self.update, self.dropout = block, update, Dropout(dropout)
 
     def forward(self, g: Tensor, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and visible [B, 1, 1, N] -> new g and x."""
@@ -50,7 +51,7 @@ class XDecoderLayer(nn.Module):
         super().__init__()
         self.words, self.image, self.update = words, image, update
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
