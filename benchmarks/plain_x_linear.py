@@ -1,8 +1,9 @@
 """X-LAN and X-Transformer as released code computes them, on the weights of our models: the reference of their figures.
 
-Every caption or sample is a row of its own, with copies of its image's vectors: X-LAN copies them after encoding when it
-learns captions, everything else before. q * k is laid out for every pair of query and vector. X-LAN makes its logits word by
-word. Decoding keeps projected keys, concatenates and reorders those of the words by copying, and sorts all scores.
+Every caption or sample is a row of its own, with copies of its image's vectors: X-LAN copies them after encoding when
+it learns captions, everything else before. q * k is laid out for every pair of query and vector. X-LAN makes its
+logits word by word. Decoding keeps projected keys, concatenates and reorders those of the words by copying, and sorts
+all scores.
 R rows (images times captions), T words, N vectors, D width, H heads.
 """
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from torch import Tensor
 from benchmarks import plain_decoding, plain_x_linear
 from benchmarks.beam import search
 from benchmarks.figures import Case, product_rate, seconds, show
-from benchmarks.plain import BOS, EOS, PAD, DictionaryCiderD, repeated
+from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.models.base import Captioner
@@ -184,16 +185,15 @@ def beam(kind: str) -> Case:
 
 def resident() -> int:
     """Bytes of this process in memory."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak(name: str, kind: str, way: str) -> None:
-    """Print what three steps take above the model: gradients, moments and activations, in MiB."""
+    """Print what two steps take above the model: gradients, moments and activations, in MiB."""
     model = model_of(kind)
     step = ours(model, name) if way == "ours" else plain(model, name, kind)
     before = resident()
-    for _ in range(3):  # the optimiser's moments are there from the first on
+    for _ in range(2):  # the second has the optimiser's moments beside it
         step()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     show({"name": f"memory.{name}.{kind}", "way": way, "mib": round((most - before) / 2**20)})

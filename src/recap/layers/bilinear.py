@@ -1,8 +1,8 @@
 """Bilinear pooling of queries with keys: what X-Linear attention computes of every pair, without keeping the pairs.
 
-With B' = dropout(ReLU(W (q * k) + b)) for every query and key (X-LAN paper, Eq. 2-3), the block needs of B' only a score,
-w . B', and a mean over the keys. Both are taken a few images at a time, so that q * k and what leads to B' stay in
-the processor's cache; the backward pass multiplies q * k anew. B' alone is kept, whose zeros tell ReLU and dropout.
+With B' = dropout(ReLU(W (q * k) + b)) for every query and key (X-LAN paper, Eq. 2-3), the block needs of B' only a
+score, w . B', and a mean over the keys. Both are taken a few images at a time, so that q * k and what leads to B' stay
+in the processor's cache; the backward pass multiplies q * k anew. B' alone is kept, whose zeros tell ReLU and dropout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def pool(
     Returns:
         Scores [B, H, R, N] and means [B, H, R, J].
     """
-    return cast(tuple[Tensor, Tensor], _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, share, dropout))
+    pooled = _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, share, dropout)
+    return cast(tuple[Tensor, Tensor], pooled)
 
 
 class _Pool(torch.autograd.Function):
@@ -41,7 +42,7 @@ class _Pool(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, share: Tensor, dropout: float
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad)
-        rows, columns, width = q.shape[2], k.shape[2], len(weight)
+        columns, width = k.shape[2], len(weight)
         scale = 1 / keep(q[:0], dropout)[1] if dropout else 1.0
         scaled, shift = weight.mT * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = q.new_empty(*q.shape[:3], columns, width) if learning else q.new_empty(0)
@@ -52,7 +53,7 @@ class _Pool(torch.autograd.Function):
             flat = torch.addmm(shift, pair.view(-1, q.shape[-1]), scaled, out=_flat(joint[part], width, learning))
             flat.relu_()
             if dropout:
-                flat.view(-1).mul_(keep(flat, dropout)[0])
+                flat.view(-1).mul_(keep(flat, dropout)[0].to(flat.dtype))  # a boolean factor would be slow
             piece = flat.view(*pair.shape[:-1], width)
             torch.mv(flat, spatial, out=scores[part].view(-1))
             _mean(piece, share[part], means[part])
@@ -71,7 +72,8 @@ class _Pool(torch.autograd.Function):
             piece, grade = joint[part], of_scores[part]
             d_spatial += piece.view(-1, width).mT @ grade.reshape(-1)
             inner = of_means[part][:, :, :, None] * share[part][..., None]
-            inner = inner.addcmul_(grade[..., None], spatial).mul_(piece > 0).view(-1, width)
+            inner = inner.addcmul_(grade[..., None], spatial)
+            inner = torch.ops.aten.threshold_backward(inner, piece, 0).view(-1, width)  # 0 where B' is
             d_bias += inner.sum(0)
             pair = _pairs(q[part], k[part])
             d_weight.addmm_(inner.mT, pair.view(-1, q.shape[-1]))

@@ -1,7 +1,7 @@
 """A weight that a loop multiplies with at every word: its gradient is one product over all words, made after the loop.
 
-Left to itself, autograd makes a gradient of the weight's size at every word and adds them up; with 50 rows a word, writing
-them costs more than multiplying.
+Left to itself, autograd makes a gradient of the weight's size at every word and adds them up; with 50 rows a word,
+writing them costs more than multiplying.
 """
 
 from __future__ import annotations
