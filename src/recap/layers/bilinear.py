@@ -18,6 +18,7 @@ from recap.layers.dropout import keep
 PIECE = 2**21  # entries of q * k made at once
 
 
+@torch.compiler.disable
 def pool(
     q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, share: Tensor, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
@@ -53,7 +54,7 @@ class _Pool(torch.autograd.Function):
             flat = torch.addmm(shift, pair.view(-1, q.shape[-1]), scaled, out=_flat(joint[part], width, learning))
             flat.relu_()
             if dropout:
-                flat.view(-1).mul_(keep(flat, dropout)[0].to(flat.dtype))  # a boolean factor would be slow
+                flat.view(-1).mul_(keep(flat, dropout)[0])
             piece = flat.view(*pair.shape[:-1], width)
             torch.mv(flat, spatial, out=scores[part].view(-1))
             _mean(piece, share[part], means[part])
