@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class Dropout(nn.Dropout):
     """torch's dropout, where an entry takes 16 random bits; the chance is rounded to 1 / 65,536 and scaled by exactly.
 
-    On a processor torch draws a number an entry in one thread, which took a tenth of a training step of the X-Transformer.
+    On a processor torch draws a number an entry in one thread: a tenth of an X-Transformer step, before this.
     """
 
     def forward(self, x: Tensor) -> Tensor:
