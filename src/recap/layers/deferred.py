@@ -16,6 +16,7 @@ from torch.nn.functional import linear
 class Deferred:
     """Products with a weight [Q, P] within one loop."""
 
+    @torch.compiler.disable  # a compiler cannot follow what is handed over between forward and backward
     def __init__(self, weight: Tensor) -> None:
         kind = weight.device.type
         if torch.is_autocast_enabled(kind):
@@ -24,6 +25,7 @@ class Deferred:
         self._gradients: dict[int, Tensor] = {}  # by word, so that a second backward pass replaces the first
         self._weight = cast(Tensor, _Collect.apply(weight, self))
 
+    @torch.compiler.disable
     def product(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
         x = x.to(self._weight.dtype)
