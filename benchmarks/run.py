@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from benchmarks import beam, features, reward, train
+from benchmarks import beam, features, reward, train, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -18,6 +19,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "scst.transformer.cached": train.scst_cached,
     "store.random_batch": features.random_batch,
 }
+for _kind in x_linear.MODELS:
+    CASES |= {f"{what.__name__}.{_kind}": partial(what, _kind) for what in (x_linear.xe, x_linear.scst, x_linear.beam)}
 
 
 CURVES = {

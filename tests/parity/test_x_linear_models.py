@@ -150,7 +150,7 @@ def test_x_transformer_decoder_layer():
     g, x = layer(
         golden["in/gx"][:, None],
         x,
-        words=layer.words.keys(x),
+        own=layer.words.keys(x),
         visible=golden["in/seq_mask"].bool()[:, None],
         image=layer.image.keys(golden["in/encoder_out"][:, None]),
         seen=golden["in/att_mask"].bool()[:, None],

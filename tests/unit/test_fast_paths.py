@@ -17,6 +17,7 @@ VARIANTS = [
     {"kind": "zodiac"},
     {"kind": "zodiac", "gate": "none"},
     {"kind": "zodiac", "rap_scope": "image"},
+    {"kind": "x_transformer", "d_joint": 4},
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from recap.layers.dropout import Dropout
 from recap.layers.linear import Linear
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU}
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
             raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
         self.inner = Linear(d_model, d_hidden)
         self.activation = ACTIVATIONS[activation]()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 
     def forward(self, x: Tensor) -> Tensor:

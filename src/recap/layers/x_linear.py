@@ -30,7 +30,10 @@ from recap.layers.attention import (
     rows_as_captions,
     split_heads,
 )
+from recap.layers.bilinear import pool
+from recap.layers.dropout import Dropout
 from recap.layers.linear import Linear
+from recap.layers.packing import Words, pack, spread
 
 
 def activation(name: str, alpha: float) -> nn.Module:
@@ -58,10 +61,11 @@ class Projection(nn.Module):
         self.activation = activation(activation_name, alpha)
         self.norm = nn.GroupNorm(heads, d_model)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Project; every vector is normalised by itself."""
+    def forward(self, x: Tensor, words: Words | None = None) -> Tensor:
+        """Project, also packed words [R, D]; every vector is normalised by itself."""
         y = self.activation(self.linear(x))
-        return split_heads(self.norm(y.flatten(0, -2)).unflatten(0, x.shape[:-1]), self.norm.num_groups)
+        y = self.norm(y.flatten(0, -2)).unflatten(0, x.shape[:-1])
+        return split_heads(spread(y, words), self.norm.num_groups)
 
 
 class XLinear(nn.Module):
@@ -101,57 +105,49 @@ class XLinear(nn.Module):
             return Projection(d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha)
 
         self.query_key, self.key, self.query_value, self.value = (projection() for _ in range(4))
-        self.joint = Linear(d_model // heads, d_joint)
+        self.joint = nn.Linear(d_model // heads, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
-        self.channel = Linear(d_joint, d_model // heads)
-        self.dropout = nn.Dropout(dropout)
+        self.channel = nn.Linear(d_joint, d_model // heads)
+        self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
-    def keys(self, source: Tensor) -> KeyValue:
+    def keys(self, source: Tensor, words: Words | None = None) -> KeyValue:
         """Project what is attended to, once an image or word: [B, C or 1, N, D] -> two of [B, C or 1, H, N, K]."""
-        return self.key(source), self.value(source)
+        return self.key(source, words), self.value(source, words)
 
-    def forward(self, query: Tensor, keys: KeyValue, *, visible: Tensor) -> Tensor:
+    def forward(self, query: Tensor, keys: KeyValue, *, visible: Tensor, words: Words | None = None) -> Tensor:
         """Attend.
 
         Args:
-            query: [B, C, T, D].
+            query: [B, C, T, D], or packed [R, D].
             keys: keys and values, [B, C or 1, H, N, K].
             visible: broadcastable to [B, C, T, N], True where a row may look.
+            words: how the query is packed, or None.
 
         Returns:
-            [B, C, T, D].
+            [B, C, T, D], or packed as the query.
         """
-        captions, shared = query.shape[1], keys[0].shape[1] == 1
+        captions, length = (query.shape if words is None else words.shape)[1:3]
+        shared = keys[0].shape[1] == 1
         rows = captions_as_rows if shared else _captions_as_images
         k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in keys)  # [B', H, N, K], B' = B or B * C
-        seen = _rows_of_mask(visible, captions, query.shape[2], shared)  # [B', 1, R or 1, N]
-        joint = self._joint(rows(self.query_key(query)), k)  # [B', H, N, R, J]
-        scores = self.spatial(joint)[..., 0].mT  # [B', H, R, N]
+        seen = _rows_of_mask(visible, captions, length, shared)  # [B', 1, R or 1, N]
+        share = seen.to(v.dtype)
+        share = share / share.sum(-1, keepdim=True).clamp(min=1)  # of the mean over what a row may see
+        scores, mean = self._pool(rows(self.query_key(query, words)), k, share)  # [B', H, R, N], [B', H, R, J]
         places = scores.masked_fill(~seen, HIDDEN_SCORE).softmax(-1)
-        mean = _mean_of_seen(joint, seen)  # [B', H, R, J]
-        attended = rows(self.query_value(query)) * (places.to(v.dtype) @ v) * self.channel(mean).sigmoid()
+        attended = rows(self.query_value(query, words)) * (places.to(v.dtype) @ v) * self.channel(mean).sigmoid()
         self.weights(_captions(places, captions, shared))
-        return merge_heads(_captions(attended, captions, shared))
+        return pack(merge_heads(_captions(attended, captions, shared)), words)
 
-    def _joint(self, q: Tensor, k: Tensor) -> Tensor:
-        """B' of rows [B', H, R, K] with keys [B', H, N, K] -> [B', H, N, R, J].
-
-        W (q * k) = (W * q) k: a product with the shared keys in place of R * N vectors of width K.
-        """
-        weight = self.joint.weight.to(q.dtype)
-        weighted = (q[..., None, :] * weight).flatten(2, 3)  # [B', H, R * J, K]
-        pooled = (k @ weighted.mT).unflatten(-1, (-1, len(weight)))
-        return self.dropout(torch.relu_(pooled + self.joint.bias.to(pooled.dtype)))
-
-
-def _mean_of_seen(joint: Tensor, seen: Tensor) -> Tensor:
-    """Mean over what a row may see: [B', H, N, R, J], [B', 1, R or 1, N] -> [B', H, R, J]."""
-    share = seen.to(joint.dtype)
-    share = share / share.sum(-1, keepdim=True).clamp(min=1)
-    if seen.shape[2] == 1:  # all rows see the same
-        return (share @ joint.flatten(3, 4)).unflatten(-1, joint.shape[3:])[:, :, 0]
-    return (joint * share.mT[..., None]).sum(2)
+    def _pool(self, q: Tensor, k: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of rows [B', H, R, K] against keys [B', H, N, K], and the means of their B' with `share`."""
+        weight, bias, spatial, shift = (
+            x.to(q.dtype) for x in (self.joint.weight, self.joint.bias, self.spatial.weight[0], self.spatial.bias)
+        )
+        dropout = self.dropout.p if self.training else 0.0
+        scores, mean = pool(q, k.to(q.dtype), weight, bias, spatial, share, dropout=dropout)
+        return scores + shift, mean
 
 
 def _captions_as_images(x: Tensor) -> Tensor:
@@ -181,12 +177,14 @@ class FeatureMix(nn.Module):
     def __init__(self, *, d_model: int, dropout: float) -> None:
         super().__init__()
         self.linear = Linear(2 * d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
-        """[B, C, 1 or N, D] and [B, C, N, D] -> [B, C, N, D]; a g shared by all x is multiplied once."""
-        width = x.shape[-1]
-        shared = linear(g, self.linear.weight[:, :width], self.linear.bias)
-        own = linear(x, self.linear.weight[:, width:])
-        return self.norm(self.dropout(torch.relu(shared + own)) + x)
+        """[B, C, 1 or N, D] and [B, C, N, D], or both packed -> as x; a g shared by all x is multiplied once."""
+        if g.shape == x.shape:
+            both = self.linear(torch.cat([g, x], -1))
+        else:
+            of_g, of_x = self.linear.weight.chunk(2, 1)
+            both = linear(g, of_g, self.linear.bias) + linear(x, of_x)
+        return self.norm(self.dropout(both.relu_()) + x)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.additive import AdditiveAttention
-from recap.layers.linear import Linear
+from recap.layers.linear import Linear, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.models.base import Captioner, Memory, State
 from recap.models.global_memory import GlobalMemory, masked_mean
@@ -58,7 +58,7 @@ class UpDown(Captioner):
         super().__init__()
         width = d_feature or feature_size
         self.d_model, self.word_activation = d_model, word_activation
-        self.feature_embedding = Linear(feature_size, d_feature) if d_feature else None
+        self.feature_embedding = nn.Linear(feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(vocabulary_size, d_word)
         self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
         self.attention = AdditiveAttention(
@@ -80,9 +80,10 @@ class UpDown(Captioner):
         words, state = self._embed(tokens), self.start(memory)
         cells = tuple(state.per_beam[name].expand(-1, tokens.shape[1], -1) for name in NAMES)
         hidden = []
-        for word in words.unbind(2):
-            cells = self._advance(word, cells, state)
-            hidden.append(cells[2])
+        with one_gradient(self.attention_lstm, self.language_lstm):
+            for word in words.unbind(2):
+                cells = self._advance(word, cells, state)
+                hidden.append(cells[2])
         return self.dropout(torch.stack(hidden, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -24,7 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
+from recap.layers.dropout import Dropout
 from recap.layers.linear import Linear
+from recap.layers.packing import Words, pack
 from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
 from recap.models.base import Captioner, Memory, State
@@ -123,8 +125,8 @@ class XTransformer(Captioner):
         self.d_model = d_model
         self.feature_embedding = Linear(feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.feature_dropout = nn.Dropout(feature_dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.feature_dropout = Dropout(feature_dropout)
+        self.dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(
             XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
         )
@@ -133,7 +135,7 @@ class XTransformer(Captioner):
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
-        self.word_dropout = nn.Dropout(word_dropout)
+        self.word_dropout = Dropout(word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
         self.decoder = nn.ModuleList(
             XDecoderLayer(
@@ -147,7 +149,7 @@ class XTransformer(Captioner):
         )
         self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
-        self.output_dropout = nn.Dropout(output_dropout)
+        self.output_dropout = Dropout(output_dropout)
         self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
@@ -165,14 +167,23 @@ class XTransformer(Captioner):
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        return self._decode(tokens, memory, None)
+
+    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, of the R real words alone: [R, D]; padding takes part in the pairs of words only."""
+        return self._decode(tokens, memory, Words(real))
+
+    def _decode(self, tokens: Tensor, memory: Memory, words: Words | None) -> Tensor:
+        """Run the decoder on [B, C, T, D], or on packed [R, D]."""
         real = self._real(tokens, 0)
         visible, seen = causal(real), memory.mask[:, None, None]
         x = self._embed(tokens, 0)
-        g = self._first_global(self._image_side(memory), growing_mean(x, real))
-        summaries = [g]
+        image = self._image_side(memory)[:, None, None].expand_as(x)
+        g = self._first_global(pack(image, words), pack(growing_mean(x, real), words))
+        x, summaries = pack(x, words), [g]
         for layer in cast(list[XDecoderLayer], self.decoder):
-            image = layer.image.keys(memory.values[:, None])
-            g, x = layer(g, x, words=layer.words.keys(x), visible=visible, image=image, seen=seen)
+            keys, own = layer.image.keys(memory.values[:, None]), layer.words.keys(x, words)
+            g, x = layer(g, x, own=own, visible=visible, image=keys, seen=seen, words=words)
             summaries.append(g)
         return self._read_off(summaries)
 
@@ -204,16 +215,16 @@ class XTransformer(Captioner):
         x = self._embed(tokens[..., None], state.position)  # [B, C, 1, D]
         total = state.per_beam["total"] + (x * now[..., None])[:, :, 0]
         mean = total / real.sum(-1, keepdim=True).clamp(min=1)
-        g = self._first_global(state.per_image["image"], mean[:, :, None])
+        g = self._first_global(state.per_image["image"][:, None, None], mean[:, :, None])
         moved, summaries = {"total": total, "real": real}, [g]
         visible, seen = real[:, :, None], state.memory.mask[:, None, None]
         for index, layer in enumerate(cast(list[XDecoderLayer], self.decoder)):
             past = _named_pair(f"{index}.words", state.per_beam)
             keys, values = (torch.cat(pair, 3) for pair in zip(past, layer.words.keys(x), strict=True))
-            words = (keys, values)
-            moved |= _named(f"{index}.words", words)
+            own = (keys, values)
+            moved |= _named(f"{index}.words", own)
             image = _named_pair(f"{index}.image", state.per_image)
-            g, x = layer(g, x, words=words, visible=visible, image=image, seen=seen)
+            g, x = layer(g, x, own=own, visible=visible, image=image, seen=seen)
             summaries.append(g)
         log_probabilities = self.log_probabilities(self._read_off(summaries)[:, :, 0])
         return log_probabilities, State(state.memory, state.position + 1, moved, state.per_image)
@@ -234,8 +245,8 @@ class XTransformer(Captioner):
         return self.image_side(cast(GlobalMemory, memory).summary)
 
     def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
-        """g_0 of each word: [B, D] and the means of the words so far [B, C, T, D] -> [B, C, T, D]."""
-        return self.dropout(image[:, None, None] * self.word_side(mean))
+        """g_0 of each word: the image's share and the mean of the words so far, both [..., D] -> [..., D]."""
+        return self.dropout(image * self.word_side(mean))
 
     def _read_off(self, summaries: list[Tensor]) -> Tensor:
         """All global vectors of a word -> what the output layer reads, [B, C, T, D]."""

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import KeyValue
+from recap.layers.dropout import Dropout
 from recap.layers.feed_forward import FeedForward
+from recap.layers.packing import Words
 from recap.layers.residual import Residual
 from recap.layers.x_linear import FeatureMix, XLinear
 
@@ -34,7 +36,7 @@ class XEncoderLayer(nn.Module):
 
     def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
         super().__init__()
-        self.block, self.update, self.dropout = block, update, nn.Dropout(dropout)
+        self.block, self.update, self.dropout = block, update, Dropout(dropout)
 
     def forward(self, g: Tensor, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and visible [B, 1, 1, N] -> new g and x."""
@@ -49,25 +51,35 @@ class XDecoderLayer(nn.Module):
         super().__init__()
         self.words, self.image, self.update = words, image, update
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
-        self, g: Tensor, x: Tensor, *, words: KeyValue, visible: Tensor, image: KeyValue, seen: Tensor
+        self,
+        g: Tensor,
+        x: Tensor,
+        *,
+        own: KeyValue,
+        visible: Tensor,
+        image: KeyValue,
+        seen: Tensor,
+        words: Words | None = None,
     ) -> tuple[Tensor, Tensor]:
         """One layer over T words.
 
         Args:
-            g, x: [B, C, T, D].
-            words: the words block's keys of all words so far.
+            g, x: [B, C, T, D], or packed [R, D].
+            own: the words block's keys of all words so far.
             visible: broadcastable to [B, C, T, words so far].
             image: the image block's keys.
             seen: [B, 1, 1, N], True where an image vector is real.
+            words: how g and x are packed, or None.
 
         Returns:
             New g and x; the last layer returns x as it is.
         """
-        y = x + self.dropout(self.words(g, words, visible=visible))
-        g = self.image_norm(y + self.dropout(self.image(self.words_norm(y), image, visible=seen)))
+        y = x + self.dropout(self.words(g, own, visible=visible, words=words))
+        looked = self.image(self.words_norm(y), image, visible=seen, words=words)
+        g = self.image_norm(y + self.dropout(looked))
         return g, x if self.update is None else self.update(g, x)
 
 

@@ -21,7 +21,8 @@ from torch.nn.functional import celu, glu
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import KeyValue
-from recap.layers.linear import Linear
+from recap.layers.dropout import Dropout
+from recap.layers.linear import Linear, Loops, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner, Memory, State
@@ -38,7 +39,7 @@ class XLanEncoder(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.projection = Linear((len(blocks) + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
@@ -117,7 +118,7 @@ class XLan(Captioner):
 
         self.d_model = d_model
         self.feature_embedding = Linear(feature_size, d_model)
-        self.feature_dropout = nn.Dropout(feature_dropout)
+        self.feature_dropout = Dropout(feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
             blocks=[block() for _ in range(encoder_layers)],
@@ -125,17 +126,17 @@ class XLan(Captioner):
             mix_dropout=mix_dropout,
         )
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
-        self.word_dropout = nn.Dropout(word_dropout)
+        self.word_dropout = Dropout(word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.attention: XLinear | AdditiveAttention = (
             block()
             if decoder_attention == "x_linear"
             else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=heads * d_joint)
         )
-        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.attention_dropout = Dropout(attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout = nn.Dropout(context_dropout)
-        self.output_dropout = nn.Dropout(context_dropout)
+        self.context_dropout = Dropout(context_dropout)
+        self.output_dropout = Dropout(context_dropout)
         self.output = Linear(d_model, vocabulary_size)
 
     def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
@@ -148,9 +149,10 @@ class XLan(Captioner):
         words, state = self._embed(tokens), self.start(memory)  # [B, C, T, 4D]
         h, c, context = (x.expand(-1, tokens.shape[1], -1) for x in state.per_beam.values())
         contexts = []
-        for word in words.unbind(2):
-            h, c, context = self._advance(word, h, c, context, state)
-            contexts.append(context)
+        with one_gradient(*self._looped()):
+            for word in words.unbind(2):
+                h, c, context = self._advance(word, h, c, context, state)
+                contexts.append(context)
         return self.output_dropout(torch.stack(contexts, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -183,6 +185,13 @@ class XLan(Captioner):
         """Word ids [...] -> their share of the LSTM's input, [..., 4D]."""
         words = self.word_dropout(celu(self.word_embedding(tokens), CELU_SCALE))
         return self.lstm.project(words, 0)
+
+    def _looped(self) -> list[Loops]:
+        """Return what multiplies with its weights at every word."""
+        own: list[Loops] = [self.lstm, self.attended.linear, self.attended.gate]
+        if isinstance(self.attention, XLinear):
+            own += [self.attention.query_key.linear, self.attention.query_value.linear]
+        return own
 
     def _advance(
         self, word: Tensor, h: Tensor, c: Tensor, context: Tensor, state: State

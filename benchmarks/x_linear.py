@@ -1,0 +1,217 @@
+"""X-LAN and X-Transformer at COCO's sizes: cross-entropy step, self-critical step and beam search.
+
+`python -m benchmarks.x_linear` tells the memory of the training steps, each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks import plain_decoding, plain_x_linear
+from benchmarks.beam import search
+from benchmarks.figures import Case, product_rate, seconds, show
+from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
+from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
+from recap.core.config import CrossEntropy, SelfCritical, Stage
+from recap.models.base import Captioner
+from recap.models.registry import build_model
+from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.optim import build_optimizer, clip_gradients
+from recap.training.self_critical import SelfCriticalObjective
+
+SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
+MODELS = {"xlan": "75.2 M parameters", "x_transformer": "137.5 M parameters"}
+XE, SCST = CrossEntropy(epochs=1, learning_rate=1e-5), SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy")
+START = {"xlan": plain_x_linear.xlan_start, "x_transformer": plain_x_linear.x_transformer_start}
+STEP = {"xlan": plain_x_linear.xlan_step, "x_transformer": plain_x_linear.x_transformer_step}
+SCORES = {"xlan": plain_x_linear.xlan_scores, "x_transformer": plain_x_linear.x_transformer_scores}
+ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(seed=2).items()}
+
+
+def model_of(kind: str) -> Captioner:
+    """Return the released sizes, which are the defaults, with the same random weights at each call."""
+    torch.manual_seed(0)
+    return build_model({"kind": kind}, feature_size=FEATURES, vocabulary_size=WORDS)
+
+
+def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]):
+    """Return a whole training step."""
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss().backward()
+        clip_gradients(model.parameters(), stage)
+        optimizer.step()
+
+    return step
+
+
+def ours(model: Captioner, name: str) -> Callable[[], None]:
+    """Return our step of `xe` or `scst`."""
+    data = batch()
+    if name == "xe":
+        objective: CrossEntropyObjective | SelfCriticalObjective = CrossEntropyObjective(model, XE)
+    else:
+        objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
+    stage = XE if name == "xe" else SCST
+    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data)[0])
+
+
+def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
+    """Return the released way of the same step."""
+    stage, loss = (XE, plain_xe_loss) if name == "xe" else (SCST, partial(plain_scst_loss, DictionaryCiderD(ENDED)))
+    adam = torch.optim.Adam(model.parameters(), lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon)
+    return learner(model, adam, stage, lambda: loss(model.train(name == "xe"), kind))
+
+
+def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
+    """Loss of all captions, padded."""
+    data = batch()
+    rows = data.tokens.flatten(0, 1)
+    if kind == "xlan":  # repeated after the encoder
+        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, data.features, data.mask), CAPTIONS)
+    else:
+        encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+    return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows)
+
+
+def plain_sample(model: Captioner, kind: str, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Draw with a graph, of images repeated before the encoder."""
+    data = batch()
+    encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+    return plain_decoding.sample(STEP[kind], model, START[kind](model, encoded), LENGTH, said)
+
+
+def plain_greedy(model: Captioner, kind: str) -> Tensor:
+    """Say the likeliest words of every image."""
+    data = batch()
+    with torch.no_grad():
+        encoded = plain_x_linear.encode(model, data.features, data.mask)
+        return plain_decoding.greedy(STEP[kind], model, START[kind](model, encoded), LENGTH)
+
+
+def plain_scst_loss(scorer: DictionaryCiderD, model: Captioner, kind: str) -> Tensor:
+    """Greedy captions, samples with their graph, rewards from dictionaries."""
+    images = batch().image_ids
+    baseline = torch.tensor(scorer.score(images, _words(plain_greedy(model, kind))))
+    said, chosen = plain_sample(model, kind)
+    rewards = torch.tensor(scorer.score([i for i in images for _ in range(CAPTIONS)], _words(said)))
+    advantage = rewards - baseline.repeat_interleave(CAPTIONS)
+    return -(chosen * advantage.to(chosen.dtype)[:, None]).sum() / (said != PAD).sum()
+
+
+def _words(said: Tensor) -> list[list[int]]:
+    return [[word for word in row if word != PAD] for row in said.tolist()]
+
+
+def xe(kind: str) -> Case:
+    """Forward, backward, clipping and Adam of 50 captions of 7 to 16 words, with dropout."""
+    model, slow = model_of(kind), model_of(kind)
+    with torch.no_grad():
+        data, objective = batch(), CrossEntropyObjective(model.eval(), XE)
+        model.train = lambda mode=True: model  # type: ignore[assignment,method-assign]
+        difference = abs(objective(data)[0] - plain_xe_loss(slow.eval(), kind)).item()
+        del model.train
+    step = ours(model, "xe")
+
+    def floor() -> dict[str, object]:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            step()
+        flops, rate = counter.get_total_flops(), product_rate()
+        return {
+            "gflop": round(flops / 1e9),
+            "gflop_per_s": round(rate / 1e9),
+            "floor_seconds": round(flops / rate / torch.get_num_threads(), 3),
+        }
+
+    agreement = f"losses without dropout differ by {difference:.1e}"
+    return Case(f"xe.{kind}", f"{MODELS[kind]}, {SHAPES}", step, plain(slow, "xe", kind), agreement, floor)
+
+
+def scst(kind: str) -> Case:
+    """Greedy baseline, 50 samples, reward, loss, backward and Adam; nothing drops out on either side."""
+    model, slow = model_of(kind).eval(), model_of(kind).eval()
+    data = batch()
+    objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
+    with torch.no_grad():
+        memory = model.encode(data.features, data.mask)
+        said = objective._draw(memory)
+        scored = objective._score(memory, said)[0].flatten(0, 1)
+        padding = (0, LENGTH - said.shape[-1])
+        forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
+        difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()
+        same = (objective._search(memory, 1)[:, 0] == plain_greedy(slow, kind)).float().mean().item()
+    step = ours(model, "scst")
+
+    def split() -> dict[str, object]:
+        with torch.no_grad():
+            draw = seconds(lambda: objective._draw(memory))
+            greedy = seconds(lambda: objective._search(memory, 1))
+            reward = seconds(lambda: objective._reward(data.image_ids, said))
+        parts = {"samples": draw, "greedy": greedy, "reward": reward, "rest": seconds(step) - draw - greedy - reward}
+        return {"split": {name: round(value, 4) for name, value in parts.items()}}
+
+    agreement = f"log-probabilities of one sample differ by {difference:.1e}, {100 * same:.1f} % of greedy words equal"
+    shapes = f"{MODELS[kind]}, {SHAPES}, length {LENGTH}"
+    return Case(f"scst.{kind}", shapes, step, plain(slow, "scst", kind), agreement, split)
+
+
+def beam(kind: str) -> Case:
+    """Beam search of width 5."""
+    model, slow = model_of(kind).eval(), model_of(kind).eval()
+    data, fast = batch(), search(model)
+
+    @torch.no_grad()
+    def reference() -> Tensor:
+        encoded = plain_x_linear.encode(slow, data.features, data.mask)
+        return plain_decoding.beam_search(STEP[kind], slow, START[kind](slow, encoded), 5, LENGTH)
+
+    same = (fast() == reference()).float().mean().item()
+    shapes = f"{MODELS[kind]}, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
+    return Case(f"beam.{kind}", shapes, fast, reference, f"{100 * same:.1f} % of the words equal")
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak(name: str, kind: str, way: str) -> None:
+    """Print what two steps take above the model: gradients, moments and activations, in MiB."""
+    model = model_of(kind)
+    step = ours(model, name) if way == "ours" else plain(model, name, kind)
+    before = resident()
+    for _ in range(2):  # the second has the optimiser's moments beside it
+        step()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    show({"name": f"memory.{name}.{kind}", "way": way, "mib": round((most - before) / 2**20)})
+
+
+def main() -> None:
+    """Measure each step in a fresh process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--one", nargs=3, metavar=("STEP", "MODEL", "WAY"))
+    arguments = parser.parse_args()
+    if arguments.one:
+        return peak(*arguments.one)
+    for name in ("xe", "scst"):
+        for kind in MODELS:
+            for way in ("ours", "plain"):
+                subprocess.run([sys.executable, "-m", "benchmarks.x_linear", "--one", name, kind, way], check=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Products that are laid out, deferred or masked cheaply give what plain ones give."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from recap.layers.bilinear import pool
+from recap.layers.dropout import Dropout, keep
+from recap.layers.linear import LARGE, Linear, one_gradient
+from recap.layers.recurrent import LSTMCell
+
+
+def big():
+    torch.manual_seed(0)
+    return Linear(512, LARGE // 512)
+
+
+@torch.no_grad()
+def test_laid_out_weight_follows_the_weight():
+    layer, x = big(), torch.randn(2, 3, 512)
+    plain = nn.functional.linear
+    for change in (lambda: None, lambda: layer.weight.mul_(2), lambda: layer.load_state_dict(big().state_dict())):
+        change()
+        torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
+    layer.weight = nn.Parameter(layer.weight * 3)
+    torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
+    assert layer(x[:, :0]).shape == (2, 0, LARGE // 512)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD, torch.optim.RAdam])
+def test_laid_out_weight_follows_an_optimiser(optimizer):
+    layer, x = big(), torch.randn(4, 512)
+    fast = {"foreach": True} if optimizer is torch.optim.RAdam else {"fused": True}
+    steps = optimizer(layer.parameters(), lr=0.1, **fast)
+    with torch.no_grad():
+        before = layer(x)
+    layer(x).square().sum().backward()
+    steps.step()
+    with torch.no_grad():
+        after, expected = layer(x), nn.functional.linear(x, layer.weight, layer.bias)
+    torch.testing.assert_close(after, expected, atol=1e-3, rtol=1e-4)
+    assert not torch.allclose(before, after)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3), (2, 3, 1), (0,)])
+def test_laid_out_product_for_all_shapes(shape):
+    layer = big()
+    for x in (torch.randn(*shape, 512), torch.randn(*shape, 1024)[..., ::2]):  # the second is not contiguous
+        torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_write_that_leaves_no_trace_is_seen_after_train_or_eval():
+    layer, x = big(), torch.randn(4, 512)
+    layer(x)
+    layer.weight.data.add_(1.0)
+    layer.eval()
+    torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-3, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_other_types_and_autocast_take_the_general_product():
+    layer, x = big(), torch.randn(5, 512)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    double = copy.deepcopy(layer).double()
+    expected = x.double() @ double.weight.T + double.bias
+    torch.testing.assert_close(double(x.double()), expected, atol=1e-12, rtol=0)
+    assert set(layer.state_dict()) == {"weight", "bias"}
+
+
+def test_copies_share_no_layout():
+    layer, x = big(), torch.randn(4, 512)
+    with torch.no_grad():
+        layer(x)
+        other = copy.deepcopy(layer)
+        other.weight.zero_()
+        torch.testing.assert_close(other(x), other.bias.expand(4, -1))
+
+
+def unrolled(cell, layer, xs, deferred):
+    h = c = xs.new_zeros(len(xs), 4)
+    outs = []
+    with one_gradient(*((cell, layer) if deferred else ())):
+        for x in xs.unbind(1):
+            h, c = cell.advance(cell.project(x, 0) + cell.project(h, 3), h, c)
+            outs.append(layer(h))
+    return torch.stack(outs)
+
+
+def test_deferred_gradient_is_the_sum_over_the_loop():
+    torch.manual_seed(0)
+    cell, layer = LSTMCell(7, 4).double(), Linear(4, 2).double()
+    xs = torch.randn(5, 6, 3, dtype=torch.float64, requires_grad=True)
+    wanted = [xs, *cell.parameters(), *layer.parameters()]
+    found = []
+    for deferred in (False, True):
+        loss = unrolled(cell, layer, xs, deferred).square().sum()
+        first = torch.autograd.grad(loss, wanted, retain_graph=True)
+        torch.autograd.grad(loss, xs, retain_graph=True)  # a pass that asks for other gradients leaves nothing behind
+        found += [first, torch.autograd.grad(loss, wanted)]
+    for others in found[1:]:
+        for expected, gradient in zip(found[0], others, strict=True):
+            torch.testing.assert_close(gradient, expected, atol=1e-12, rtol=0)
+    assert layer.deferred is cell.deferred is None
+
+
+def test_deferred_gradient_under_bf16():
+    torch.manual_seed(0)
+    cell, layer, xs = LSTMCell(7, 4), Linear(4, 2), torch.randn(5, 6, 3)
+    found = []
+    for deferred in (False, True):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = unrolled(cell, layer, xs, deferred).float().square().sum()
+        found.append(torch.autograd.grad(loss, cell.weight_hh)[0])
+    torch.testing.assert_close(found[1], found[0], atol=0.02, rtol=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_gradient_of_pooling(rows, dropout, monkeypatch):
+    monkeypatch.setattr("recap.layers.bilinear.PIECE", 100)  # several pieces
+    torch.manual_seed(0)
+    shapes = ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3), (2,), (2,))
+    parts = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    share = torch.rand(3, 1, rows, 5, dtype=torch.float64)
+
+    def pooled(*parts):
+        torch.manual_seed(1)  # the same mask each time
+        return pool(*parts, share, dropout=dropout)
+
+    assert torch.autograd.gradcheck(pooled, parts)
+
+
+def test_pooling_is_the_equation():
+    torch.manual_seed(0)
+    q, k, weight = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3)))
+    bias, spatial = torch.randn(2, 2, dtype=torch.float64)
+    share = torch.rand(3, 1, 4, 5, dtype=torch.float64)
+    joint = torch.relu((q[..., None, :] * k[:, :, None]) @ weight.mT + bias)
+    scores, means = pool(q, k, weight, bias, spatial, share)
+    torch.testing.assert_close(scores, joint @ spatial)
+    torch.testing.assert_close(means, (joint * share[..., None]).sum(3))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_keeps_the_mean_in_every_lane(p):
+    torch.manual_seed(0)
+    kept, chance = keep(torch.empty(400_000), p)
+    shares = kept.view(-1, 4).double().mean(0)  # four entries share one random number
+    assert ((shares - chance).abs() < 5 * (p * (1 - p) / 1e5) ** 0.5).all()
+    assert abs(chance - (1 - p)) < 2**-16
+    layer = Dropout(p)
+    x = torch.ones(100, 33, requires_grad=True)
+    out = layer(x)
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(gradient, out)
+    assert set(out.unique().tolist()) == {0.0, out.max().item()}
+    assert out.max().item() == pytest.approx(1 / chance)
+    assert torch.equal(layer.eval()(x), x)
