@@ -39,7 +39,7 @@ def pool(
 
 class _Pool(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, share: Tensor, dropout: float
     ) -> tuple[Tensor, Tensor]:
         learning = any(ctx.needs_input_grad)
