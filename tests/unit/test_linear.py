@@ -44,6 +44,10 @@ def test_changed_weights_are_packed_anew(layer):
     check(layer, x)
 
 
+def test_one_vector_is_a_product_too(layer):
+    check(layer, torch.randn(40), packed=False)
+
+
 def test_gradients_other_types_and_autocast_take_the_general_product(layer):
     x = torch.randn(5, 40)
     assert layer(x).requires_grad and layer._packed is None

@@ -31,7 +31,7 @@ class Linear(nn.Linear):
     def _packable(self, x: Tensor) -> bool:
         same = x.dtype == self.weight.dtype == torch.float32 and x.device.type == self.weight.device.type == "cpu"
         plain = not torch.is_autocast_enabled("cpu") and not self.weight.is_inference()
-        return same and plain and torch.backends.mkldnn.is_available()
+        return same and plain and x.dim() > 1 and torch.backends.mkldnn.is_available()
 
     def _weights(self) -> Tensor:
         now = (self.weight.data_ptr(), self.weight._version)
