@@ -47,6 +47,7 @@ def test_reads_what_the_store_reads(store, wanted, monkeypatch):
 def test_too_large_and_unknown_images_are_refused(store, monkeypatch):
     with pytest.raises(FeatureError, match="77"):
         ResidentFeatures(store, [3, 77], CPU)
+    assert 2**20 < resident.free_memory(CPU) < 2**50
     monkeypatch.setattr(resident, "free_memory", lambda device: 10)
     with pytest.raises(FeatureError, match="set resident_features: false"):
         ResidentFeatures(store, IDS, CPU)

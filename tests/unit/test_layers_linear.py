@@ -45,7 +45,7 @@ def test_laid_out_weight_follows_an_optimiser(optimizer):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3), (2, 3, 1), (0,)])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (2, 3, 1), (0,)])
 def test_laid_out_product_for_all_shapes(shape):
     layer = big()
     for x in (torch.randn(*shape, 512), torch.randn(*shape, 1024)[..., ::2]):  # the second is not contiguous

@@ -38,6 +38,8 @@ rule train_xe:
         out=subpath(output.model, parent=True),
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         state=f"{WORK}/{RUN}/xe",
+    # The longest jobs first, so that no core waits for the last of them.
+    priority: 1
     threads: PROFILE.threads
     resources:
         gpu=GPU,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ PIECE = 256  # images read at a time
 
 
 class ResidentFeatures:
-    """The features of some images as one tensor on a device; reads as the store they came from.
+    """The features of some images as one float32 tensor on a device; reads as the store they came from.
+
+    Of several processes each keeps its own.
 
     Args:
         store: where they are read, once.
@@ -56,7 +59,11 @@ class ResidentFeatures:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device (on the CPU: of the machine's memory)."""
+    """Return the bytes that are free on a device; on the CPU: what Linux calls available, elsewhere all memory."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    table = Path("/proc/meminfo")
+    if table.exists():
+        lines = dict(line.split(":", 1) for line in table.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

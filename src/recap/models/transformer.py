@@ -178,8 +178,9 @@ class Transformer(Captioner):
 
 
 def _hiding(mask: Tensor) -> Tensor | None:
-    """Return the mask if it hides anything; asking would stall a GPU, where masks cost little."""
-    return None if mask.device.type == "cpu" and bool(mask.all()) else mask
+    """Return the mask if it hides anything; asking would stall a GPU, where masks cost little, or cut a graph."""
+    asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    return None if asks and bool(mask.all()) else mask
 
 
 def _grid_positions(x: Tensor) -> Tensor:
