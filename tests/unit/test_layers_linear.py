@@ -1,6 +1,8 @@
 """Products that are laid out, deferred or masked cheaply give what plain ones give."""
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -106,6 +108,24 @@ def test_deferred_gradient_is_the_sum_over_the_loop():
         for expected, gradient in zip(found[0], others, strict=True):
             torch.testing.assert_close(gradient, expected, atol=1e-12, rtol=0)
     assert layer.deferred is cell.deferred is None
+
+
+def test_a_loop_leaves_nothing_behind_for_the_collector():
+    cell, layer, xs = LSTMCell(7, 4), Linear(4, 2), torch.randn(5, 6, 3)
+    kept = []
+    gc.disable()
+    try:
+        with one_gradient(cell, layer):
+            h = c = xs.new_zeros(5, 4)
+            for x in xs.unbind(1):
+                h, c = cell.advance(cell.project(x, 0) + cell.project(h, 3), h, c)
+                out = layer(h)
+            kept = [weakref.ref(deferred) for deferred in (*cell.deferred.values(), layer.deferred)]
+        out.sum().backward()
+        del h, c, x, out
+        assert len(kept) == 4 and all(deferred() is None for deferred in kept)
+    finally:
+        gc.enable()
 
 
 def test_deferred_gradient_under_bf16():

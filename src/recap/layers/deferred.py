@@ -23,13 +23,18 @@ class Deferred:
             weight = weight.to(torch.get_autocast_dtype(kind))
         self._inputs: list[Tensor] = []
         self._gradients: dict[int, Tensor] = {}  # by word, so that a second backward pass replaces the first
-        self._weight = cast(Tensor, _Collect.apply(weight, self))
+        self._weight: Tensor | None = cast(Tensor, _Collect.apply(weight, self))
 
     @torch.compiler.disable
     def product(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
+        assert self._weight is not None, "the loop has ended"
         x = x.to(self._weight.dtype)
         return cast(Tensor, _Product.apply(x, self._weight, self))
+
+    def close(self) -> None:
+        """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
+        self._weight = None
 
     def remember(self, x: Tensor) -> int:
         """Keep the rows of a product; returns its number."""

@@ -82,6 +82,8 @@ class Linear(nn.Linear):
 
     def defer(self, begin: bool) -> None:
         """Begin or end a loop."""
+        if self.deferred is not None:
+            self.deferred.close()
         self.deferred = Deferred(self.weight) if begin else None
 
     def train(self, mode: bool = True) -> Self:

@@ -24,6 +24,8 @@ class LSTMCell(nn.LSTMCell):
 
     def defer(self, begin: bool) -> None:
         """Begin or end a loop, within which weights collect their gradient; see `recap.layers.deferred`."""
+        for deferred in (self.deferred or {}).values():
+            deferred.close()
         self.deferred = {} if begin else None
 
     def _product(self, x: Tensor, weight: Tensor, name: int) -> Tensor:
