@@ -61,6 +61,11 @@ def test_a_write_that_leaves_no_trace_is_seen_after_train_or_eval():
     layer.weight.data.add_(1.0)
     layer.eval()
     torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-3, rtol=1e-5)
+    cell = LSTMCell(512, 64)
+    cell.project(x, 0)
+    cell.weight_ih.data.add_(1.0)
+    cell.eval()
+    torch.testing.assert_close(cell.project(x, 0), nn.functional.linear(x, cell.weight_ih), atol=1e-3, rtol=1e-5)
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from torch import Tensor, nn
 
 from recap.layers.deferred import Deferred
@@ -27,6 +29,11 @@ class LSTMCell(nn.LSTMCell):
         for deferred in (self.deferred or {}).values():
             deferred.close()
         self.deferred = {} if begin else None
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode and forget the layouts, as `Linear` does."""
+        self.laid_out = {}
+        return super().train(mode)
 
     def _product(self, x: Tensor, weight: Tensor, name: int) -> Tensor:
         if self.deferred is None:
