@@ -11,8 +11,8 @@ from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
 from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.distributed import join
-from recap.training.job import validator
 from recap.training.loop import Training
+from recap.training.validation import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
 VALIDATION = {image: rows for image, rows in CAPTIONS.items() if image < 7}  # shares of four and three images

@@ -12,7 +12,7 @@ from test_training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
 from recap.models.registry import build_model
 from recap.training.distributed import Group
-from recap.training.job import validator
+from recap.training.validation import validator
 
 WORKER = Path(__file__).parent / "distributed_worker.py"
 

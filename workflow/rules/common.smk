@@ -89,8 +89,7 @@ def model_code(start):
 
     def digest(wildcards):
         kind = GRID.get("models", wildcards.model).kind
-        without = [*MAKERS, "models/registry", *(["training/job"] if start != "training/job" else [])]
-        return code_digest(start, f"models/{kind}", without=without)
+        return code_digest(start, f"models/{kind}", without=[*MAKERS, "models/registry"])
 
     return digest
 

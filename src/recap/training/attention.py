@@ -14,7 +14,7 @@ from recap.features.store import FeatureStore
 from recap.models.attention_maps import attention_maps
 from recap.reporting.attention import Look, grid_boxes
 from recap.training.decode_split import decode_images
-from recap.training.evaluation import load_model
+from recap.training.saved import load_model
 
 
 def looks_of(

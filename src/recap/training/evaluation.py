@@ -13,17 +13,15 @@ from recap.core.atomic import write_text
 from recap.core.config import Evaluation
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
-from recap.core.params import read_mapping, validate
+from recap.core.params import validate
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
-from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
-from recap.models.registry import build_model
 from recap.training.decode_split import Candidate, decode_candidates
-from recap.training.job import load_weights
+from recap.training.saved import load_model
 
 
 def evaluate(
@@ -110,15 +108,3 @@ def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None
             f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"
         )
     return constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings))
-
-
-def load_model(run: Path, *, feature_size: int, words: AnyVocabulary) -> Captioner:
-    """Return the trained model of a run folder.
-
-    Raises:
-        RecapError: config or weights are missing, broken or do not fit.
-    """
-    config = read_mapping(run / "config.yaml")["spec"]["model_config"]
-    captioner = build_model(config, feature_size=feature_size, vocabulary_size=len(words))
-    load_weights(captioner, run / "model.safetensors")
-    return captioner

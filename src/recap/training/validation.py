@@ -1,0 +1,43 @@
+"""The number that chooses a run's weights: CIDEr-D of the validation captions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from recap.core.config import Stage
+from recap.features.store import FeatureStore
+from recap.metrics.cider_d import CiderD
+from recap.models.base import Captioner
+from recap.training.decode_split import decode_images
+from recap.training.distributed import Group
+
+
+def validator(
+    model: Captioner,
+    settings: Stage,
+    store: FeatureStore,
+    references: dict[int, list[list[int]]],
+    max_length: int,
+    group: Group,
+) -> Callable[[], float]:
+    """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
+
+    Each process decodes its share of the images; its number is the share's sum over the count of all images.
+    """
+    scorer, images = CiderD(references), group.share(sorted(references))
+
+    def validate_model() -> float:
+        captions = decode_images(
+            model,
+            store,
+            images,
+            beam=settings.validation_beam,
+            max_length=max_length,
+            length_penalty=0.0,
+            batch_size=50,
+            device=group.device,
+            name="validation",
+        )
+        return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
+
+    return validate_model
