@@ -109,7 +109,7 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
     def split() -> dict[str, object]:
         with torch.no_grad():
             memory = model.encode(data.features, data.mask)
-            sampled = objective._draw(memory)
+            sampled, _ = objective._draw(memory)
             drawing = seconds(lambda: objective._draw(memory))
             reward = seconds(lambda: objective._reward(data.image_ids, sampled))
         whole = seconds(ours)

@@ -136,6 +136,15 @@ def test_draw_follows_the_distribution_and_skips_impossible_words():
     torch.testing.assert_close(shares, probabilities, atol=0.02, rtol=0)
 
 
+def test_the_greedy_caption_beside_the_samples_is_that_of_a_search():
+    torch.manual_seed(5)
+    both = sample(STEP, toy_state(6, 4), images=6, samples=5, greedy=True, **options())
+    best, _ = beam_search(STEP, toy_state(6, 4), images=6, beam=1, **options())
+    assert both.shape == (6, 6, 4)
+    assert torch.equal(both[:, 5:], best)
+    assert (both[:, :5] != best).any()
+
+
 def test_samples_end_once_and_repeat_with_the_seed():
     torch.manual_seed(5)
     first = sample(STEP, toy_state(3, 4), images=3, samples=7, **options())

@@ -21,6 +21,7 @@ def sample(
     pad: int,
     device: torch.device,
     top_p: float = 1.0,
+    greedy: bool = False,
 ) -> Tensor:
     """Draw captions of each image independently (multinomial sampling, torch's global generator).
 
@@ -29,22 +30,26 @@ def sample(
         state: the state of `images` images before the first word, with one beam each.
         samples: captions an image, S.
         top_p: draw from the most probable words that together have at least this share (Holtzman et al. 2020).
+        greedy: let one more caption take the most probable word at every place: the baseline of self-critical training
+            then costs a row more in each step and no decoding of its own.
 
     Returns:
-        Tokens [B, S, max_length] without <bos>, padded after <eos>.
+        Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.
 
     Raises:
         NotANumber: a log-probability is not a number.
     """
-    state = state.reorder(torch.zeros(images, samples, dtype=torch.long, device=device))
-    tokens = torch.full((images, samples, max_length), pad, dtype=torch.long, device=device)
+    captions = samples + greedy
+    state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))
+    tokens = torch.full((images, captions, max_length), pad, dtype=torch.long, device=device)
     active = torch.arange(images, device=device)  # images with a caption that has not ended
-    words = torch.full((images, samples), bos, dtype=torch.long, device=device)
-    done = torch.zeros(images, samples, dtype=torch.bool, device=device)
+    words = torch.full((images, captions), bos, dtype=torch.long, device=device)
+    done = torch.zeros(images, captions, dtype=torch.bool, device=device)
     for place in range(max_length):
         log_probabilities, state = step(words, state)
         NotANumber.check(log_probabilities, active, place + 1)
-        words = torch.where(done, pad, draw(nucleus(log_probabilities, top_p)))
+        drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
+        words = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, pad)
         tokens[active, :, place] = words
         done = done | (words == eos)
         finished = done.all(1)

@@ -70,9 +70,9 @@ class SelfCriticalObjective:
         self.model.eval()
         memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout
         with torch.no_grad():
-            sampled = self._draw(memory)  # [B, S, T]
+            sampled, greedy = self._draw(memory)  # [B, S, T]
             rewards = self._reward(batch.image_ids, sampled)
-            searched = self._searched(batch.image_ids, memory, rewards)
+            searched = self._searched(batch.image_ids, memory, rewards, greedy)
         advantage = advantages(rewards, searched, own=self.stage.baseline == "mean").to(batch.features.device)
         log_probabilities, real = self._score(memory, sampled)
         loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
@@ -83,30 +83,26 @@ class SelfCriticalObjective:
         words = real.sum().item()
         return loss, numbers | {"length": words / real[..., 0].numel(), "words": float(words)}
 
-    def _searched(self, image_ids: list[int], memory: Memory, rewards: Tensor) -> Tensor | None:
+    def _searched(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
         """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""
-        if self.stage.baseline == "greedy":
-            return self._reward(image_ids, self._search(memory, 1))[:, 0]
+        if greedy is not None:
+            return self._reward(image_ids, greedy)[:, 0]
         if self.stage.baseline != "mean_of_beam":
             return None
         if self.stage.sampling == "multinomial":
             rewards = self._reward(image_ids, self._search(memory, self.stage.samples))
         return rewards.mean(1)
 
-    def _draw(self, memory: Memory) -> Tensor:
-        """Draw S captions an image, [B, S, T]; T is the longest of them."""
+    def _draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Draw S captions an image, [B, S, T], T the longest, and the greedy one [B, 1, max_length] if it is wanted."""
+        greedy, samples = self.stage.baseline == "greedy", self.stage.samples
         if self.stage.sampling == "beam":
-            tokens = self._search(memory, self.stage.samples)
+            tokens, best = self._search(memory, samples), self._search(memory, 1) if greedy else None
         else:
-            step = forbidding(self.model.step, NEVER_SAID)
-            tokens = sample(
-                step,
-                self.model.start(memory),
-                samples=self.stage.samples,
-                top_p=self.stage.top_p,
-                **self._limits(memory),
-            )
-        return tokens[..., : int((tokens != PAD).sum(-1).max())]
+            step, start = forbidding(self.model.step, NEVER_SAID), self.model.start(memory)
+            both = sample(step, start, samples=samples, top_p=self.stage.top_p, greedy=greedy, **self._limits(memory))
+            tokens, best = both[:, :samples], both[:, samples:] if greedy else None
+        return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
     def _search(self, memory: Memory, beam: int) -> Tensor:
         step = forbidding(self.model.step, NEVER_SAID)
