@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 import torch
@@ -107,20 +108,18 @@ class XTransformer(Captioner):
         output_dropout: float = 0.5,
     ) -> None:
         super().__init__()
-
-        def block() -> XLinear:
-            return XLinear(
-                d_model=d_model,
-                heads=heads,
-                d_joint=d_joint,
-                activation_name=activation,
-                alpha=alpha,
-                dropout=joint_dropout,
-            )
-
-        def update() -> Update:
-            return Update(d_model=d_model, d_feed_forward=d_feed_forward, dropout=dropout, mix_dropout=mix_dropout)
-
+        block = partial(
+            XLinear,
+            d_model=d_model,
+            heads=heads,
+            d_joint=d_joint,
+            activation_name=activation,
+            alpha=alpha,
+            dropout=joint_dropout,
+        )
+        update = partial(
+            Update, d_model=d_model, d_feed_forward=d_feed_forward, dropout=dropout, mix_dropout=mix_dropout
+        )
         self.max_vectors = max_vectors
         self.d_model = d_model
         self.feature_embedding = Linear(feature_size, d_model)

@@ -13,6 +13,7 @@ Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initiali
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 import torch
@@ -105,17 +106,15 @@ class XLan(Captioner):
         context_dropout: float = 0.5,
     ) -> None:
         super().__init__()
-
-        def block() -> XLinear:
-            return XLinear(
-                d_model=d_model,
-                heads=heads,
-                d_joint=d_joint,
-                activation_name=activation,
-                alpha=alpha,
-                dropout=joint_dropout,
-            )
-
+        block = partial(
+            XLinear,
+            d_model=d_model,
+            heads=heads,
+            d_joint=d_joint,
+            activation_name=activation,
+            alpha=alpha,
+            dropout=joint_dropout,
+        )
         self.d_model = d_model
         self.feature_embedding = Linear(feature_size, d_model)
         self.feature_dropout = Dropout(feature_dropout)
