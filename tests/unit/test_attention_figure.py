@@ -50,7 +50,13 @@ def test_figure_of_two_models(tmp_path):
     Image.new("RGB", (40, 20), (0, 200, 0)).save(tmp_path / "a.png")
     looks = {7: [Look("one", ["a", "dog"], grid_boxes(2), [[0.25] * 4, [1, 0, 0, 0]]), Look("two", [], [], [])]}
     out = tmp_path / "figure.png"
-    write_attention(looks=looks, files={7: "a.png"}, image_roots=[tmp_path], out=out)
+    where = {"looks": looks, "files": {7: "a.png"}, "image_roots": [tmp_path], "out": out}
+    write_attention(heading="", **where)
     with Image.open(out) as figure:
-        assert figure.size[0] > 11 * 132
-        assert figure.size[1] > 2 * 24
+        width, height = figure.size
+    assert width > 11 * 132
+    assert height > 2 * 24
+    write_attention(heading="Scale of this run: small. " * 12, **where)  # three lines at this width
+    with Image.open(out) as figure:
+        assert figure.size[0] == width
+        assert figure.size[1] > height + 24

@@ -76,6 +76,13 @@ def attention_runs(wildcards):
     return [row_runs(row, PROFILE.seeds)[0] for row in attention_rows(wildcards)]
 
 
+def attention_heading(wildcards):
+    """Return what stands above a figure of attention."""
+    table = GRID.tables[wildcards.table]
+    shading = "Where the first seed looks; bright relative to the strongest cell of the word, which is outlined in red."
+    return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
+
+
 rule attention:
     input:
         corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
@@ -88,11 +95,12 @@ rule attention:
     params:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
+        heading=attention_heading,
         code=code_digest("training/attention", without=MAKERS),
     shell:
         "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
-        " --out {output:q}"
+        " --heading {params.heading:q} --out {output:q}"
 
 
 rule summary:

@@ -74,7 +74,7 @@ def add_report(commands: Any) -> None:
             for run, label in zip(a.runs, a.labels, strict=True)
         ]
         looks = {image: [model[image] for model in each] for image in images}
-        write_attention(looks=looks, files=corpus.files(), image_roots=a.images, out=a.out)
+        write_attention(heading=a.heading, looks=looks, files=corpus.files(), image_roots=a.images, out=a.out)
 
     def summary(a: Arguments) -> None:
         from recap.reporting.summary import write_summary
@@ -107,6 +107,7 @@ def add_report(commands: Any) -> None:
     parser.add_argument("--images", type=Path, nargs="+", required=True, help="folders or zips with the photos")
     parser.add_argument("--runs", type=Path, nargs="+", required=True, help="run folders")
     parser.add_argument("--labels", nargs="+", required=True, help="one a run")
+    parser.add_argument("--heading", default="", help="what stands above the figure")
     parser.add_argument("--image-ids", type=int, nargs="+", help="default: test photos drawn by chance")
     parser.add_argument("--count", type=int, default=3)
     parser.add_argument("--beam", type=int, default=3)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recap.core.atomic import atomic_path
 from recap.data.images import ImageSource
 from recap.reporting.content import plain
-from recap.reporting.figures import fonts_of_sheets
+from recap.reporting.figures import fonts_of_sheets, wrapped
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,11 +51,17 @@ def grid_boxes(side: int) -> list[Box]:
 
 
 def write_attention(
-    *, looks: Mapping[int, Sequence[Look]], files: Mapping[int, str], image_roots: Sequence[Path], out: Path
+    *,
+    heading: str,
+    looks: Mapping[int, Sequence[Look]],
+    files: Mapping[int, str],
+    image_roots: Sequence[Path],
+    out: Path,
 ) -> None:
     """Write the figure: for every photo and model a line of small photos, one a word.
 
     Args:
+        heading: what stands above: the table and the scale of the run.
         looks: image id -> what each model says and where it looks.
         files: image id -> file of the photo.
         image_roots: folders or zips with the photos.
@@ -68,13 +74,26 @@ def write_attention(
 
     source = ImageSource(list(image_roots))
     strips = [_strip(source.open_rgb(files[image]), look) for image, models in looks.items() for look in models]
-    sheet = Pillow.new("RGB", (max(s.width for s in strips), sum(s.height for s in strips)), _PAPER)
+    strips.insert(0, _heading(heading, strips[0].width))
+    sheet = Pillow.new("RGB", (strips[0].width, sum(s.height for s in strips)), _PAPER)
     top = 0
     for strip in strips:
         sheet.paste(strip, (0, top))
         top += strip.height
     with atomic_path(out) as temporary:
         sheet.save(temporary, format="PNG")
+
+
+def _heading(text: str, width: int) -> Image:
+    """Return the lines above the figure."""
+    from PIL import Image as Pillow
+    from PIL import ImageDraw
+
+    font = fonts_of_sheets()["bold"]
+    lines = wrapped(plain(text), font, width - 2 * _GAP)
+    strip = Pillow.new("RGB", (width, len(lines) * _LINE + 2 * _GAP), _PAPER)
+    ImageDraw.Draw(strip).multiline_text((_GAP, _GAP), "\n".join(lines), font=font, fill=_INK)
+    return strip
 
 
 def _strip(photo: Image, look: Look) -> Image:

@@ -81,7 +81,7 @@ def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, heading
     heights = [max(_PHOTO, _LEADING * len(lines)) + _MARGIN for lines in texts]
     rows = [range(start, min(start + columns, len(samples))) for start in range(0, len(samples), columns)]
     card_width = _PHOTO + _TEXT + 2 * _MARGIN
-    head = _wrap(heading, fonts["bold"], columns * card_width - _MARGIN)
+    head = wrapped(heading, fonts["bold"], columns * card_width - _MARGIN)
     height = _MARGIN + _LEADING * len(head) + _MARGIN + sum(max(heights[i] for i in row) for row in rows)
     sheet = Image.new("RGB", (columns * card_width + _MARGIN, height), _PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -126,10 +126,10 @@ def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styl
         parts.append((label, "bold", _ROW_COLOURS[index % len(_ROW_COLOURS)]))
         parts.append((caption or "(empty caption)", "plain", _INK))
     parts += [(f"· {reference}", "plain", _GREY) for reference in sample.references]
-    return [(line, style, colour) for text, style, colour in parts for line in _wrap(text, fonts[style], _TEXT)]
+    return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT)]
 
 
-def _wrap(text: str, font: Any, width: int) -> list[str]:
+def wrapped(text: str, font: Any, width: int) -> list[str]:
     """Break text into lines of at most ``width`` pixels, at spaces where there are any."""
     lines = [""]
     for word in text.split():
