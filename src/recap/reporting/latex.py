@@ -59,7 +59,7 @@ def latex_table(content: Content, name: str) -> str:
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
         r"\begin{table}[tbp]",
         r"\centering",
-        rf"\caption{{{escape(content.title)} \textbf{{Scale of this run: {escape(content.scale)}}}}}",
+        rf"\caption{{{escape(content.title)}. \textbf{{Scale of this run: {escape(content.scale)}}}}}",
         rf"\label{{tab:{''.join(char if char.isalnum() else '-' for char in name)}}}",
         r"\medskip",
         r"\footnotesize" if len(columns) <= _WIDE else r"\scriptsize",
