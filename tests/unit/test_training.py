@@ -14,6 +14,7 @@ from recap.core.errors import TrainingError
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches, ahead, caption_tensor
 from recap.training.cross_entropy import CrossEntropyObjective, sampled_inputs
+from recap.training.job import warn_if_worse
 from recap.training.loop import Training
 from recap.training.self_critical import SelfCriticalObjective, advantages
 
@@ -284,3 +285,10 @@ def test_reading_ahead_hands_errors_over():
     assert next(reader) == 1
     with pytest.raises(OSError, match="gone"):
         next(reader)
+
+
+def test_a_stage_that_makes_the_model_worse_says_so(capsys):
+    warn_if_worse("xlan seed 1 scst", 0.39, 0.41)
+    assert not capsys.readouterr().err
+    warn_if_worse("xlan seed 1 scst", 0.39, 0.0044)
+    assert "xlan seed 1 scst: validation CIDEr-D fell from 0.3900 to 0.0044" in capsys.readouterr().err

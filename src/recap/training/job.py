@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from recap.core.atomic import read_json
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.core.device import select_device
+from recap.core.log import say
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.seeding import derived_seed
@@ -100,8 +102,19 @@ def train(
         compile_passes(model)
     counters = training.run()
     if group.first:
+        if init is not None:
+            warn_if_worse(training.name, read_json(init / "training.json")["best_val_cider_d"], counters.best)
         write_run(out, made_from, counters, training.best_weights, model, group.device)
     group.leave()
+
+
+def warn_if_worse(name: str, before: float, after: float) -> None:
+    """Say so if a stage leaves validation CIDEr-D lower than it found it; self-critical training can break a model."""
+    if after < before:
+        say(
+            f"WARNING: {name}: validation CIDEr-D fell from {before:.4f} to {after:.4f}, so this stage made the model "
+            "worse; lower its learning rate, or try other samples or betas"
+        )
 
 
 def _prepare(spec: dict[str, Any], stage: str, group: Group) -> None:
