@@ -25,9 +25,9 @@ def test_mean_of_beam_is_the_mean_reward_of_the_beams_whatever_was_drawn():
     memory = drawing.model.encode(*Store().read([0, 1]))
     beams = drawing._reward([0, 1], drawing._search(memory, 3))
     rewards = torch.rand(2, 3, dtype=torch.float64)
-    torch.testing.assert_close(drawing._searched([0, 1], memory, rewards), beams.mean(1))
+    torch.testing.assert_close(drawing._searched([0, 1], memory, rewards, None), beams.mean(1))
     # where the beams are the samples, nothing is searched again
-    torch.testing.assert_close(objective(sampling="beam")._searched([0, 1], memory, rewards), rewards.mean(1))
+    torch.testing.assert_close(objective(sampling="beam")._searched([0, 1], memory, rewards, None), rewards.mean(1))
 
 
 @pytest.mark.parametrize("sampling", ["multinomial", "beam"])
