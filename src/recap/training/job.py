@@ -69,8 +69,10 @@ def train(
     captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
     store.require([*captions, *validation])
     model = build_model(spec["model_config"], feature_size=store.dim, vocabulary_size=len(words)).to(group.device)
+    before = None  # validation score of the stage before
     if init is not None:
         load_weights(model, init / "model.safetensors")
+        before = read_json(init / "training.json")["best_val_cider_d"]
     made_from = {
         "stage": stage,
         "spec": spec,
@@ -102,8 +104,8 @@ def train(
         compile_passes(model)
     counters = training.run()
     if group.first:
-        if init is not None:
-            warn_if_worse(training.name, read_json(init / "training.json")["best_val_cider_d"], counters.best)
+        if before is not None:
+            warn_if_worse(training.name, before, counters.best)
         write_run(out, made_from, counters, training.best_weights, model, group.device)
     group.leave()
 
