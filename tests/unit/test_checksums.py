@@ -1,0 +1,45 @@
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from recap.core import checksums
+from recap.core.errors import RecapError
+
+
+def test_a_changed_file_is_refused_and_a_foreign_one_passes(tmp_path):
+    file = tmp_path / "a b|ü.json"
+    file.write_text("one")
+    checksums.check(file)
+    checksums.record(file)
+    checksums.check(file)
+    file.write_text("onf")
+    with pytest.raises(RecapError, match="has changed since it was finished"):
+        checksums.check(file)
+    checksums.record(file)
+    checksums.check(file)
+
+
+def test_the_list_is_what_sha256sum_reads(tmp_path):
+    files = [tmp_path / name for name in ("b", "a c")]
+    for file in files:
+        file.write_text(file.name)
+    checksums.record(*files)
+    done = subprocess.run(["sha256sum", "--check", "--strict", checksums.NAME], cwd=tmp_path)
+    assert done.returncode == 0
+
+
+def test_jobs_that_finish_together_lose_no_line(tmp_path):
+    files = [tmp_path / str(number) for number in range(40)]
+    for file in files:
+        file.write_text(file.name)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(checksums.record, files))
+    assert sorted(checksums.recorded(tmp_path)) == sorted(file.name for file in files)
+
+
+@pytest.mark.parametrize("line", ["", "x" * 64 + "  a", "0" * 64 + "  ", "0" * 64 + " a"])
+def test_a_damaged_list_is_refused(tmp_path, line):
+    (tmp_path / checksums.NAME).write_text(line + "\n")
+    with pytest.raises(RecapError, match="line 1 is no sha256"):
+        checksums.recorded(tmp_path)
