@@ -1,6 +1,7 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 # make test     lint, types, import rules, tests        make lint    the first three alone
+# make test-slow  the tests that take minutes: kills, mutated inputs, simulations
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
 # make clean    remove results and reports (not inputs, not the environment)
@@ -8,7 +9,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test lint bench ui clean
+.PHONY: demo run repro install test test-slow lint bench ui clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -42,7 +43,10 @@ $(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh
 
 # One thread a test process: more would make them wait for each other, and sums differ with the number of threads.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
