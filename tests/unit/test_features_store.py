@@ -8,6 +8,7 @@ import torch
 
 from recap.core.errors import FeatureError
 from recap.features.info import info
+from recap.features.layout import image_digest
 from recap.features.packing import Index, write_file
 from recap.features.store import FeatureStore
 from recap.features.writer import ImageFeatures, build_store
@@ -159,7 +160,7 @@ def test_large_store_opens_at_once(tmp_path):
         np.arange(count) * 4,
         np.ones((count, 2), np.int32),
         {"grid": np.arange(count + 1)},
-        np.zeros((count, 32), np.uint8),
+        np.tile(np.frombuffer(image_digest({"grid/values": np.ones((1, 2), np.float16)}), np.uint8), (count, 1)),
     )
     values = {"grid/values": np.ones((count, 2), np.float16)}
     header = FeatureStore(path).attributes

@@ -92,6 +92,7 @@ def extract_crops(
         attributes=attributes,
         extract=extract,
         streams=(REGION,),
+        origins=pictures.origins,
     )
 
 

@@ -15,6 +15,7 @@ from recap.core.errors import DataError
 from recap.core.manifests import source_digest, value_hash
 from recap.data.corpus import Corpus
 from recap.data.images import ImageSource
+from recap.features.origins import Origins, ShownPictures
 from recap.features.pictures import in_order
 from recap.features.records import ImageFeatures
 from recap.features.writer import build_store
@@ -22,7 +23,14 @@ from recap.features.writer import build_store
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SHARED = ("features/pictures", "features/records", "features/weights", "features/writer", "data/images")
+SHARED = (
+    "features/pictures",
+    "features/records",
+    "features/shards",
+    "features/weights",
+    "features/writer",
+    "data/images",
+)
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,13 @@ class Pictures:
     Attributes:
         views: image id -> file names, one a view.
         source: where the files are.
-        made_from: what tells these pictures from others, for the hash of a job.
+        origins: what tells the bytes of these pictures from others.
+        made_from: what else the hash of a job must hold of them: the captions' file, and which pictures make an image.
     """
 
     views: dict[int, list[str]]
     source: ImageSource
+    origins: Origins
     made_from: list[Any]
 
     @staticmethod
@@ -51,8 +61,7 @@ class Pictures:
         source = ImageSource(images)
         for file in source.missing(chain.from_iterable(views.values()))[:1]:
             source.read(file)  # raises, and says where it was looked for
-        places = [[path.name, path.stat().st_size if path.is_file() else None] for path in images]
-        return Pictures(views, source, [table.source_sha256, places, sorted(views.items())])
+        return Pictures(views, source, ShownPictures(source, views), [table.source_sha256, sorted(views.items())])
 
     def open(self, image_id: int) -> Image:
         """Return the one picture of an image, decoded, as RGB.
@@ -110,6 +119,7 @@ def extract_each(
         attributes=attributes,
         extract=extract,
         streams=streams,
+        origins=pictures.origins,
     )
 
 

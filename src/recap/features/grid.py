@@ -22,6 +22,7 @@ from recap.features.attributes import describe
 from recap.features.backbones import check_stage, create, timm_library
 from recap.features.extraction import Pictures, job_hash
 from recap.features.maps import as_maps, channel_scale
+from recap.features.origins import check_unchanged, joint_hash
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import ImageFeatures, build_store
@@ -82,8 +83,12 @@ def extract_grid(
         if spec.weights == "random":
             ids = Corpus.read(corpus).image_ids("train")
             sample = ids[:: -(-len(ids) // _SAMPLE)]
+            before = {image_id: found.origins.mark(image_id) for image_id in sample}
             rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
             backbone.standardise(rows.reshape(-1, spec.grid**2, rows.shape[1]))
+            # Every image's features depend on these pictures, also where a changed one is in another shard.
+            found.made_from.append(joint_hash([found.origins.content(image_id) for image_id in sample]))
+            check_unchanged(found.origins, before)
         attributes = backbone.attributes()
         build_store(
             out=out,
@@ -94,6 +99,7 @@ def extract_grid(
             job=job_hash(spec, attributes, found.made_from, _CODE),
             attributes=attributes,
             extract=extract,
+            origins=found.origins,
         )
 
 

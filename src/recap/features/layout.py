@@ -14,6 +14,7 @@ import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +78,56 @@ class Mapped:
             self._map.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
 
 
+def packed_arrays(path: Path, stream: str, places: Mapping[str, Any], *, rows: int) -> dict[str, Packed]:
+    """Return the arrays of one stream by name, from type, shape and byte offset of each array of the file by path.
+
+    Raises:
+        ValueError: an array has another type or another number of rows, or reaches over the end of the file.
+        KeyError: the stream has no values.
+    """
+    found = {}
+    for name in (VALUES, *COLUMNS):
+        if name != VALUES and f"{stream}/{name}" not in places:
+            continue
+        text, shape, offset = places[f"{stream}/{name}"]
+        packed = Packed(path, np.dtype(text), tuple(shape), offset)
+        known = DTYPES if name == VALUES else (COLUMNS[name],)
+        if text not in [np.dtype(dtype).str for dtype in known] or packed.shape[0] != rows:
+            raise ValueError(f"{stream}/{name} does not have the layout {LAYOUT!r}")
+        if offset + rows * packed.row_bytes > path.stat().st_size:
+            raise ValueError(f"{stream}/{name} reaches over the end of the file")
+        found[name] = packed
+    if len(found[VALUES].shape) != 2:
+        raise ValueError(f"the values of {stream!r} do not have the layout {LAYOUT!r}")
+    return found
+
+
+def check_header(
+    attributes: Mapping[str, str],
+    ids: np.ndarray,
+    image_sizes: np.ndarray,
+    digests: np.ndarray,
+    offsets: Mapping[str, np.ndarray],
+) -> None:
+    """Compare what a file says of itself with its checksums.
+
+    Raises:
+        ValueError: another layout, or something was changed after the file was made.
+        KeyError: an attribute is missing.
+    """
+    if attributes["layout"] != LAYOUT:
+        raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
+    if index_checksum(ids, image_sizes, offsets) != attributes["index_checksum"]:
+        raise ValueError("the index does not match its checksum")
+    if len(digests) != len(ids) or checksum(digests) != attributes["checksum"]:
+        raise ValueError("the images' checksums do not match their own")
+    if feature_hash(attributes) != attributes["feature_hash"]:
+        raise ValueError("the feature_hash does not match the content")
+    # Stores that were made before this attribute existed lack it.
+    if attributes.get("attributes_checksum", attributes_checksum(attributes)) != attributes_checksum(attributes):
+        raise ValueError("the attributes do not match their checksum")
+
+
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Return the sha256 over all arrays of one image, by name (``grid/values``), type, shape and bytes."""
     digest = hashlib.sha256()
@@ -98,6 +149,11 @@ def index_checksum(ids: np.ndarray, image_sizes: np.ndarray, offsets: Mapping[st
     for stream in sorted(offsets):
         digest.update(stream.encode() + b"\0" + offsets[stream].astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+def attributes_checksum(attributes: Mapping[str, str]) -> str:
+    """Return a hash of all that a file says of itself."""
+    return value_hash({key: text for key, text in attributes.items() if key != "attributes_checksum"})
 
 
 def feature_hash(attributes: Mapping[str, str]) -> str:

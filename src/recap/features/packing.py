@@ -14,7 +14,7 @@ import numpy as np
 
 from recap.core.atomic import atomic_path
 from recap.core.errors import FeatureError
-from recap.features.layout import LAYOUT, checksum, feature_hash, index_checksum
+from recap.features.layout import LAYOUT, attributes_checksum, checksum, feature_hash, index_checksum
 from recap.features.store import FeatureStore
 
 
@@ -71,7 +71,8 @@ def write_file(
             "index_checksum": index_checksum(index.ids, index.sizes, index.offsets),
             "layout": LAYOUT,
         }
-        file.attrs.update({**header, **found, "feature_hash": feature_hash({**header, **found})})
+        said = {**header, **found, "feature_hash": feature_hash({**header, **found})}
+        file.attrs.update({**said, "attributes_checksum": attributes_checksum(said)})
 
 
 def join(stores: Sequence[FeatureStore], out: Path, *, header: Mapping[str, str]) -> None:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recap.core.errors import FeatureError, nearest
+from recap.features.hdf5 import UnreadableHdf5, ask
+from recap.features.hdf5_process import store as read_store
 from recap.features.layout import (
-    COLUMNS,
-    DTYPES,
     GRID,
-    LAYOUT,
     VALUES,
     Mapped,
-    Packed,
-    checksum,
-    feature_hash,
+    check_header,
     image_digest,
-    index_checksum,
+    packed_arrays,
 )
+from recap.features.origins import file_mark
 
 if TYPE_CHECKING:
     import torch
@@ -56,11 +54,11 @@ class FeatureStore:
         self._open()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "chosen": self._chosen}
+        return {"path": self.path, "chosen": self._chosen, "mark": self._mark}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.path, self._chosen = state["path"], state["chosen"]
-        self._open()
+        self._open(known=state["mark"])
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -86,7 +84,8 @@ class FeatureStore:
             N is the largest number of rows in this batch.
 
         Raises:
-            FeatureError: an image is not in the store.
+            FeatureError: an image is not in the store, or is not as it was stored (each is compared with its checksum
+                when a process reads it for the first time).
         """
         import torch
 
@@ -96,7 +95,7 @@ class FeatureStore:
         """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows.
 
         Raises:
-            FeatureError: an image or the column is not in the store.
+            FeatureError: an image or the column is not in the store, or the image is not as it was stored.
         """
         stream = self._named(stream)
         if name not in self._arrays[stream]:
@@ -157,27 +156,36 @@ class FeatureStore:
         """Read everything and compare it with the checksums (1 GB takes about a second).
 
         Raises:
-            FeatureError: a stored number or attribute was changed after the file was made; names the first image.
+            FeatureError: a stored number was changed after the file was made; names the first image.
         """
-        digests = self.digests()
-        if checksum(digests) != self.attributes["checksum"] or feature_hash(self.attributes) != self.feature_hash:
-            raise FeatureError(f"{self.path}: the content does not match its checksum; delete it and extract it again")
         for start, stop, arrays in self.blocks():
-            bounds = {s: self._offsets[s][start : stop + 1] - self._offsets[s][start] for s in self.streams}
-            for image in range(stop - start):
-                own = {
-                    path: array[bounds[path.split("/")[0]][image] : bounds[path.split("/")[0]][image + 1]]
-                    for path, array in arrays.items()
-                }
-                if image_digest(own) != digests[start + image].tobytes():
-                    raise FeatureError(
-                        f"{self.path}: the content of image id {self.ids[start + image]} does not match its checksum; "
-                        "delete the file and extract it again"
-                    )
+            for position in range(start, stop):
+                self._compare(position, arrays, start)
 
     def digests(self) -> np.ndarray:
         """Return the sha256 of each image's rows, uint8 [images, 32]."""
-        return self._digests.rows(0, len(self.ids))
+        return self._digests
+
+    def _check_content(self, positions: np.ndarray) -> None:
+        """Compare images that this process has not read before with their checksums."""
+        new = positions[~self._checked[positions]]
+        if len(new):
+            arrays = {f"{s}/{n}": self._map.array(p) for s, found in self._arrays.items() for n, p in found.items()}
+            for position in np.unique(new).tolist():
+                self._compare(position, arrays, 0)
+
+    def _compare(self, position: int, arrays: Mapping[str, np.ndarray], first: int) -> None:
+        """Compare an image with its checksum; the arrays start with the rows of the image at ``first``."""
+        own = {}
+        for path, array in arrays.items():
+            offsets = self._offsets[path.split("/")[0]]
+            own[path] = array[offsets[position] - offsets[first] : offsets[position + 1] - offsets[first]]
+        if image_digest(own) != self._digests[position].tobytes():
+            raise FeatureError(
+                f"{self.path}: the content of image id {self.ids[position]} does not match its checksum; "
+                "delete the file and extract it again"
+            )
+        self._checked[position] = True
 
     def _gather(
         self, image_ids: Sequence[int], stream: str, name: str, dtype: Any
@@ -186,6 +194,7 @@ class FeatureStore:
         import torch
 
         positions = self._positions(image_ids)
+        self._check_content(positions)
         starts, stops = self._offsets[stream][positions], self._offsets[stream][positions + 1]
         counts = stops - starts
         places = np.arange(int(counts.max(initial=0)))
@@ -245,16 +254,14 @@ class FeatureStore:
             "or from fewer images: extract the features again from this corpus"
         )
 
-    def _open(self) -> None:
+    def _open(self, known: list[int] | None = None) -> None:
+        """Read the header; a file whose mark is ``known`` has been read before and is read here, not by a helper."""
         if not self.path.is_file():
             raise FeatureError(f"{self.path}: no such feature store; run `recap features extract` first")
-        import h5py
-
+        self._mark = file_mark(self.path)
         try:
-            # Locks fail on some network disks and protect nothing here: stores are replaced whole, never changed.
-            with h5py.File(self.path, "r", locking=False) as file:
-                self._read_header(file)
-        except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+            self._take(read_store(str(self.path)) if known == self._mark else ask("store", self.path))
+        except (OSError, KeyError, IndexError, ValueError, RuntimeError, TypeError, UnreadableHdf5) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise FeatureError(
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
@@ -262,31 +269,21 @@ class FeatureStore:
         self.stream = self._named(self._chosen or self.streams[0])
         self.dim = self.shape(self.stream)[1]
 
-    def _read_header(self, file: Any) -> None:
-        self.attributes: dict[str, str] = {key: str(value) for key, value in file.attrs.items()}
-        if self.attributes["layout"] != LAYOUT:
-            raise ValueError(f"layout {self.attributes['layout']!r}, this version reads {LAYOUT!r}")
-        self.feature_hash = self.attributes["feature_hash"]
+    def _take(self, header: Mapping[str, Any]) -> None:
+        """Take over what the file says of itself, checked against its checksums."""
+        self.attributes: dict[str, str] = header["attributes"]
         self.streams = self.attributes["streams"].split()
-        self.ids: np.ndarray = file["ids"][:]
-        self.image_sizes: np.ndarray = file["image_sizes"][:]
-        self._offsets: dict[str, np.ndarray] = {stream: file[stream]["offsets"][:] for stream in self.streams}
-        if index_checksum(self.ids, self.image_sizes, self._offsets) != self.attributes["index_checksum"]:
-            raise ValueError("the index does not match its checksum")
-        self._digests = self._packed(file["digests"])
+        read = header["read"]
+        self.ids: np.ndarray = read["ids"]
+        self.image_sizes: np.ndarray = read["image_sizes"]
+        self._digests: np.ndarray = read["digests"]
+        self._offsets: dict[str, np.ndarray] = {stream: read[f"{stream}/offsets"] for stream in self.streams}
+        check_header(self.attributes, self.ids, self.image_sizes, self._digests, self._offsets)
+        self.feature_hash = self.attributes["feature_hash"]
         self._map = Mapped(self.path)
         self._tensors: dict[tuple[str, str], torch.Tensor] = {}
-        self._arrays = {stream: self._stream_arrays(file[stream], stream) for stream in self.streams}
-
-    def _stream_arrays(self, group: Any, stream: str) -> dict[str, Packed]:
-        arrays = {name: self._packed(group[name]) for name in (VALUES, *COLUMNS) if name in group}
-        rows = self._offsets[stream][-1]
-        if arrays[VALUES].dtype.name not in DTYPES or any(packed.shape[0] != rows for packed in arrays.values()):
-            raise ValueError(f"the values of {stream!r} do not have the layout {LAYOUT!r}")
-        return arrays
-
-    def _packed(self, dataset: Any) -> Packed:
-        offset = dataset.id.get_offset()
-        if offset is None:
-            raise ValueError(f"{dataset.name} does not lie in one piece")
-        return Packed(self.path, dataset.dtype, dataset.shape, offset)
+        self._arrays = {
+            stream: packed_arrays(self.path, stream, header["places"], rows=int(self._offsets[stream][-1]))
+            for stream in self.streams
+        }
+        self._checked = np.zeros(len(self.ids), bool)  # whose content this process has compared with its checksum
