@@ -9,7 +9,11 @@ parameter of its rule, so that changing one reruns exactly what depends on it.
 
 from snakemake.utils import min_version
 
+from workflow.at_work import hold_when_started
+from workflow.stopping import stop_before_jobs, stop_with_jobs
+
 min_version("9.0")
+stop_before_jobs(workflow)
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):
@@ -29,6 +33,13 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
+
+
+hold_when_started(workflow, [R, WORK, "reports", "mlflow"])
+
+
+onstart:
+    stop_with_jobs(workflow)
 
 
 rule all:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
+from recap.core.gpus import devices
 from recap.core.grid import Grid, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
@@ -34,6 +35,9 @@ def load_grid():
     for name in sorted({run.recipe for run in grid.scored()}):
         if grid.recipe(name).evaluation.split != "test":
             refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
+        wanted, found = grid.recipe(name).processes, len(devices())
+        if profile.device != "cpu" and 0 < found < wanted:
+            refuse(f"recipe {name!r}: {wanted} processes want a GPU each, but there are {found}; set `processes` lower")
     return profile, grid
 
 
@@ -42,8 +46,10 @@ SCORED = GRID.scored()
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-# Asking for a GPU makes jobs wait for each other; without one in the machine, `auto` means the CPU and nobody waits.
-GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and any(Path("/dev").glob("nvidia[0-9]*"))))
+# Jobs that ask for a GPU share those of the machine, one each; without any, `auto` means the CPU and nobody waits.
+GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and bool(devices())))
+if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
+    workflow.register_resource("gpu", max(1, len(devices())))
 
 # Modules that read the files of a kind of data set.
 READERS = {

@@ -15,10 +15,26 @@ def train_spec(stage):
                 "seed": int(wildcards.seed),
                 "device": PROFILE.device,
                 "threads": PROFILE.threads,
+                **({"processes": processes(wildcards)} if processes(wildcards) > 1 else {}),
             }
         )
 
     return spec
+
+
+def processes(wildcards):
+    """Return how many processes train a run together; `recap train` starts them by torchrun."""
+    return GRID.recipe(wildcards.recipe).processes
+
+
+def all_threads(wildcards):
+    """Return the CPU threads of all processes of a training."""
+    return processes(wildcards) * PROFILE.threads
+
+
+def all_gpus(wildcards):
+    """Return the GPUs of all processes of a training: one each, where there are any."""
+    return processes(wildcards) * GPU
 
 
 rule train_xe:
@@ -40,9 +56,9 @@ rule train_xe:
         state=f"{WORK}/{RUN}/xe",
     # The longest jobs first, so that no core waits for the last of them.
     priority: 1
-    threads: PROFILE.threads
+    threads: all_threads
     resources:
-        gpu=GPU,
+        gpu=all_gpus,
     shell:
         "{RECAP} train --stage xe --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
@@ -66,9 +82,9 @@ rule train_scst:
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
         state=f"{WORK}/{RUN}/scst",
-    threads: PROFILE.threads
+    threads: all_threads
     resources:
-        gpu=GPU,
+        gpu=all_gpus,
     shell:
         "{RECAP} train --stage scst --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"

@@ -11,19 +11,21 @@ from recap.cli.export import add_export
 from recap.cli.features import add_features
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
+from recap.core.ending import ending_on_signals
 from recap.core.errors import RecapError
+from recap.core.parent import watch
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     arguments = build_parser().parse_args(argv)
     try:
-        arguments.function(arguments)
+        with ending_on_signals():
+            watch()
+            arguments.function(arguments)
     except RecapError as error:
         print(f"recap: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def build_parser() -> argparse.ArgumentParser:

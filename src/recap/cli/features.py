@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.cli.arguments import Arguments, chosen, mapping, paths, spec
+from recap.core.gpus import claim
 
 
 def add_features(commands: Any) -> None:
@@ -16,11 +17,14 @@ def add_features(commands: Any) -> None:
         from recap.core.config import Features
         from recap.core.params import validate
 
+        claim(a.device)
         extract_features(validate(Features, a.spec, "features"), a)
 
     def pretrain(a: Arguments) -> None:
         from recap.core.config import GridFeatures
         from recap.core.params import validate
+
+        claim(a.device)
         from recap.features.pretrain import pretrain_backbone
 
         spec: GridFeatures = validate(GridFeatures, a.spec, "features")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 from recap.cli.arguments import Arguments, chosen, paths, spec
+from recap.core.gpus import claim
 
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     """Add the commands of this group."""
 
     def train(a: Arguments) -> None:
+        become_processes(a.spec)
         from recap.training.job import train as run
 
         run(**chosen(a, "stage spec corpus vocabulary subset features init state out"))
@@ -27,6 +32,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add the commands of this group."""
 
     def evaluate(a: Arguments) -> None:
+        claim(a.spec.get("device", "auto"))
         from recap.training.evaluation import evaluate as run
 
         run(**chosen(a, "spec corpus vocabulary features model out"))
@@ -35,3 +41,14 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     paths(parser, "corpus", "vocabulary", "features", "out")
     parser.add_argument("--model", type=Path, nargs="+", required=True, help="run folder; several are an ensemble")
     parser.set_defaults(function=evaluate)
+
+
+def become_processes(spec: dict[str, Any]) -> None:
+    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them."""
+    if "WORLD_SIZE" in os.environ:  # one of those processes
+        return
+    processes = spec.get("processes", 1)
+    claim(spec.get("device", "auto"), processes)
+    if processes > 1:
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        os.execv(sys.executable, [sys.executable, *torchrun, "-m", "recap", *sys.argv[1:]])

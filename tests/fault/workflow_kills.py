@@ -1,0 +1,234 @@
+"""Kills a real workflow at random times and lets the same command go on, until it has finished.
+
+python tests/fault/workflow_kills.py 40 [SEED]        prints a line a kill, and fails at the first broken promise
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+# Who gets which signal; half of them SIGKILL Snakemake itself.
+KINDS = ("snakemake", "all", "sigterm", "snakemake", "all", "job", "sigint", "snakemake", "all", "sigint group")
+POLITE = ("sigterm", "sigint", "sigint group")
+SECONDS_TO_END = 60  # after a polite signal; a training of minutes would take longer
+SAVED_LINES = 12  # of messages after a polite signal
+NO_JOB = "no job"
+
+
+@dataclass
+class Killed:
+    """One kill and what came of it."""
+
+    kind: str
+    after: float  # seconds since the start
+    jobs: str  # commands that were running
+    status: int
+    ended: float  # seconds until Snakemake was gone
+    said: list[str]  # lines on standard error after the kill
+
+    def __str__(self) -> str:
+        line = f"{self.kind:13} after {self.after:5.1f} s, during {self.jobs:40} "
+        line += f"exit {self.status:4} in {self.ended:4.1f} s"
+        return f"{line}; said {' / '.join(self.said)[:200]}" if self.kind in POLITE else line
+
+
+class Killing:
+    """A folder in which the tiny workflow runs, and is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "tests" / "workflow" / "params", folder / "params")
+        for file, old, new in (
+            ("tables/tiny.yaml", "recipe: other, stage: xe", "recipe: other"),
+            ("recipes/short.yaml", "epochs: 1", "epochs: 3\n  checkpoint_minutes: 1.0e-9"),
+        ):
+            path = folder / "params" / file
+            assert old in path.read_text()
+            path.write_text(path.read_text().replace(old, new))
+
+    def start(self) -> subprocess.Popen:
+        """Type the command; what it says goes to a file, for nothing reads a pipe of orphans."""
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--snakefile", str(ROOT / "Snakefile")]
+        command += ["--configfile", "params/tiny.yaml"]
+        self.log = self.folder / "said.txt"
+        with self.log.open("w") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def kill(self, kind: str, after: float) -> Killed | None:
+        """Run the command and strike after some seconds; None if it had finished by then."""
+        process = self.start()
+        begun = time.monotonic()
+        try:
+            status = process.wait(after)
+        except subprocess.TimeoutExpired:
+            return self._strike(kind, process, time.monotonic() - begun)
+        assert status == 0, self.said()
+        return None
+
+    def _strike(self, kind: str, process: subprocess.Popen, after: float) -> Killed:
+        snakemake = psutil.Process(process.pid)
+        below, recap = at_work(snakemake)
+        while kind == "job" and not recap and process.poll() is None:
+            below, recap = at_work(snakemake)
+        before = len(self.said())
+        struck = time.monotonic()
+        if kind in ("snakemake", "all"):
+            victims = [snakemake, *(below if kind == "all" else [])]
+        else:
+            victims = recap[:1] if kind == "job" else []
+        for victim in victims:
+            if victim.is_running():
+                victim.kill()
+        if kind == "sigterm":
+            process.terminate()
+        if kind == "sigint":
+            process.send_signal(signal.SIGINT)
+        if kind == "sigint group":
+            os.killpg(process.pid, signal.SIGINT)
+        status = process.wait(300 if kind == "job" else SECONDS_TO_END)
+        said = [line for line in self.said()[before:].splitlines() if line.strip()]
+        return Killed(kind, after, running(recap), status, time.monotonic() - struck, said)
+
+
+def orphans(folder: Path) -> list[str]:
+    """Return the commands that are still at work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder):
+                found.append(" ".join(process.cmdline())[:100])
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Return half-written files."""
+    return [str(file) for file in folder.rglob(".*.part*")]
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """Return all files for a reader and all results by name, without the seconds that a training took."""
+    files = [file for top in ("results", "reports") for file in (folder / top).rglob("*") if file.is_file()]
+    # The list of hashes has that of a file with seconds in it.
+    return {str(file.relative_to(folder)): steady(file) for file in files if file.name != "SHA256SUMS"}
+
+
+def at_work(snakemake: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Return all processes below Snakemake, and the `recap` commands among them."""
+    try:
+        below = snakemake.children(recursive=True)
+    except psutil.NoSuchProcess:
+        below = []
+    return below, [each for each in below if "recap" in command_line(each)]
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def running(processes: list[psutil.Process]) -> str:
+    """Name the commands that were running, e.g. ``train xe, data card``."""
+    lines = [line for line in map(command_line, processes) if "recap" in line]
+    names = {" ".join(line[3:6:2] if line[3] == "train" else line[3:5]).split(" --")[0] for line in lines if line[3:]}
+    return ", ".join(sorted(names)) or NO_JOB
+
+
+def steady(file: Path) -> bytes:
+    """Return a file's bytes; of the two that say how long a training took, without that."""
+    text = file.read_bytes()
+    if file.name == "training.json":
+        return b"\n".join(line for line in text.splitlines() if b"seconds" not in line)
+    if file.name == "history.csv":
+        lines = [line.split(b",") for line in text.splitlines()]
+        column = lines[0].index(b"seconds")
+        return b"\n".join(b",".join(line[:column] + line[column + 1 :]) for line in lines)
+    return text
+
+
+def polite(killed: Killed) -> None:
+    """Check that a signal that can be heard ends Snakemake in a sentence."""
+    assert killed.status not in (0, -signal.SIGINT), killed
+    text = "\n".join(killed.said)
+    assert "recap: stopped by" in text, killed
+    assert "Traceback" not in text and "RuleException" not in text and "CalledProcessError" not in text, text
+    assert len(killed.said) <= SAVED_LINES and max(map(len, killed.said)) < 400, text
+
+
+def kill_until_finished(folder: Path, kinds: list[str], longest: float) -> list[Killed]:
+    """Kill a new workflow in a folder, once a kind and each time after at most so many seconds; then let it finish."""
+    workflow = Killing(folder)
+    kills = []
+    while kinds:
+        killed = workflow.kill(kinds[0], random.uniform(1.0, longest))
+        if "--unlock" in workflow.said():
+            raise AssertionError(workflow.said())
+        if killed is None:
+            break
+        kinds.pop(0)
+        kills.append(killed)
+        print(killed, flush=True)
+        if killed.kind in POLITE and killed.jobs != NO_JOB:
+            polite(killed)
+    process = workflow.start()
+    assert process.wait(600) == 0, workflow.said()
+    assert orphans(folder) == []
+    assert leftovers(folder) == []
+    return kills
+
+
+def undisturbed(folder: Path) -> tuple[dict[str, bytes], float]:
+    """Run the workflow once; return its results and how many seconds it took."""
+    workflow = Killing(folder)
+    begun = time.monotonic()
+    process = workflow.start()
+    assert process.wait(900) == 0, workflow.said()
+    return results(folder), time.monotonic() - begun
+
+
+def main(number: int, seed: int) -> None:
+    random.seed(seed)
+    with tempfile.TemporaryDirectory(prefix="kills-") as top:
+        expected, seconds = undisturbed(Path(top) / "undisturbed")
+        print(f"undisturbed: {len(expected)} files in {seconds:.0f} s", flush=True)
+        kinds = [KINDS[index % len(KINDS)] for index in range(number)]
+        folders = 0
+        while kinds:
+            folders += 1
+            folder = Path(top) / f"killed-{folders}"
+            kills = kill_until_finished(folder, kinds, seconds / 3)
+            same(results(folder), expected)
+            print(f"folder {folders}: {len(kills)} kills, all {len(expected)} files as undisturbed", flush=True)
+
+
+def same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    """Check that two runs left the same files with the same bytes."""
+    assert sorted(found) == sorted(expected)
+    assert [name for name in expected if found[name] != expected[name]] == []
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0)

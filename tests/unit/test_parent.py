@@ -1,0 +1,106 @@
+"""A job ends with its workflow, and a workflow begins when the jobs of the one before it have ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recap.core.parent import VARIABLE
+
+# A workflow: holds the folder, starts one job if it is given a command for it, and says so.
+WORKFLOW = """
+import subprocess, sys, time
+from pathlib import Path
+from recap.core.errors import RecapError
+from recap.core.parent import hold
+try:
+    print("killed before" if hold(Path(sys.argv[1])) else "first", flush=True)
+except RecapError as error:
+    sys.exit(str(error))
+if sys.argv[3:]:
+    subprocess.Popen([sys.executable, "-c", *sys.argv[3:]])
+time.sleep(float(sys.argv[2]))
+"""
+# A job: clears up behind itself, also when it is told to end.
+JOB = """
+import sys, time
+from pathlib import Path
+from recap.core.ending import ending_on_signals
+from recap.core.parent import watch
+with ending_on_signals():
+    try:
+        watch()
+        Path(sys.argv[1]).write_text("at work")
+        time.sleep(60)
+    finally:
+        time.sleep(float(sys.argv[2]))
+        Path(sys.argv[1]).write_text("cleared up")
+"""
+
+
+def start(folder, seconds, *job):
+    command = [sys.executable, "-c", WORKFLOW, str(folder), str(seconds), *map(str, job)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def becomes(file, text):
+    end = time.monotonic() + 20
+    while not (file.exists() and file.read_text() == text):
+        assert time.monotonic() < end, f"{file} is not {text!r}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A workflow that was killed while a job of it was at work; the job needs a second to clear up."""
+    workflow = start(tmp_path / "at_work", 60, JOB, tmp_path / "job", 1)
+    becomes(tmp_path / "job", "at work")
+    workflow.kill()
+    workflow.wait()
+    return tmp_path
+
+
+def test_a_job_of_a_killed_workflow_clears_up_and_ends(killed):
+    becomes(killed / "job", "cleared up")
+
+
+def test_the_next_workflow_waits_for_the_jobs_of_the_killed_one(killed):
+    then = start(killed / "at_work", 0)
+    assert then.wait(30) == 0
+    assert (killed / "job").read_text() == "cleared up"
+    assert then.stdout.read() == "killed before\n"
+    assert "(a job of the workflow that was killed is about to end) is in use" in then.stderr.read()
+
+
+def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
+    first = start(tmp_path, 30)
+    assert first.stdout.readline() == "first\n"
+    second = start(tmp_path, 0)
+    assert second.wait(30) == 1
+    sentence = f"another workflow is at work here (process {first.pid}); wait for it, or stop it"
+    assert second.stderr.read().strip() == f"{Path.cwd()}: {sentence}"
+    assert first.poll() is None
+    first.terminate()
+    first.wait()
+
+
+def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
+    for _ in range(2):
+        workflow = start(tmp_path, 0)
+        assert workflow.wait(30) == 0
+        assert workflow.stdout.read() == "first\n"
+
+
+def test_a_job_that_starts_under_the_next_workflow_ends(tmp_path):
+    workflow = start(tmp_path, 30)
+    workflow.stdout.readline()
+    environment = {**os.environ, VARIABLE: f"another {socket.gethostname()} {tmp_path}"}
+    job = subprocess.run([sys.executable, "-c", JOB, str(tmp_path / "job"), "0"], env=environment, timeout=20)
+    assert job.returncode == 128 + signal.SIGTERM
+    workflow.kill()
+    workflow.wait()
