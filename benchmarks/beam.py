@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models
 from recap.decoding.beam import beam_search
+from recap.layers.linear import fixed_weights
 from recap.models.base import Captioner
 
 
@@ -18,7 +18,7 @@ def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = L
     """Return a search of random images, which run to their full length."""
     data = batch(images)
 
-    @torch.no_grad()
+    @fixed_weights()
     def run() -> Tensor:
         state = model.start(model.encode(data.features, data.mask))
         ends = {"bos": plain.BOS, "eos": plain.EOS, "pad": plain.PAD}

@@ -38,7 +38,8 @@ def beam_search(
         constraint: what may not be said next, see `recap.decoding.constraints`.
 
     Returns:
-        Tokens [B, K, max_length] without <bos>, padded after <eos>, best first; scores [B, K].
+        Tokens [B, K, max_length] without <bos>, padded after <eos>, best first; scores [B, K] in the type of the
+        log-probabilities.
 
     Raises:
         ValueError: the beam is wider than the vocabulary.
@@ -54,6 +55,7 @@ def beam_search(
     for length in range(1, max_length + 1):
         log_probabilities, state = step(words, state)  # [B', K', V]
         NotANumber.check(log_probabilities, active, length)
+        scores = scores.to(log_probabilities.dtype)
         if constraint is not None:
             log_probabilities = constraint(history, log_probabilities)
         total, beams, words = _extend(total, done, log_probabilities, beam=beam, pad=pad)
@@ -62,7 +64,7 @@ def beam_search(
         finished = done.all(1) | (length == max_length)
         if finished.any():
             tokens[active[finished], :, :length] = history[finished]
-            scores[active[finished]] = total[finished].to(scores.dtype)
+            scores[active[finished]] = total[finished]
             going = (~finished).nonzero()[:, 0]
             if not len(going):
                 break

@@ -63,6 +63,11 @@ class Attention(nn.Module):
         """Whether padding may be left out of the query: no row's result depends on padded rows."""
         return True
 
+    @property
+    def counts_masks(self) -> bool:
+        """Whether a mask that hides nothing gives another result than no mask, so that it may not be left out."""
+        return False
+
     def keys(self, source: Tensor, *, words: Words | None = None) -> KeyValue:
         """Project what is attended to."""
         raise NotImplementedError
@@ -133,7 +138,8 @@ class MultiHeadAttention(Attention):
             query: [B, C, T, D], or packed [R, D].
             keys: keys and values, [B, C or 1, H, N, K].
             mask: [B, N], True where a vector is real; None when all are; [B, C, N] where captions see different ones.
-            real: [B, T], True where a query row is no padding; of use only to attentions that pool over rows.
+            real: [B, T], or [B, C, T] where captions differ, True where a query row is no padding; of use only to
+                attentions that pool over rows.
             causal: row t sees columns up to t (then N = T).
             carry: unused here; see `recap.layers.zoneup`.
             words: how the query is packed, or None.

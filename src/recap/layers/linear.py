@@ -1,53 +1,85 @@
 """A linear layer that is quick with few rows, as decoding has them: 50 beams against a large weight.
 
 On a processor torch multiplies through MKL, which lays out the whole weight anew for every product; with few rows this
-costs as much as the product. Without a gradient to keep, the weight is laid out once and oneDNN multiplies with it
+costs as much as the product. Within `fixed_weights()` a weight is laid out once and oneDNN multiplies with it
 (measured on one core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70). The results are those of float32
 products summed in another order.
+
+Outside of that scope nothing is kept: torch's fused optimisers change weights without raising their version, so that
+no layer could tell by itself whether its weight is still the one that it has laid out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, Self, cast
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from recap.layers.deferred import Deferred
 
 LARGE = 2**17  # entries of a weight from which laying out pays
 
 
-class LaidOut:
-    """A weight in oneDNN's layout, made when it is first needed and again when the weight has changed.
+@dataclass(frozen=True)
+class _LaidOut:
+    """A weight [Q, P] in oneDNN's layout; the weight is held, so that its memory is no other's."""
 
-    It is no part of a model's state: copies and pickles of it are empty.
+    weight: Tensor
+    version: int
+    layout: Tensor
+
+
+_Layouts = dict[tuple[int, tuple[int, ...]], _LaidOut]  # by address and shape
+_layouts: ContextVar[_Layouts | None] = ContextVar("layouts", default=None)
+
+
+@contextmanager
+def fixed_weights() -> Iterator[None]:
+    """Within, no gradient is kept and weights stay as they are, so that each is laid out once; scopes may be nested.
+
+    For the length of a decoding. Should an optimiser take a step all the same, everything is laid out anew.
     """
+    outer = _layouts.get()
+    layouts: _Layouts = {} if outer is None else outer
+    token = _layouts.set(layouts)
+    hook = register_optimizer_step_post_hook(lambda *_: layouts.clear())
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        hook.remove()
+        _layouts.reset(token)
 
-    def __init__(self) -> None:
-        self._of: tuple[int, int, tuple[int, ...]] | None = None
-        self._weight: Tensor | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LaidOut, ()
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x [..., P] times weight [Q, P], plus bias [Q] -> [..., Q]."""
+    layouts = _layouts.get()
+    if layouts is None or not _pays(x, weight):
+        return linear(x, weight, bias)
+    rows = x.reshape(-1, x.shape[-1])
+    out = torch.ops.mkldnn._linear_pointwise(rows, _laid_out(weight, layouts), bias, "none", [], "")
+    return cast(Tensor, out).view(*x.shape[:-1], len(weight))
 
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x [..., P] times weight [Q, P], plus bias [Q] -> [..., Q]; the layout is dropped when a gradient is kept."""
-        if not _pays(x, weight):
-            if torch.is_grad_enabled():
-                self._of = self._weight = None
-            return linear(x, weight, bias)
-        # An optimiser writes in place, which raises the version; loading or moving may exchange the memory.
-        now = (weight._version, weight.data_ptr(), tuple(weight.shape))
-        if self._of != now:
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
-            self._of = now
-        rows = x.reshape(-1, x.shape[-1])
-        out = torch.ops.mkldnn._linear_pointwise(rows, self._weight, bias, "none", [], "")
-        return cast(Tensor, out).view(*x.shape[:-1], len(weight))
+
+def _laid_out(weight: Tensor, layouts: _Layouts) -> Tensor:
+    key = (weight.data_ptr(), tuple(weight.shape))
+    known = layouts.get(key)
+    if known is None or known.version != weight._version:
+        weight = weight.detach()
+        known = _LaidOut(weight, weight._version, _reordered(weight))
+        layouts[key] = known
+    return known.layout
+
+
+def _reordered(weight: Tensor) -> Tensor:
+    return cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight, None))
 
 
 def _pays(x: Tensor, weight: Tensor) -> bool:
@@ -65,31 +97,22 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, with its weight laid out while no gradient is kept, its gradient made once a loop."""
+    """torch's linear layer, with its weight laid out within `fixed_weights`, its gradient made once a loop."""
 
     deferred: Deferred | None = None
-
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        super().__init__(in_features, out_features, bias)
-        self.laid_out = LaidOut()
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
         if self.deferred is not None:
-            product = self.deferred.product(x)
-            return product if self.bias is None else product + self.bias
-        return self.laid_out.product(x, self.weight, self.bias)
+            out = self.deferred.product(x)
+            return out if self.bias is None else out + self.bias
+        return product(x, self.weight, self.bias)
 
     def defer(self, begin: bool) -> None:
         """Begin or end a loop."""
         if self.deferred is not None:
             self.deferred.close()
         self.deferred = Deferred(self.weight) if begin else None
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode and forget the layout: a change through `weight.data` leaves no other trace."""
-        self.laid_out = LaidOut()
-        return super().train(mode)
 
 
 class Loops(Protocol):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from torch import Tensor, nn
 
 from recap.layers.deferred import Deferred
-from recap.layers.linear import LaidOut
+from recap.layers.linear import product
 
 RECURRENCE = -1  # in place of a column: W_hh
 
@@ -17,7 +15,6 @@ class LSTMCell(nn.LSTMCell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
-        self.laid_out: dict[int, LaidOut] = {}  # by the first column
         self.deferred: dict[int, Deferred] | None = None  # within a loop
 
     def project(self, part: Tensor, first: int) -> Tensor:
@@ -30,14 +27,9 @@ class LSTMCell(nn.LSTMCell):
             deferred.close()
         self.deferred = {} if begin else None
 
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode and forget the layouts, as `Linear` does."""
-        self.laid_out = {}
-        return super().train(mode)
-
     def _product(self, x: Tensor, weight: Tensor, name: int) -> Tensor:
         if self.deferred is None:
-            return self.laid_out.setdefault(name, LaidOut()).product(x, weight, None)
+            return product(x, weight, None)
         if name not in self.deferred:
             self.deferred[name] = Deferred(weight)
         return self.deferred[name].product(x)

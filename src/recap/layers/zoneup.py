@@ -16,7 +16,10 @@ What one RAP is averaged over (`scope`):
     image   per caption, all heads and rows
     global  one number a call
     code    one number a call, as released: divided by the sum of the mask before it is broadcast, so too large by
-            H (causal self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes)
+            H (causal self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes);
+            padded rows count, so it moves with the padding; there is always a mask, if only one that hides nothing
+
+Padded rows are left out of `head`, `image` and `global`, which therefore do not move with the padding.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def intensity_pool(
         mask: broadcastable to the map with True = keep, in the shape in which the caller has it (`code` depends on it).
         scope: one of SCOPES.
         real: broadcastable to [B, C, H, T], True where a row is no padding; padded rows are left out of both sums
-            (but for `code`, which counts them as released).
+            (but for `code`, which counts them as released, and `prefix`, where no real row's prefix holds one).
         carry: (sum, count) [B, C, H] of the words before, for `prefix`; empty at the first word.
 
     Returns:
@@ -83,7 +86,7 @@ def intensity_pool(
         counts = torch.full_like(rows, intensity_map.shape[-1])
     else:
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
-    if real is not None and scope != "code":
+    if real is not None and scope not in ("code", "prefix"):
         rows, counts = rows * real, counts * real
     if scope == "prefix":
         sums, counts = rows.cumsum(-1), counts.cumsum(-1)
@@ -93,8 +96,9 @@ def intensity_pool(
     if scope == "code":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
         return (rows.sum() / size).expand(1, 1, 1, 1), ()
+    # A caption may be padding alone: then nothing is counted.
     over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
-    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True), ()
+    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), ()
 
 
 class ZodiacMultiHead(Attention):
@@ -135,6 +139,11 @@ class ZodiacMultiHead(Attention):
         """Only a prefix holds no padding: the other scopes average over the padded rows, too."""
         return self.scope == "prefix"
 
+    @property
+    def counts_masks(self) -> bool:
+        """The released average divides by the sum of the mask as it comes, so one that hides nothing counts, too."""
+        return self.scope == "code"
+
     def keys(self, source: Tensor, value_source: Tensor | None = None, *, words: Words | None = None) -> KeyValue:
         """Project and activate what is attended to: [B, C or 1, N, D] or [R, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
         key_input = self.activation(source)
@@ -166,10 +175,14 @@ class ZodiacMultiHead(Attention):
         Padded words of a caption stand after its real ones, so no real row's prefix holds one.
         """
         visible = None if mask is None else rows_of_mask(mask)  # [B, 1 or C, 1, 1, N]
+        rows = None if real is None else rows_of_mask(real)[:, :, 0]  # [B, 1 or C, 1, T]
+        if self.counts_masks and visible is not None:  # the release repeats an image's mask for each of its captions
+            visible = visible.expand(-1, query.shape[1], -1, -1, -1)
         if causal:
             triangle = causal_mask(keys[0].shape[3], query.device)[None, None, None]
             visible = triangle if visible is None else visible & triangle
-        rows = None if real is None else real[:, None, None, :]  # [B, 1, 1, T]
+            if self.counts_masks and real is not None:  # and hides a caption's padding from its words
+                visible = visible & rows_of_mask(real)
         return self.attend(query, keys, visible=visible, real=rows, carry=carry, words=words)
 
     def attend(

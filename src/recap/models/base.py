@@ -18,6 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+PAD = 0  # id of padding, in every vocabulary
+
+
+def real_words(tokens: Tensor) -> Tensor:
+    """Return where captions [B, C, T] have words: all but padding, and the first whatever it is."""
+    real = tokens != PAD
+    return torch.cat([torch.ones_like(real[..., :1]), real[..., 1:]], -1)
+
 
 @dataclass(frozen=True)
 class Memory:

@@ -23,7 +23,7 @@ from recap.layers.linear import Linear
 from recap.layers.packing import Words
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import Captioner, Memory, State, real_words
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, of_layer
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
@@ -87,7 +87,7 @@ class Transformer(Captioner):
         )
         self.encoder_norm = final_norm()
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(LONGEST, d_model).float(), persistent=False)
+        self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32), persistent=False)
         self.word_dropout = nn.Dropout(dropout)
         self.decoder = nn.ModuleList(
             DecoderLayer(attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual)
@@ -95,6 +95,7 @@ class Transformer(Captioner):
         )
         self.decoder_norm = final_norm()
         self.output = Linear(d_model, vocabulary_size)
+        self.counts_masks = any(isinstance(part, Attention) and part.counts_masks for part in self.modules())
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -105,7 +106,7 @@ class Transformer(Captioner):
         if self.visual_positions == "grid":
             x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        visible = _hiding(mask)
+        visible = self._hiding(mask)
         for layer in self.encoder:
             x = self.run_layer(layer, x, visible)
         return Memory(self.encoder_norm(x)[:, 0], mask)
@@ -118,23 +119,35 @@ class Transformer(Captioner):
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        places = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self._decode(self._embed(tokens, places), memory, None)
+        return self._decode_padded(tokens, real_words(tokens), memory)
 
     def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
         """As `decode`, of the R real words alone: [R, D]; padding takes part in the attention's products only."""
         if not all(layer.packs for layer in self._decoder_layers()):
-            return super().decode_words(tokens, real, memory)
+            return self._decode_padded(tokens, real, memory)[real]
         words = Words(real)
         places = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        return self._decode(self._embed(words.pack(tokens), words.pack(places)), memory, words)
+        return self._decode(self._embed(words.pack(tokens), words.pack(places)), memory, words=words)
 
-    def _decode(self, x: Tensor, memory: Memory, words: Words | None) -> Tensor:
+    def _decode_padded(self, tokens: Tensor, real: Tensor | None, memory: Memory) -> Tensor:
+        """As `decode`; `real` [B, C, T] is True where a row is a word, None where no row is to be told apart."""
+        places = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self._decode(self._embed(tokens, places), memory, real=real)
+
+    def _decode(self, x: Tensor, memory: Memory, *, words: Words | None = None, real: Tensor | None = None) -> Tensor:
         """Run the decoder on [B, C, T, D], or on packed [R, D]."""
-        visible = _hiding(memory.mask)
+        visible = self._hiding(memory.mask)
         for layer in self._decoder_layers():
-            x = self.run_layer(layer, x, layer.cross.keys(memory.values[:, None]), visible, words)
+            x = self.run_layer(layer, x, layer.cross.keys(memory.values[:, None]), visible, words, real)
         return self.decoder_norm(x)
+
+    def _hiding(self, mask: Tensor) -> Tensor | None:
+        """Return the mask if anything may depend on it.
+
+        Asking whether it hides something would stall a GPU, where masks cost little, or cut a graph.
+        """
+        asks = mask.device.type == "cpu" and not torch.compiler.is_compiling() and not self.counts_masks
+        return None if asks and bool(mask.all()) else mask
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return cast(list[DecoderLayer], list(self.decoder))
@@ -165,7 +178,7 @@ class Transformer(Captioner):
         lineage = torch.cat([before, own], -1)  # [B, C, S]
         state = state.writing(before.shape[-1], lineage.shape[-1])
         place = torch.tensor(state.position, device=tokens.device)
-        x, visible = self._embed(tokens[..., None], place), _hiding(state.memory.mask)  # [B, C, 1, D]
+        x, visible = self._embed(tokens[..., None], place), self._hiding(state.memory.mask)  # [B, C, 1, D]
         moved: dict[str, Tensor] = {"lineage": lineage}
         kept: dict[str, Tensor] = {}
         for index, layer in enumerate(self._decoder_layers()):
@@ -175,12 +188,6 @@ class Transformer(Captioner):
             kept |= {f"{index}/{name}": value for name, value in per_image.items()}
         log_probabilities = self.log_probabilities(self.decoder_norm(x[:, :, 0]))
         return log_probabilities, State(state.memory, state.position + 1, moved, kept, state.written)
-
-
-def _hiding(mask: Tensor) -> Tensor | None:
-    """Return the mask if it hides anything; asking would stall a GPU, where masks cost little, or cut a graph."""
-    asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    return None if asks and bool(mask.all()) else mask
 
 
 def _grid_positions(x: Tensor) -> Tensor:

@@ -49,14 +49,16 @@ class DecoderLayer(nn.Module):
         """Whether padding may be left out."""
         return self.attention.packs and self.cross.packs
 
-    def forward(self, x: Tensor, image_keys: KeyValue, mask: Tensor | None, words: Words | None) -> Tensor:
-        """Teacher forcing over all words; `words` says how `x` is packed."""
+    def forward(
+        self, x: Tensor, image_keys: KeyValue, mask: Tensor | None, words: Words | None, real: Tensor | None
+    ) -> Tensor:
+        """Teacher forcing over all words; `words` says how `x` is packed, `real` [B, C, T] which rows are words."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, self.attention.keys(y, words=words), causal=True, words=words)[0]
+            return self.attention(y, self.attention.keys(y, words=words), causal=True, real=real, words=words)[0]
 
         x = self.around_attention(x, attend)
-        x = self.around_cross(x, lambda y: self.cross(y, image_keys, mask=mask, words=words)[0])
+        x = self.around_cross(x, lambda y: self.cross(y, image_keys, mask=mask, real=real, words=words)[0])
         return self.around_feed_forward(x, self.feed_forward)
 
     def start(self, memory: Memory) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -30,13 +30,12 @@ from recap.layers.linear import Linear
 from recap.layers.packing import Words, pack
 from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import PAD, Captioner, Memory, State, real_words
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.official_names import X_LINEAR, rename
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, causal, growing_mean
 
 LONGEST = 128  # words a caption may have
-PAD = 0
 CELU_SCALE = 1.3  # of region embedding and of the first global vectors
 LAYER_RULES = [
     (r"^((?:encoder|decoder)\.\d+\.)bifeat_emb\.0\.", r"\1update.mix.linear."),
@@ -230,8 +229,7 @@ class XTransformer(Captioner):
 
     def _real(self, tokens: Tensor, position: int) -> Tensor:
         """Return where tokens [B, C, T], the first of them at `position`, are words: all but padding, and the first."""
-        real = tokens != PAD
-        return torch.cat([torch.ones_like(real[..., :1]), real[..., 1:]], -1) if position == 0 else real
+        return real_words(tokens) if position == 0 else tokens != PAD
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""

@@ -11,6 +11,7 @@ from recap.core.config import CrossEntropy
 from recap.data.vocabulary import BOS, PAD, UNK
 from recap.decoding.sampling import draw
 from recap.decoding.step import forbidding
+from recap.layers.linear import fixed_weights
 from recap.models.base import Captioner, Memory
 from recap.training.batches import Batch
 
@@ -37,7 +38,7 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
     return (target_entropy - expected).mean()
 
 
-@torch.no_grad()
+@fixed_weights()
 def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float) -> Tensor:
     """Replace words of captions [B, C, T], each with probability `rate`, by draws from the model (scheduled sampling).
 

@@ -15,6 +15,7 @@ from recap.decoding.constraints import Constraint
 from recap.decoding.diverse import diverse_beam_search
 from recap.decoding.step import forbidding
 from recap.features.store import FeatureStore
+from recap.layers.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.training.batches import ahead
 
@@ -40,7 +41,7 @@ def decode_images(
     return {image: candidates[0].words for image, candidates in found.items()}
 
 
-@torch.no_grad()
+@fixed_weights()
 def decode_candidates(
     model: Captioner,
     store: FeatureStore,

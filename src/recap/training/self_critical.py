@@ -16,6 +16,7 @@ from recap.data.vocabulary import BOS, EOS, PAD, UNK
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import sample
 from recap.decoding.step import forbid, forbidding
+from recap.layers.linear import fixed_weights
 from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner, Memory
@@ -69,7 +70,7 @@ class SelfCriticalObjective:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
         memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout
-        with torch.no_grad():
+        with fixed_weights():
             sampled, greedy = self._draw(memory)  # [B, S, T]
             rewards = self._reward(batch.image_ids, sampled)
             searched = self._searched(batch.image_ids, memory, rewards, greedy)
