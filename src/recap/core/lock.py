@@ -1,0 +1,73 @@
+"""Locks that die with their process: one process at a time, and a wait that is said and bounded."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from recap.core.errors import RecapError
+from recap.core.log import say
+
+_PAUSE = 0.1  # seconds between two tries
+
+
+@contextmanager
+def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
+    """Hold the lock on a folder, or on a file that is made if it is missing; whoever comes second waits, and says so.
+
+    The lock is the kernel's (flock): it is gone when its process is, however that ended.
+
+    Args:
+        path: an existing folder, or the lock file.
+        wait_seconds: how long to wait for another process; 0: not at all.
+        what: what is being locked, for messages, e.g. "the store mlflow/mlflow.db".
+
+    Raises:
+        RecapError: another process held the lock all that time, or the lock file cannot be made.
+    """
+    handle = _opened(path)
+    try:
+        _wait(handle, path, wait_seconds, what)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    try:
+        if path.is_dir():
+            return os.open(path, os.O_RDONLY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RecapError(f"{path}: cannot be made ({error.strerror}); make its folder writable") from error
+
+
+def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
+    """Try until the lock is ours or the time is over; the first wait is said."""
+    if taken(handle):
+        return
+    if wait_seconds:
+        say(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+    end = time.monotonic() + wait_seconds
+    while time.monotonic() < end:
+        time.sleep(_PAUSE)
+        if taken(handle):
+            return
+    waited = f" after {wait_seconds:g} s" if wait_seconds else ""
+    raise RecapError(
+        f"{what} is still in use by another process{waited} (lock {path}); let that process end, then run this again"
+    )
+
+
+def taken(handle: int) -> bool:
+    """Take the lock of an open file without waiting; return whether it is ours now."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
