@@ -20,6 +20,7 @@ PORT ?= 5000
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+REPORTS = reports/$(PROFILE)
 TABLES = $(shell $(BIN)/python -c 'import yaml; print(*yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"])')
 
 demo: run
@@ -27,9 +28,9 @@ demo: run
 run: $(INSTALLED)
 	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/$(PROFILE).yaml $(if $(INPUTS),--config inputs=$(INPUTS))
 	@echo
-	@$(BIN)/python -m recap report show $(foreach table,$(TABLES),reports/tables/$(table).md reports/figures/$(table)_captions.md)
-	@echo "LaTeX      $(TABLES:%=reports/tables/%.tex)"
-	@echo "pictures   $(TABLES:%=reports/figures/%_captions.png)"
+	@$(BIN)/python -m recap report show $(foreach table,$(TABLES),$(REPORTS)/tables/$(table).md $(REPORTS)/figures/$(table)_captions.md)
+	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.tex)"
+	@echo "pictures   $(TABLES:%=$(REPORTS)/figures/%_captions.png)"
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
 
 repro: $(INSTALLED)
@@ -62,4 +63,4 @@ ui: $(INSTALLED)
 	    --host 127.0.0.1 --port $(PORT) --workers 1
 
 clean:
-	rm -rf results work mlflow reports/tables reports/figures dvc_plots .snakemake
+	rm -rf results work mlflow reports/*/ dvc_plots .snakemake

@@ -22,7 +22,7 @@ def finished(tmp_path_factory):
 
 @pytest.mark.timeout(600)
 def test_it_ends_in_tables_pictures_and_a_published_view(finished):
-    reports = finished.folder / "reports"
+    reports = finished.folder / "reports" / "tiny"
     for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.md", "figures/tiny_captions.png"):
         assert (reports / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())

@@ -1,9 +1,10 @@
 """What a reader sees: tables, sample captions with their pictures, and the numbers for `dvc metrics`."""
 
-TABLE_FILES = [f"reports/tables/{{table}}.{ending}" for ending in ("tex", "csv", "md")]
-FIGURE_FILES = [f"reports/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
+REPORTS = f"reports/{PROFILE.name}"
+TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "md")]
+FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 
-ATTENTION_FILE = "reports/figures/{table}_attention.png"
+ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
 
 
 def report_files():
