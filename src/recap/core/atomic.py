@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import json
 import os
-import shutil
+import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from recap.core.disk import naming_full_disk
 from recap.core.errors import RecapError
+
+__all__ = ["atomic_path", "naming_full_disk", "read_json", "write_json", "write_text"]
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on failure removed.
 
+    What a killed write of the same file left behind is removed first; the unfinished file of a living one is not.
+
     Raises:
-        RecapError: the disk is full (the sentence names the file and the free space).
+        RecapError: the disk is full or may not be written, or a folder is where the file should be or the reverse; also
+            where a library raised an error of its own because of it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    with naming_full_disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        handle, temporary = _new_part(path)
     try:
         with naming_full_disk(path):
             yield temporary
@@ -35,19 +41,53 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        # A disk that is read-only by now keeps the part; the next write removes it.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        os.close(handle)
 
 
-@contextmanager
-def naming_full_disk(path: Path) -> Iterator[None]:
-    """Turn the system's word of a full disk into a sentence that names the file and the free space."""
+def _new_part(path: Path) -> tuple[int, Path]:
+    """Return a new file beside ``path`` and its handle, whose lock says that the writer lives: it dies with it."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if _locked(handle) and Path(name).exists():
+            return handle, Path(name)
+        # Another writer took it for a leftover before the lock was on it.
+        os.close(handle)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the unfinished files that killed writes of ``path`` left, and what a library put beside them."""
+    form = re.compile(rf"(\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part)(-[a-z]+)?")
+    with os.scandir(path.parent) as entries:
+        found = [match for match in map(form.fullmatch, (entry.name for entry in entries)) if match]
+    for match in found:
+        if not _is_written(path.parent / match[1]):
+            (path.parent / match[0]).unlink(missing_ok=True)
+
+
+def _is_written(part: Path) -> bool:
+    """Say whether the writer of an unfinished file lives."""
     try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            free = shutil.disk_usage(path.parent).free / 2**20
-            raise RecapError(f"{path}: the disk is full ({free:.0f} MiB free); make room and run it again") from error
-        raise
+        handle = os.open(part, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        # Another user's: not ours to remove.
+        return True
+    try:
+        return not _locked(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _umask() -> int:
@@ -75,5 +115,8 @@ def read_json(path: str | Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise RecapError(f"{path}: no such file; run the step that makes it first") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RecapError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
+    except (ValueError, RecursionError) as error:
+        # ValueError: no JSON, no UTF-8, or a number of thousands of digits.
         raise RecapError(f"{path}: not valid JSON ({error}); delete it and make it again") from error

@@ -1,0 +1,191 @@
+"""What the disk refuses is one sentence, and a killed write leaves nothing for ever."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from recap.core.atomic import atomic_path, read_json, write_json
+from recap.core.errors import RecapError
+
+PROLOGUE = """
+import sys
+from pathlib import Path
+from recap.core.atomic import atomic_path
+from recap.core.errors import RecapError
+folder = Path(sys.argv[1])
+"""
+
+
+def python(script, *arguments, before=()):
+    return subprocess.run(
+        [*before, sys.executable, "-c", PROLOGUE + textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def on_small_disk(script, folder, options):
+    """Run a script with ``folder`` as a disk of its own, which only this script sees."""
+    if not shutil.which("unshare"):
+        pytest.skip("no `unshare` to make a small disk with")
+    mount = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+    done = python(script, folder, before=("unshare", "-rm", "sh", "-c", mount, str(folder)))
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no small disk can be made here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+WRITERS = {
+    "torch": "import torch; torch.save({'a': torch.zeros(10**6)}, part)",
+    "safetensors": "import torch; from safetensors.torch import save_file; save_file({'a': torch.zeros(10**6)}, part)",
+    "python": "part.write_bytes(bytes(10**6))",
+    "pillow": "import numpy; from PIL import Image; "
+    "Image.fromarray(numpy.random.randint(0, 255, (900, 900), 'uint8')).save(part, format='PNG')",
+}
+
+
+SLOW = ("torch", "safetensors")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WRITERS])
+def test_a_full_disk_is_named_whatever_the_library_says_of_it(tmp_path, name):
+    script = f"""
+        try:
+            with atomic_path(folder / "out") as part:
+                {WRITERS[name]}
+        except RecapError as error:
+            print(error)
+        print(sorted(folder.iterdir()))
+    """
+    said = on_small_disk(script, tmp_path, "size=300k")
+    assert said == f"{tmp_path}/out: the disk is full (0 MiB free); make room and run it again\n[]"
+
+
+def test_a_disk_without_room_for_more_files(tmp_path):
+    script = """
+        try:
+            with atomic_path(folder / "a" / "out") as part:
+                part.write_bytes(b"x")
+        except RecapError as error:
+            print(error)
+    """
+    said = on_small_disk(script, tmp_path, "nr_inodes=2")
+    assert said.startswith(f"{tmp_path}/a/out: the disk is full (")
+    assert said.endswith("no room for more files); make room and run it again")
+
+
+def test_a_read_only_folder(tmp_path):
+    script = """
+        import subprocess
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        try:
+            with atomic_path(folder / "a" / "out"):
+                pass
+        except RecapError as error:
+            print(error)
+    """
+    said = on_small_disk(script, tmp_path, "size=300k")
+    assert said == f"{tmp_path}/a/out: the folder is read-only; name another folder"
+
+
+def test_a_file_larger_than_the_process_may_write(tmp_path):
+    script = """
+        import resource, torch
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        try:
+            with atomic_path(folder / "out") as part:
+                torch.save({"a": torch.zeros(10**6)}, part)
+        except RecapError as error:
+            print(error)
+    """
+    done = python(script, tmp_path)
+    assert done.stdout.startswith(f"{tmp_path}/out: the file is larger than this disk or `ulimit -f` allows")
+    assert list(tmp_path.iterdir()) == []
+
+
+def refused(path):
+    with pytest.raises(RecapError) as caught:
+        write_json(path, {})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_files_and_folders_in_each_others_place(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    assert refused(tmp_path / "file" / "out.json").endswith(
+        "file/out.json: a file is where a folder should be; remove it, or name another folder"
+    )
+    assert "file/a/out.json: a file is where a folder should be" in refused(tmp_path / "file" / "a" / "out.json")
+    assert "folder: a folder is where the file should be" in refused(tmp_path / "folder")
+    assert "the name is too long" in refused(tmp_path / ("x" * 300))
+    assert "the folder cannot be made" in refused("/proc/no/out.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    with pytest.raises(RecapError, match=r"folder: cannot be read \(Is a directory\)"):
+        read_json(tmp_path / "folder")
+
+
+def test_errors_of_other_causes_and_other_files_stay_as_they_are(tmp_path):
+    with pytest.raises(RuntimeError, match="a mistake"), atomic_path(tmp_path / "out"):
+        raise RuntimeError("a mistake")
+    other = OSError(errno.EACCES, "no", str(tmp_path / "another"))
+    with pytest.raises(PermissionError, match="another"), atomic_path(tmp_path / "out"):
+        raise other
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["9" * 5000, "[" * 100_000, '{"a": ', "\ud800"])
+def test_json_that_python_cannot_read(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content.encode(errors="surrogatepass"))
+    with pytest.raises(RecapError, match=r"a.json: not valid JSON \(.*\); delete it"):
+        read_json(tmp_path / "a.json")
+
+
+SLOW_WRITE = """
+import time
+with atomic_path(folder / "out.db") as part:
+    Path(f"{part}-journal").write_text("x")
+    print(part, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
+    command = [sys.executable, "-c", PROLOGUE + SLOW_WRITE, str(tmp_path)]
+    killed, living = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
+    try:
+        dead, alive = killed.stdout.readline().strip(), living.stdout.readline().strip()
+        (tmp_path / ".other.db.abcdefgh.part").write_text("of another file")
+        killed.kill()
+        killed.wait()
+        assert os.path.exists(dead)
+        write_json(tmp_path / "out.db", {})
+        left = sorted(str(path) for path in tmp_path.iterdir())
+        assert left == sorted([str(tmp_path / ".other.db.abcdefgh.part"), alive, f"{alive}-journal", f"{tmp_path}/out.db"])
+    finally:
+        for process in (killed, living):
+            process.kill()
+            process.communicate()
+
+
+def test_writers_of_one_file_at_once_leave_a_whole_file_and_nothing_else(tmp_path):
+    script = """
+        from recap.core.atomic import write_json
+        for number in range(200):
+            write_json(folder / "out.json", {"number": number, "long": "x" * 5000})
+    """
+    command = [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), str(tmp_path)]
+    writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    end = time.monotonic() + 60
+    while any(writer.poll() is None for writer in writers) and time.monotonic() < end:
+        if (tmp_path / "out.json").exists():
+            assert len(read_json(tmp_path / "out.json")["long"]) == 5000
+    assert [writer.communicate()[1] for writer in writers] == [b""] * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
