@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-
+from recap import __version__
 from recap.cli.config import add_config
 from recap.cli.data import add_data
+from recap.cli.ending import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
+from recap.cli.parser import Parser, group
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.ending import ending_on_signals
-from recap.core.errors import RecapError
 from recap.core.parent import watch
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
-    arguments = build_parser().parse_args(argv)
-    try:
+    with one_sentence():
+        arguments = build_parser().parse_args(argv)
         with ending_on_signals():
             watch()
             arguments.function(arguments)
-    except RecapError as error:
-        print(f"recap: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Describe all commands."""
-    parser = argparse.ArgumentParser(prog="recap", description="Reproduce image-captioning papers.")
-    groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    add_data(
-        groups.add_parser("data", help="outside files, captions, vocabularies, subsets").add_subparsers(required=True)
+    parser = Parser(
+        prog="recap",
+        description="Reproduce image-captioning papers: from raw photos to result tables with p-values.",
+        epilog="`recap COMMAND --help` says more. The whole workflow: `make demo`, or `snakemake --cores all`.",
     )
-    add_features(groups.add_parser("features", help="feature stores").add_subparsers(required=True))
-    add_train(groups.add_parser("train", help="train one stage of one run"))
-    add_evaluate(groups.add_parser("evaluate", help="decode a split and score it"))
-    add_statistics(groups.add_parser("statistics", help="means, intervals and tests of one table"))
-    add_report(groups.add_parser("report", help="tables and figures").add_subparsers(required=True))
-    add_export(groups.add_parser("export", help="results in other forms").add_subparsers(required=True))
-    add_track(groups.add_parser("track", help="MLflow").add_subparsers(required=True))
-    add_config(groups.add_parser("config", help="check parameter files").add_subparsers(required=True))
+    parser.add_argument("--version", action="version", version=f"recap {__version__}")
+    parser.set_defaults(function=lambda _: parser.print_help())
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
+    add_features(group(commands, "features", purpose="feature stores"))
+    add_train(commands)
+    add_evaluate(commands)
+    add_statistics(commands)
+    add_report(group(commands, "report", purpose="tables and figures"))
+    add_export(group(commands, "export", purpose="results in other forms"))
+    add_track(group(commands, "track", purpose="MLflow"))
+    add_config(group(commands, "config", purpose="check parameter files"))
     return parser

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from recap.cli.arguments import Arguments, paths
+from recap.cli.parser import Commands, command
 
 
-def add_config(commands: Any) -> None:
+def add_config(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def check(a: Arguments) -> None:
@@ -24,10 +24,22 @@ def add_config(commands: Any) -> None:
         for path in write_schemas(a.out):
             print(path)
 
-    parser = commands.add_parser("check", help="validate a profile and everything it names")
-    parser.add_argument("profile", type=Path)
-    parser.add_argument("--params", type=Path, default=Path("params"))
+    parser = command(
+        commands,
+        "check",
+        purpose="validate a profile and everything it names",
+        example="recap config check params/demo.yaml",
+    )
+    parser.add_argument("profile", type=Path, help="YAML of the profile")
+    parser.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of what it names (params)"
+    )
     parser.set_defaults(function=check)
-    parser = commands.add_parser("schema", help="write the JSON schemas of the parameter files")
-    paths(parser, "out")
+    parser = command(
+        commands,
+        "schema",
+        purpose="write the JSON schemas of the parameter files",
+        example="recap config schema --out workflow/schemas",
+    )
+    paths(parser, out="folder of the schemas")
     parser.set_defaults(function=schema)

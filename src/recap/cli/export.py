@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from recap.cli.arguments import Arguments, paths
+from recap.cli.parser import Commands, command
 
 
-def add_export(commands: Any) -> None:
+def add_export(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def coco_server(a: Arguments) -> None:
@@ -16,9 +16,21 @@ def add_export(commands: Any) -> None:
 
         print(write_submission(captions={"val2014": a.val, "test2014": a.test}, algorithm=a.algorithm, out=a.out))
 
-    parser = commands.add_parser("coco-server", help="zip for the COCO caption server")
-    parser.add_argument("--val", type=Path, nargs="+", required=True, help="files with captions of val2014")
-    parser.add_argument("--test", type=Path, nargs="+", required=True, help="files with captions of test2014")
-    parser.add_argument("--algorithm", required=True, help="name of the submission")
-    paths(parser, "out")
+    parser = command(
+        commands,
+        "coco-server",
+        purpose="zip for the COCO caption server",
+        example="recap export coco-server --val val.json --test test.json --algorithm zodiac --out zodiac.zip",
+    )
+    for split in ("val", "test"):
+        parser.add_argument(
+            f"--{split}",
+            type=Path,
+            nargs="+",
+            required=True,
+            metavar="PATH",
+            help=f"files with captions of {split}2014",
+        )
+    parser.add_argument("--algorithm", required=True, metavar="NAME", help="name of the submission")
+    paths(parser, out="the zip")
     parser.set_defaults(function=coco_server)

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from recap.cli.arguments import Arguments, chosen, paths
+from recap.cli.parser import Commands, command
 
 
-def add_fetch(commands: Any) -> None:
+def add_fetch(commands: Commands) -> None:
     """Add the commands of this group."""
-    parser = commands.add_parser("fetch", help="outside files, verified; without names: what the list has")
+    parser = command(
+        commands,
+        "fetch",
+        purpose="outside files, verified; without names: what the list has",
+        example="""
+            recap data fetch
+            recap data fetch 'coco/*2014.zip' --into resources
+        """,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="as in the list, or a pattern: 'coco/*2014.zip'")
-    parser.add_argument("--list", type=Path, default=Path("params/data_versions.csv"))
-    parser.add_argument("--into", type=Path, default=Path("resources"), help="the profile's `inputs` (resources)")
-    parser.add_argument("--from", dest="source", type=Path, help="a file or folder taken instead of the network")
+    versions, resources = Path("params/data_versions.csv"), Path("resources")
+    parser.add_argument("--list", type=Path, default=versions, metavar="PATH", help=f"list of the files ({versions})")
+    parser.add_argument(
+        "--into", type=Path, default=resources, metavar="PATH", help="the profile's `inputs` (resources)"
+    )
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="PATH", help="a file or folder taken instead of the network"
+    )
     parser.add_argument("--workers", type=int, default=4, help="files at once (4)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds without a byte before a new try (60)")
     parser.set_defaults(function=_fetch)
-    parser = commands.add_parser("extract", help="unpack a zip or tgz, safely")
-    parser.add_argument("archive", type=Path)
-    parser.add_argument("--limit-gb", type=float, help="most GiB that it may unpack to")
-    paths(parser, "into")
+    parser = command(
+        commands,
+        "extract",
+        purpose="unpack a zip or tgz, safely",
+        example="recap data extract coco/val2014.zip --into resources/coco",
+    )
+    parser.add_argument("archive", type=Path, help="zip or tgz")
+    parser.add_argument("--limit-gb", type=float, metavar="GIB", help="most GiB that it may unpack to")
+    paths(parser, into="folder of the files")
     parser.set_defaults(function=_extract)
-    parser = commands.add_parser("coco-server-ids", help="image ids of a submission to COCO's server")
+    parser = command(
+        commands,
+        "coco-server-ids",
+        purpose="image ids of a submission to COCO's server",
+        example="recap data coco-server-ids --info image_info_test2014.json --annotations captions_val2014.json --out ids.json",
+    )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
-    paths(parser, "info", "annotations", "out")
+    paths(parser, info="image_info_test2014.json", annotations="captions_val2014.json", out="JSON with the ids")
     parser.set_defaults(function=_server_ids)
-    parser = commands.add_parser("unpaired", help="what a subset of images leaves over, no longer paired")
-    paths(parser, "corpus", "subset", "out")
+    parser = command(
+        commands,
+        "unpaired",
+        purpose="what a subset of images leaves over, no longer paired",
+        example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
+    )
+    paths(parser, "corpus", "subset", out="JSON with the ids of pictures and captions")
     parser.set_defaults(function=_unpaired)
 
 

@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, paths, spec
+from recap.cli.arguments import Arguments, checked, paths, spec
+from recap.cli.parser import Commands, Parser, command
 from recap.core.errors import ConfigError
 
 
-def _table_of(spec: dict[str, Any]) -> Any:
+def _table(values: dict[str, Any]) -> Any:
     from recap.core.config import Table
     from recap.core.params import validate
 
-    return validate(Table, spec.get("table", spec), "table")
+    return validate(Table, values, "table")
 
 
-def add_statistics(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of this group."""
+def add_statistics(commands: Commands) -> None:
+    """Add the command."""
 
     def statistics(a: Arguments) -> None:
+        settings = checked(a, "ComparedTable")
         from recap.statistics.compare import compare_table
 
         compare_table(
-            table=_table_of(a.spec), name=a.table, seeds=a.spec["seeds"], scores_root=a.scores, statistics_out=a.out
+            table=_table(settings["table"]),
+            name=a.table,
+            seeds=settings["seeds"],
+            scores_root=a.scores,
+            statistics_out=a.out,
         )
 
-    parser.add_argument("--table", required=True)
-    spec(parser)
-    paths(parser, "scores", "out")
+    parser = command(
+        commands,
+        "statistics",
+        purpose="means, intervals and tests of one table",
+        example="""
+            recap statistics --table mine --spec "$(cat spec.json)" --scores results/mine/scores --out statistics.json
+        """,
+    )
+    parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
+    spec(parser, "ComparedTable")
+    paths(parser, "scores", out="the JSON that `recap report table` reads")
     parser.set_defaults(function=statistics)
 
 
-def add_report(commands: Any) -> None:
+def add_report(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def table(a: Arguments) -> None:
         from recap.core.atomic import read_json
         from recap.reporting.tables import write_table
 
-        write_table(name=a.statistics.stem, table=_table_of(a.spec), statistics=read_json(a.statistics), out=a.out)
+        write_table(
+            name=a.statistics.stem, table=_table(checked(a, "Table")), statistics=read_json(a.statistics), out=a.out
+        )
 
     def captions(a: Arguments) -> None:
+        settings = checked(a, "ComparedTable")
         from recap.reporting.figures import write_samples
 
         write_samples(
             name=a.statistics.stem,
-            table=_table_of(a.spec),
-            seeds=a.spec["seeds"],
+            table=_table(settings["table"]),
+            seeds=settings["seeds"],
             corpus_path=a.corpus,
             image_roots=a.images,
             scores_root=a.scores,
@@ -79,12 +95,12 @@ def add_report(commands: Any) -> None:
     def summary(a: Arguments) -> None:
         from recap.reporting.summary import write_summary
 
-        write_summary(spec=a.spec, scores=a.scores, out=a.out)
+        write_summary(spec=checked(a, "Summary"), scores=a.scores, out=a.out)
 
     def curves(a: Arguments) -> None:
         from recap.reporting.summary import write_curves
 
-        write_curves(spec=a.spec, runs=a.runs, out=a.out)
+        write_curves(spec=checked(a, "Curves"), runs=a.runs, out=a.out)
 
     def show(a: Arguments) -> None:
         for path in a.files:
@@ -92,40 +108,83 @@ def add_report(commands: Any) -> None:
                 raise ConfigError(f"{path}: no such report; run the workflow first")
             print(path.read_text(encoding="utf-8"))
 
-    parser = commands.add_parser("table", help="statistics -> tex, csv, md")
-    spec(parser)
-    paths(parser, "statistics", "out")
+    parser = command(
+        commands,
+        "table",
+        purpose="statistics -> tex, csv, md",
+        example="""recap report table --spec "$(cat table.json)" --statistics mine.json --out reports/tables""",
+    )
+    spec(parser, "Table")
+    paths(parser, "statistics", out="folder of the three files")
     parser.set_defaults(function=table)
-    parser = commands.add_parser("captions", help="contact sheet of captions beside references")
-    spec(parser)
-    paths(parser, "statistics", "corpus", "scores", "out")
-    parser.add_argument("--images", type=Path, nargs="+", required=True)
-    parser.add_argument("--count", type=int, default=10)
+    parser = command(
+        commands,
+        "captions",
+        purpose="contact sheet of captions beside references",
+        example="""
+            recap report captions --spec "$(cat spec.json)" --statistics mine.json --corpus corpus.parquet \\
+              --images photos.zip --scores results/mine/scores --out reports/figures
+        """,
+    )
+    spec(parser, "ComparedTable")
+    paths(parser, "statistics", "corpus", "scores", out="folder of the figure and its text")
+    _add_images(parser)
+    parser.add_argument("--count", type=int, default=10, help="photos (10)")
     parser.set_defaults(function=captions)
-    parser = commands.add_parser("attention", help="where models look along the words of their captions")
-    paths(parser, "corpus", "vocabulary", "features", "out")
-    parser.add_argument("--images", type=Path, nargs="+", required=True, help="folders or zips with the photos")
-    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="run folders")
-    parser.add_argument("--labels", nargs="+", required=True, help="one a run")
-    parser.add_argument("--heading", default="", help="what stands above the figure")
-    parser.add_argument("--image-ids", type=int, nargs="+", help="default: test photos drawn by chance")
-    parser.add_argument("--count", type=int, default=3)
-    parser.add_argument("--beam", type=int, default=3)
+    parser = command(
+        commands,
+        "attention",
+        purpose="where models look along the words of their captions",
+        example="""
+            recap report attention --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+              --images photos.zip --runs run --labels ZoDIAC --out attention.png
+        """,
+    )
+    paths(parser, "corpus", "vocabulary", "features", out="the figure")
+    _add_images(parser)
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="PATH", help="run folders")
+    parser.add_argument("--labels", nargs="+", required=True, metavar="NAME", help="one a run")
+    parser.add_argument("--heading", default="", metavar="TEXT", help="what stands above the figure")
+    parser.add_argument(
+        "--image-ids", type=int, nargs="+", metavar="ID", help="photos (default: test photos drawn by chance)"
+    )
+    parser.add_argument("--count", type=int, default=3, help="photos that are drawn by chance (3)")
+    parser.add_argument("--beam", type=int, default=3, help="beam of the captions (3)")
     parser.set_defaults(function=attention)
-    parser = commands.add_parser("summary", help="mean scores of all rows, for `dvc metrics`")
-    spec(parser)
-    paths(parser, "scores", "out")
+    parser = command(
+        commands,
+        "summary",
+        purpose="mean scores of all rows, for `dvc metrics`",
+        example="""
+            recap report summary --spec '{"rows": {"table.row": ["path/of/run"]}}' --scores scores --out summary.json
+        """,
+    )
+    spec(parser, "Summary")
+    paths(parser, "scores", out="the JSON")
     parser.set_defaults(function=summary)
-    parser = commands.add_parser("curves", help="learning curves of all runs, for `dvc plots`")
-    spec(parser)
-    paths(parser, "runs", "out")
+    parser = command(
+        commands,
+        "curves",
+        purpose="learning curves of all runs, for `dvc plots`",
+        example="""recap report curves --spec '{"runs": {"name": "path/of/run"}}' --runs runs --out curves.csv""",
+    )
+    spec(parser, "Curves")
+    paths(parser, runs="folder results/<profile>/runs", out="the CSV")
     parser.set_defaults(function=curves)
-    parser = commands.add_parser("show", help="print finished reports")
-    parser.add_argument("files", type=Path, nargs="+")
+    parser = command(
+        commands, "show", purpose="print finished reports", example="recap report show reports/demo/tables/demo.md"
+    )
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="Markdown or text")
     parser.set_defaults(function=show)
 
 
-def add_track(commands: Any) -> None:
+def _add_images(parser: Parser) -> None:
+    parser.add_argument(
+        "--images", type=Path, nargs="+", required=True, metavar="PATH", help="folders or zips with the photos"
+    )
+
+
+def add_track(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def init(a: Arguments) -> None:
@@ -138,10 +197,20 @@ def add_track(commands: Any) -> None:
 
         run(profile=a.profile, results=a.results, store=a.store, out=a.out)
 
-    parser = commands.add_parser("init", help="prepare the MLflow store")
-    paths(parser, "store")
+    parser = command(
+        commands, "init", purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
+    )
+    paths(parser, store="SQLite file of the store")
     parser.set_defaults(function=init)
-    parser = commands.add_parser("publish", help="bring all runs of a profile into MLflow")
-    parser.add_argument("--profile", required=True)
-    paths(parser, "results", "store", "out")
+    parser = command(
+        commands,
+        "publish",
+        purpose="bring all runs of a profile into MLflow",
+        example="""
+            recap track publish --profile demo --results results/demo --store mlflow/mlflow.db \\
+              --out mlflow/demo.published.json
+        """,
+    )
+    parser.add_argument("--profile", required=True, metavar="NAME", help="name of the profile")
+    paths(parser, "results", store="SQLite file of the store", out="JSON with what was published")
     parser.set_defaults(function=publish)

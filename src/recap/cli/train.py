@@ -2,44 +2,69 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, chosen, paths, spec
+from recap.cli.arguments import Arguments, checked, chosen, paths, spec
+from recap.cli.parser import Commands, command
 from recap.core.gpus import claim
 
+RUNS = {"xe": "CrossEntropyRun", "scst": "SelfCriticalRun"}
 
-def add_train(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of this group."""
+
+def add_train(commands: Commands) -> None:
+    """Add the command."""
 
     def train(a: Arguments) -> None:
-        become_processes(a.spec)
+        settings = checked(a, RUNS[a.stage])
+        become_processes(settings)
         from recap.training.job import train as run
 
-        run(**chosen(a, "stage spec corpus vocabulary subset features init state out"))
+        run(spec=settings, **chosen(a, "stage corpus vocabulary subset features init state out"))
 
-    parser.add_argument("--stage", choices=["xe", "scst"], required=True)
-    spec(parser)
-    paths(parser, "corpus", "vocabulary", "subset", "features", "state", "out")
-    parser.add_argument("--init", type=Path, help="run folder whose weights are the start")
+    parser = command(
+        commands,
+        "train",
+        purpose="train one stage of one run",
+        example="""
+            recap train --stage xe --spec "$(cat spec.json)" --corpus corpus.parquet --vocabulary vocabulary.json \\
+              --subset subset.json --features features.h5 --state work/run --out run
+        """,
+    )
+    parser.add_argument("--stage", choices=list(RUNS), required=True, help="xe: cross-entropy; scst: self-critical")
+    spec(parser, RUNS["xe"])
+    paths(parser, "corpus", "vocabulary", "subset", "features")
+    paths(parser, state="folder of the resumable state: the same command goes on from it", out="the run folder")
+    parser.add_argument("--init", type=Path, metavar="PATH", help="run folder whose weights are the start")
     parser.set_defaults(function=train)
 
 
-def add_evaluate(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of this group."""
+def add_evaluate(commands: Commands) -> None:
+    """Add the command."""
 
     def evaluate(a: Arguments) -> None:
-        claim(a.spec.get("device", "auto"))
+        settings = checked(a, "EvaluatedRun")
+        claim(settings["device"])
         from recap.training.evaluation import evaluate as run
 
-        run(**chosen(a, "spec corpus vocabulary features model out"))
+        run(spec=settings, **chosen(a, "corpus vocabulary features model out"))
 
-    spec(parser)
-    paths(parser, "corpus", "vocabulary", "features", "out")
-    parser.add_argument("--model", type=Path, nargs="+", required=True, help="run folder; several are an ensemble")
+    parser = command(
+        commands,
+        "evaluate",
+        purpose="decode a split and score it",
+        example="""
+            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' --corpus corpus.parquet \\
+              --vocabulary vocabulary.json --features features.h5 --model run --out scores
+        """,
+    )
+    spec(parser, "EvaluatedRun")
+    paths(parser, "corpus", "vocabulary", "features", out="folder of captions and scores")
+    parser.add_argument(
+        "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
+    )
     parser.set_defaults(function=evaluate)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LISTED = 8  # names in one sentence
+
 
 class RecapError(Exception):
     """Base of every error shown to the user as one sentence; the command line exits with 2."""
@@ -31,7 +33,15 @@ class MetricError(RecapError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'zodiac'? ``, or lists all."""
+    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'zodiac'?``, or lists what there is.
+
+    Of more than `_LISTED` names the likest are listed, and the others counted.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(names)}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if len(names) <= _LISTED:
+        return f"known are: {', '.join(names)}"
+    likest = sorted(difflib.get_close_matches(name, names, n=_LISTED, cutoff=0))
+    return f"known are: {', '.join(likest)} and {len(names) - _LISTED:,} more"

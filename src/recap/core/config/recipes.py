@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.config.base import Strict
 
@@ -145,12 +145,9 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
+    # Left out where it is 1, so that nothing that was made before this key is made again for its sake.
     processes: PositiveInt = Field(
-        1, description="processes that train together, on a GPU each; each takes its share of `images_per_batch`"
+        1,
+        exclude_if=lambda count: count == 1,
+        description="processes that train together, on a GPU each; each takes its share of `images_per_batch`",
     )
-
-    @model_serializer(mode="wrap")
-    def _several(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the one process that a recipe of old means, so that nothing is made again for its sake."""
-        values: dict[str, Any] = handler(self)
-        return values if self.processes > 1 else {key: value for key, value in values.items() if key != "processes"}

@@ -1,0 +1,85 @@
+"""The parser behind all commands: a mistake is one sentence that names the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from recap.core.errors import nearest
+
+Commands = Any  # what argparse returns for the commands below a command; it has no public name
+
+
+class Parser(argparse.ArgumentParser):
+    """Parses the words of one command.
+
+    Attributes:
+        spec_keys: name of the class in ``recap.core.config`` that says which keys ``--spec`` takes, or None.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.spec_keys: str | None = None
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Refuse a misspelt option first: it also leaves its right form missing, and explains both."""
+        if args is not None and self._subparsers is None:
+            self._refuse_unknown(args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one sentence and exit with 2."""
+        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` says more)\n")
+
+    def format_help(self) -> str:
+        """Return the help page; below it the keys of ``--spec``, from the class that checks them."""
+        page = super().format_help()
+        if self.spec_keys is None:
+            return page
+        from recap.core.config.specs import described
+
+        return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        what = "command" if isinstance(action, argparse._SubParsersAction) else "/".join(action.option_strings)
+        # No ArgumentError: argparse puts "argument COMMAND:" before it.
+        self.error(f"{what} {value!r} is unknown; {nearest(str(value), map(str, action.choices))}")
+
+    def _refuse_unknown(self, words: Iterable[str]) -> None:
+        for word in words:
+            name = word.partition("=")[0]
+            if name == "--":
+                return
+            known = [option for option in self._option_string_actions if option.startswith("--")]
+            # A word with a space is a value; the beginning of an option stands for it.
+            if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in known):
+                self.error(f"there is no option {name}; {nearest(name, known)}")
+
+
+def group(commands: Commands, name: str, *, purpose: str) -> Commands:
+    """Add a command that has commands of its own, and return what those are added to; alone it prints its help."""
+    parser = commands.add_parser(name, help=purpose, description=_sentence(purpose))
+    parser.set_defaults(function=lambda _: parser.print_help())
+    return parser.add_subparsers(metavar="COMMAND", title="commands")
+
+
+def command(commands: Commands, name: str, *, purpose: str, example: str) -> Parser:
+    """Add a command.
+
+    Args:
+        commands: what it is added to.
+        name: the word of the command line.
+        purpose: stands in the list of commands, and on top of the page of this one.
+        example: command lines that work as they stand but for the names of files.
+    """
+    epilog = f"example:\n{textwrap.indent(textwrap.dedent(example).strip(), '  ')}"
+    parser: Parser = commands.add_parser(name, help=purpose, description=_sentence(purpose), epilog=epilog)
+    return parser
+
+
+def _sentence(purpose: str) -> str:
+    return f"{purpose[0].upper()}{purpose[1:]}."

@@ -1,0 +1,134 @@
+"""What ``--spec`` of the commands takes: the settings of one job, complete, as the workflow passes them."""
+
+from __future__ import annotations
+
+import json
+from textwrap import indent
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, TypeAdapter
+
+from recap.core.config.base import Strict
+from recap.core.config.data import Dataset, Subset, Words
+from recap.core.config.features import Features, GridFeatures, ImportedFeatures
+from recap.core.config.models import Model
+from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, SelfCritical
+from recap.core.config.tables import Table
+from recap.core.params import validate
+
+
+class _Processor(Strict):
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
+    threads: PositiveInt = Field(description="CPU threads; sums, and so weights, differ with their number")
+
+
+class _Run(_Processor):
+    dataset: str = Field(description="name of the data set")
+    subset: str = Field(description="name of the subset of its training captions")
+    features: str = Field(description="name of the features")
+    model: str = Field(description="name of the model")
+    recipe: str = Field(description="name of the recipe")
+    # pydantic keeps the name `model_config` for itself.
+    model_settings: Model = Field(alias="model_config", description="keys of params/models/<model>.yaml")
+    vocabulary_rule: Words = Field(description="key `vocabulary` of params/datasets/<dataset>.yaml")
+    seed: int = Field(description="of first weights, order, dropout and samples")
+    # Left out where it is 1, as recipes do: a run of one process is the run that it was before this key.
+    processes: PositiveInt = Field(
+        1, exclude_if=lambda count: count == 1, description="processes that train together, started by torchrun"
+    )
+
+
+class CrossEntropyRun(_Run):
+    """``recap train --stage xe``."""
+
+    stage_config: CrossEntropy = Field(description="key `xe` of params/recipes/<recipe>.yaml; `scst` for --stage scst")
+
+
+class SelfCriticalRun(_Run):
+    """``recap train --stage scst``."""
+
+    stage_config: SelfCritical = Field(description="key `scst` of params/recipes/<recipe>.yaml")
+
+
+class EvaluatedRun(_Processor):
+    """``recap evaluate``."""
+
+    evaluation: Evaluation = Field(description="key `evaluation` of params/recipes/<recipe>.yaml")
+    model_settings: Model | None = Field(
+        None, alias="model_config", description="keys of params/models/<model>.yaml; the run folder's own are used"
+    )
+
+
+class ComparedTable(Strict):
+    """``recap statistics`` and ``recap report captions``."""
+
+    table: Table = Field(description="keys of params/tables/<table>.yaml")
+    seeds: list[int] = Field(min_length=1, description="seeds of its runs")
+    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of params/recipes/<name>.yaml")
+
+
+class Summary(Strict):
+    """``recap report summary``."""
+
+    rows: dict[str, list[str]] = Field(description="<table>.<row> -> paths of its runs below --scores")
+
+
+class Curves(Strict):
+    """``recap report curves``."""
+
+    runs: dict[str, str] = Field(description="name of a run -> its path below --runs")
+
+
+SPECS: dict[str, Any] = {
+    "ComparedTable": ComparedTable,
+    "CrossEntropyRun": CrossEntropyRun,
+    "Curves": Curves,
+    "Dataset": Dataset,
+    "EvaluatedRun": EvaluatedRun,
+    "Features": Features,
+    "GridFeatures": GridFeatures,
+    "ImportedFeatures": ImportedFeatures,
+    "SelfCriticalRun": SelfCriticalRun,
+    "Subset": Subset,
+    "Summary": Summary,
+    "Table": Table,
+    "Words": Words,
+}
+
+
+def completed(keys: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with the defaults of what it leaves out, as plain JSON values; a complete one comes back as it is.
+
+    Args:
+        keys: name of its class in `SPECS`.
+        values: the spec.
+
+    Raises:
+        ConfigError: it has an unknown key, lacks one or has a wrong value.
+    """
+    kind = TypeAdapter(SPECS[keys])
+    plain: dict[str, Any] = kind.dump_python(validate(SPECS[keys], values, "--spec"), mode="json", by_alias=True)
+    return plain
+
+
+def described(keys: str) -> str:
+    """Return a line for each key of a spec; of several kinds, the keys of each."""
+    schema = TypeAdapter(SPECS[keys]).json_schema()
+    kinds = [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] for option in schema.get("oneOf", [])]
+    return "\n".join(f"{kind['title']}:\n{indent(_lines(kind), '  ')}" for kind in kinds) or _lines(schema)
+
+
+def _lines(schema: dict[str, Any]) -> str:
+    """Return the keys of one kind of object, those first that must be given."""
+    required = schema.get("required", [])
+    found = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
+    width = max(map(len, schema["properties"]))
+    return "\n".join(f"{name:{width}}  {_said(value, name in required)}" for name, value in found)
+
+
+def _said(schema: dict[str, Any], required: bool) -> str:
+    """Return what a key is, and its default."""
+    said = schema.get("description") or ", ".join(map(str, schema.get("enum", [schema.get("const", "")])))
+    default = schema.get("default")
+    shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
+    return " ".join(filter(None, [said, shown]))

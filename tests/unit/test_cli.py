@@ -1,0 +1,233 @@
+"""The command line: every word of it is explained, and every mistake is one sentence."""
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recap import __version__
+from recap.cli import build_parser, main
+from recap.cli.parser import Parser
+from recap.core.config.specs import completed
+from recap.core.errors import nearest
+from recap.core.params import load_named
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def below(parser):
+    """Return the commands of a parser by name."""
+    return next((a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)), {})
+
+
+def leaves(parser):
+    """Yield every parser that runs something."""
+    if not below(parser):
+        yield parser
+    for inner in below(parser).values():
+        yield from leaves(inner)
+
+
+COMMANDS = {parser.prog: parser for parser in leaves(build_parser())}
+
+
+def run(*words, **options):
+    return subprocess.run([sys.executable, "-m", "recap", *words], capture_output=True, text=True, **options)
+
+
+def refused(capsys, *words):
+    """Return the one line of a command that is refused."""
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_explained(name):
+    parser = COMMANDS[name]
+    assert isinstance(parser, Parser) and parser.description
+    silent = [action.dest for action in parser._actions if not action.help]
+    assert not silent
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_can_be_parsed(name):
+    examples = COMMANDS[name].epilog.removeprefix("example:").replace("\\\n", "").strip().splitlines()
+    assert examples
+    for example in examples:
+        words = shlex.split(example.replace('"$(cat spec.json)"', "{}").replace('"$(cat table.json)"', "{}"))
+        assert " ".join(words).startswith(name)
+        build_parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("name", [name for name, parser in COMMANDS.items() if "--spec" in parser.format_usage()])
+def test_the_help_of_a_command_with_a_spec_lists_its_keys(name):
+    page = COMMANDS[name].format_help()
+    keys = page.split("keys of --spec:")[1]
+    assert len(keys.splitlines()) > 1
+    if name == "recap train":
+        wanted = "dataset subset features model recipe model_config stage_config vocabulary_rule seed device threads"
+        assert {line.split()[0] for line in keys.splitlines() if line} == set(wanted.split())
+
+
+def test_the_version_and_the_bare_command(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"recap {__version__}\n"
+    for words in ([], ["data"]):
+        main(words)
+        assert "commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["trian"], "recap: command 'trian' is unknown; did you mean 'train'?"),
+        (["data", "corpsu"], "recap data: command 'corpsu' is unknown; did you mean 'corpus'?"),
+        (["data", "card", "--corpsu", "x"], "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
+        (["train", "--stage", "scts"], "recap train: --stage 'scts' is unknown; did you mean 'scst'?"),
+        (["data", "card"], "the following arguments are required: --name, --corpus, --out"),
+        (["data", "subset", "--spec", "[" * 100_000], "--spec: nested too deeply"),
+        (["data", "subset", "--spec", "[1"], "--spec: not valid JSON"),
+        (["data", "subset", "--spec", "[1]"], "--spec: expected a JSON object"),
+        (["data", "subset", "--spec", '{"a": ' + "9" * 5000 + "}"], "--spec: not valid JSON"),
+    ],
+)
+def test_a_misspelt_word_is_one_sentence(capsys, words, sentence):
+    assert sentence in refused(capsys, *words)
+
+
+def filled(name, spec, folder):
+    """Return the words of a command with a spec, its other required options filled in."""
+    words = shlex.split(name)[1:]
+    for action in COMMANDS[name]._actions:
+        if action.dest == "spec":
+            words += ["--spec", json.dumps(spec)]
+        elif action.required and action.option_strings:
+            value = str(folder / "x") if action.type is Path else "1"
+            words += [action.option_strings[0], action.choices[0] if action.choices else value]
+    return words
+
+
+WITH_SPEC = [name for name, p in COMMANDS.items() if any(a.dest == "spec" and a.required for a in p._actions)]
+
+
+DEFAULTS_ALONE = ("recap data subset", "recap data vocabulary")  # here an empty spec is a whole one
+
+
+@pytest.mark.parametrize("name", WITH_SPEC)
+def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name):
+    assert "nonsense" in refused(capsys, *filled(name, {"kind": "nonsense"}, tmp_path)).replace(
+        "key 'kind'", "nonsense"
+    )
+    if name not in DEFAULTS_ALONE:
+        assert "is missing" in refused(capsys, *filled(name, {}, tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_key_of_a_spec_gets_the_nearest(capsys, tmp_path):
+    spec = {"evaluation": {}, "device": "cpu", "threads": 1, "thread": 2}
+    said = refused(capsys, *filled("recap evaluate", spec, tmp_path))
+    assert said == "recap: --spec: unknown key 'thread'; did you mean 'threads'?\n"
+    spec = {"evaluation": {"beem": 3}, "device": "cpu", "threads": 1}
+    said = refused(capsys, *filled("recap evaluate", spec, tmp_path))
+    assert said == "recap: --spec: unknown key 'evaluation.beem'; did you mean 'beam'?\n"
+
+
+def complete_specs():
+    """Yield every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
+    for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
+        named = {
+            section: {
+                path.stem: load_named(params, section, path.stem).model_dump(mode="json")
+                for path in (params / section).glob("*.yaml")
+            }
+            for section in ("models", "recipes", "datasets")
+        }
+        rules = [values["vocabulary"] for values in named["datasets"].values()]
+        stages = [(stage, recipe[stage]) for recipe in named["recipes"].values() for stage in ("xe", "scst")]
+        names = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
+        rest = {**names, "seed": 1, "device": "auto", "threads": 2}
+        sets = max(len(named["models"]), len(stages), len(rules))
+        for number in range(sets):
+            stage, settings = stages[number % len(stages)]
+            model = list(named["models"].values())[number % len(named["models"])]
+            rule = rules[number % len(rules)]
+            if settings:
+                yield stage, {**rest, "model_config": model, "stage_config": settings, "vocabulary_rule": rule}
+
+
+def test_a_complete_spec_comes_back_byte_for_byte():
+    # It is hashed into the identity of a run.
+    kinds = {"xe": "CrossEntropyRun", "scst": "SelfCriticalRun"}
+    specs = list(complete_specs())
+    assert len(specs) > 30
+    for stage, spec in specs:
+        passed = json.loads(json.dumps(spec))
+        again = completed(kinds[stage], passed)
+        assert json.dumps(again, sort_keys=True) == json.dumps(passed, sort_keys=True)
+        assert yaml.safe_dump(again) == yaml.safe_dump(passed)
+
+
+def test_many_names_are_cut_to_the_likest():
+    assert nearest("q", ["a", "b"]) == "known are: a, b"
+    said = nearest("12345", [f"name_{letter}" for letter in "abcdefghijklmnop"])
+    assert said.startswith("known are: ") and said.endswith(" and 8 more") and said.count(",") == 7
+
+
+@pytest.mark.parametrize("out, named", [("/proc/no/out.json", "/proc/no"), ("file/out.json", "file"), (".", ".")])
+def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeypatch, out, named):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    said = refused(capsys, "report", "summary", "--spec", '{"rows": {}}', "--scores", ".", "--out", out)
+    assert said.startswith(f"recap: {named}")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_report_is_printed_where_the_terminal_knows_no_letters(tmp_path):
+    report = tmp_path / "table.md"
+    report.write_text("CIDEr 5.1 ± 0.2 ↑\n", encoding="utf-8")
+    locale = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run("report", "show", str(report), env={**os.environ, **locale})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "CIDEr 5.1 ? 0.2 ?\n\n"
+
+
+def test_a_reader_that_went_away_ends_in_silence(tmp_path):
+    report = tmp_path / "long.md"
+    report.write_text("a line of a report\n" * 100_000)
+    command = f"{shlex.quote(sys.executable)} -m recap report show {shlex.quote(str(report))} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("a line of a report\n", "")
+
+
+def test_ctrl_c_is_one_line(tmp_path):
+    fifo = tmp_path / "never_written.md"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "recap", "report", "show", str(fifo)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.2)
+    while "fifo" not in Path(f"/proc/{process.pid}/wchan").read_text() and "wait" not in (
+        Path(f"/proc/{process.pid}/wchan").read_text()
+    ):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[1] == "recap: stopped by Ctrl-C\n"
+    assert process.returncode == 130
+
+
+def test_help_is_quick_because_it_imports_nothing_heavy():
+    code = "import sys; from recap.cli import build_parser; build_parser().format_help(); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "numpy", "pandas", "pydantic", "yaml", "tqdm", "h5py"} & set(modules)
