@@ -24,7 +24,7 @@ from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 
 COUNT = 10_000
-WHOLE_JOB = 50  # of how many mutants one goes through the whole import
+WHOLE_JOB = 100  # of how many mutants one goes through the whole import
 UNIT = Path(__file__).resolve().parent.parent / "unit"
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 pytestmark = pytest.mark.timeout(900)
