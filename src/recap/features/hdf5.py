@@ -23,7 +23,9 @@ class UnreadableHdf5(FeatureError):
 class Reader:
     """A process that reads HDF5 files; started when it is first asked, and again when it has ended meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: int = 10) -> None:
+        """Give each answer so many seconds of work."""
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -50,10 +52,10 @@ class Reader:
             self._start()
         assert self._process is not None and self._connection is not None
         try:
-            self._connection.send(request)
+            self._connection.send((self._seconds, *request))
             well, answer = self._connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            return False, _reason(self._process.wait())
+            return False, self._reason(self._process.wait())
         return well, answer
 
     def _start(self) -> None:
@@ -72,14 +74,13 @@ class Reader:
             )
         self._connection, self._owner = Connection(ours.detach()), os.getpid()
 
-
-def _reason(status: int) -> str | None:
-    """Say why the process ended without an answer; None if for want of questions."""
-    if status == -signal.SIGXCPU:
-        return f"reading it does not end; it was given up after {hdf5_process.CPU_SECONDS} seconds of work"
-    if status < 0:
-        return f"the HDF5 library crashes over it ({signal.Signals(-status).name})"
-    return f"the process that reads HDF5 files ended with status {status}" if status else None
+    def _reason(self, status: int) -> str | None:
+        """Say why the process ended without an answer; None if for want of questions."""
+        if status == -signal.SIGXCPU:
+            return f"reading it does not end; it was given up after {self._seconds} seconds of work"
+        if status < 0:
+            return f"the HDF5 library crashes over it ({signal.Signals(-status).name})"
+        return f"the process that reads HDF5 files ended with status {status}" if status else None
 
 
 ask = Reader().ask

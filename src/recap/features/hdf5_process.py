@@ -1,8 +1,8 @@
 """Answers questions about HDF5 files in a process of its own (``recap.features.hdf5`` asks), because libhdf5 may spin
 for ever or crash over a damaged file, where no signal handler of Python runs.
 
-Each answer may take ``CPU_SECONDS`` of work; then the kernel ends the process. Waiting for a slow disk is no work. The
-process ends by itself when nobody has asked for ``IDLE`` seconds, or when the one who asks is gone.
+A question says how many seconds of work its answer may take; then the kernel ends the process. Waiting for a slow disk
+is no work. The process ends by itself when nobody has asked for ``_IDLE`` seconds, or when the one who asks is gone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
-CPU_SECONDS = 20
-IDLE = 10.0
+_IDLE = 10.0
 _MEMORY = 2**32  # bytes of address space; a damaged length makes libhdf5 ask for more
 _LARGEST = 2**29  # bytes of one dataset that is read whole; more is no feature of one picture
 
-_opened: dict[str, Any] = {}  # the file that was asked for last
+_opened: dict[tuple[str, int, int], Any] = {}  # the file that was asked for last, by path, inode and time of change
 
 
 def store(path: str) -> dict[str, Any]:
@@ -43,6 +43,7 @@ def store(path: str) -> dict[str, Any]:
 
 def names(path: str) -> list[str]:
     """Return the names of what stands at the root of a file."""
+    _opened.clear()
     return [str(name) for name in _file(path)]
 
 
@@ -57,10 +58,12 @@ QUESTIONS: dict[str, Callable[..., Any]] = {"store": store, "names": names, "dat
 def _file(path: str) -> Any:
     import h5py
 
-    if path not in _opened:
+    found = Path(path).stat()
+    key = (path, found.st_ino, found.st_ctime_ns)
+    if key not in _opened:
         _opened.clear()
-        _opened[path] = h5py.File(path, "r", locking=False)
-    return _opened[path]
+        _opened[key] = h5py.File(path, "r", locking=False)
+    return _opened[key]
 
 
 def _numbers(found: Any) -> Any:
@@ -80,10 +83,10 @@ def _place(found: Any) -> tuple[str, tuple[int, ...], int]:
     return found.dtype.str, found.shape, offset
 
 
-def _limit_work() -> None:
-    """Let the kernel end this process after more seconds of work than one answer may take."""
+def _limit_work(seconds: int) -> None:
+    """Let the kernel end this process after so many more seconds of work."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
+    _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + seconds)
 
 
 def _limit(which: int, value: int) -> None:
@@ -105,10 +108,11 @@ def main(handle: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_AS, _MEMORY)
     with Connection(handle) as asker:
-        while asker.poll(IDLE):
-            _limit_work()
+        while asker.poll(_IDLE):
             try:
-                asker.send(_answer(*asker.recv()))
+                seconds, question, *arguments = asker.recv()
+                _limit_work(seconds)
+                asker.send(_answer(question, *arguments))
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 return
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from zipfile import ZipFile
 
-from recap.core.atomic import write_json
 from recap.core.errors import FeatureError
 from recap.core.manifests import sha256_file
 from recap.data.images import ImageSource
@@ -125,21 +124,19 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
             )
 
 
-def note(origins: Origins, before: Mapping[int, Mark], beside: Path) -> list[str]:
-    """Write down what images were made from, and return the hashes; ``before`` are their marks before they were read.
+def taken(origins: Origins, before: Mapping[int, Mark]) -> dict[str, Any]:
+    """Return notes of what images were made from; ``before`` are their marks before they were read.
 
     Raises:
         FeatureError: a file was written or replaced in between.
     """
     contents = [origins.content(image_id) for image_id in before]
-    check_unchanged(origins, before)
     settled = time.time_ns() - _SETTLED
-    notes = {
+    check_unchanged(origins, before)
+    return {
         str(image_id): {"mark": mark if all(file[-1] < settled for file in mark) else None, "content": content}
         for (image_id, mark), content in zip(before.items(), contents, strict=True)
     }
-    write_json(beside, notes)
-    return contents
 
 
 def recall(origins: Origins, ids: Sequence[int], beside: Path) -> list[str]:

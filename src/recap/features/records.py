@@ -35,6 +35,10 @@ def stored_arrays(record: ImageFeatures, *, dtype: str, streams: Sequence[str]) 
         FeatureError: no rows, shapes that do not fit, numbers that are not finite or too large for the type, or boxes
             outside the picture; the sentence names the image.
     """
+    if not all(0 <= side < 2**31 for side in record.size):
+        raise FeatureError(
+            f"image id {record.image_id}: a picture of {record.size[0]} x {record.size[1]} pixels cannot be"
+        )
     values = record.values if isinstance(record.values, Mapping) else {streams[0]: record.values}
     arrays = {name if "/" in name else f"{name}/{VALUES}": array for name, array in values.items()}
     found = list(dict.fromkeys(name.split("/")[0] for name in arrays))
@@ -52,11 +56,13 @@ def _typed(image_id: int, name: str, array: np.ndarray, dtype: str) -> np.ndarra
     wanted = dtype if kind == VALUES else COLUMNS[kind]
     with np.errstate(over="ignore", invalid="ignore"):
         stored = np.ascontiguousarray(array).astype(wanted)
-    if np.isfinite(stored).all():
+    # A whole number that does not fit into its type would come back as another one.
+    if np.isfinite(stored).all() and (stored.dtype.kind == "f" or np.array_equal(stored, array)):
         return stored
     said = "features" if kind == VALUES else name
     if np.isfinite(array).all():
-        raise FeatureError(f"image id {image_id}: the {said} exceed the range of {wanted}; set `dtype: float32`")
+        todo = "set `dtype: float32`" if wanted == "float16" else "look at what made them"
+        raise FeatureError(f"image id {image_id}: the {said} exceed the range of {wanted}; {todo}")
     raise FeatureError(
         f"image id {image_id}: the {said} hold NaN or infinite values; look at the picture and at what made them"
     )

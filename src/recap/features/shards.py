@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.atomic import write_json
 from recap.core.errors import FeatureError
 from recap.core.log import say
 from recap.features.layout import image_digest
-from recap.features.origins import Origins, joint_hash, note, recall
+from recap.features.origins import Origins, joint_hash, recall, taken
 from recap.features.packing import Index, write_file
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
@@ -65,10 +66,12 @@ class Shard:
             _same_form(image_id, arrays, images[0] if images else arrays)
             images.append(arrays)
             sizes.append(record.size)
-        self.made_from = note(self._origins, self._before, self._notes)
+        notes = taken(self._origins, self._before)
+        self.made_from = [noted["content"] for noted in notes.values()]
         kinds = {name: (array.dtype.name, array.shape[1:]) for name, array in images[0].items()}
         own = {**header, "made_from": joint_hash(self.made_from)}
         write_file(self.path, index=_index(self.ids, sizes, images, streams), kinds=kinds, blocks=images, header=own)
+        write_json(self._notes, notes)
 
 
 def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[], str]) -> bool:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from recap.core.errors import FeatureError
+from recap.features.origins import Origins
 from recap.features.records import ImageFeatures
 
-_NUMBER = re.compile(r"(?:^|[_-])(\d+)(?:\.\w+)?$")
+_NUMBER = re.compile(r"(?:^|[_-])([0-9]+)(?:\.\w+)?$")
+_LARGEST_ID = 2**63 - 1  # ids are stored as int64
 
 
 class Names:
@@ -38,6 +36,8 @@ class Names:
             raise FeatureError(
                 f"{where}: {name[:80]!r} has no image id at its end and is no picture of a corpus; give the --corpus"
             )
+        if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+            raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
         return int(match[1])
 
 
@@ -51,6 +51,10 @@ class Source(Protocol):
     @property
     def ids(self) -> Callable[[], list[int]]:
         """Returns the ids of all images."""
+
+    @property
+    def origins(self) -> Origins:
+        """Tells which bytes each image is made from."""
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the features of one image."""
@@ -80,51 +84,6 @@ class Places:
         return list(self._places)
 
 
-def array_of(field: bytes, dtype: str, shape: Sequence[int], where: str) -> np.ndarray:
-    """Return an array from base64 text; its bytes must be exactly those of ``shape``.
-
-    Raises:
-        FeatureError: no base64, or of another length.
-    """
-    try:
-        content = base64.b64decode(field, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FeatureError(f"{where}: bad base64 ({error}); the file is damaged, fetch it again") from error
-    size = np.dtype(dtype).itemsize * int(np.prod(shape))
-    if len(content) != size:
-        raise FeatureError(
-            f"{where}: holds {len(content)} bytes where {' x '.join(map(str, shape))} numbers of {dtype} take {size}; "
-            "the file is truncated or of another form"
-        )
-    return np.frombuffer(content, dtype).reshape(*shape)
-
-
-def width_of(field: bytes, rows: int, where: str) -> int:
-    """Return how many float32 numbers each of ``rows`` vectors has, from the length of base64 text.
-
-    Raises:
-        FeatureError: the length is no multiple.
-    """
-    size = len(field) // 4 * 3 - field[-2:].count(b"=")
-    if rows < 1 or len(field) % 4 or size < 4 * rows or size % (4 * rows):
-        raise FeatureError(
-            f"{where}: {size} bytes of features do not make {rows} vectors of float32; "
-            "the file is truncated, damaged or of another form"
-        )
-    return size // (4 * rows)
-
-
-def whole(field: bytes, name: str, where: str) -> int:
-    """Return a field as a whole number of zero or more.
-
-    Raises:
-        FeatureError: it is none.
-    """
-    if not field.isdigit():
-        raise FeatureError(f"{where}: {name} is {field[:40]!r}, expected a whole number; the file is damaged")
-    return int(field)
-
-
 def no_rows(image_id: int, where: str) -> FeatureError:
     """Return the error of an image without boxes."""
     return FeatureError(
@@ -144,6 +103,22 @@ def one_of(paths: Sequence[Path], what: str) -> Path:
     return existing(paths)[0]
 
 
+def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
+    """Return the paths.
+
+    Raises:
+        FeatureError: one does not exist, is a folder, or may not be read.
+    """
+    for path in existing(paths):
+        if not path.is_file():
+            raise FeatureError(f"{path}: is no file; this form takes {what}: correct the path")
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise FeatureError(f"{path}: cannot be read ({error.strerror}); correct its rights or the path") from error
+    return list(paths)
+
+
 def existing(paths: Iterable[Path]) -> list[Path]:
     """Return the paths.
 
@@ -152,6 +127,8 @@ def existing(paths: Iterable[Path]) -> list[Path]:
     """
     found = list(paths)
     for path in found:
-        if not path.exists():
-            raise FeatureError(f"{path}: no such file or folder of features; correct the path")
+        try:
+            path.stat()
+        except (OSError, ValueError) as error:
+            raise FeatureError(f"{str(path)[:300]}: no such file or folder of features; correct the path") from error
     return found

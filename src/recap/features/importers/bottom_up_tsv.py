@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.features.importers.base import Names, array_of, existing, no_rows, whole, width_of
+from recap.features.importers.base import Names, no_rows, plain_files
 from recap.features.importers.lines import Lines
+from recap.features.importers.numbers import array_of, vectors_of, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
 
@@ -29,8 +30,8 @@ class BottomUpTsv:
         Raises:
             FeatureError: a file is missing, or an image stands twice.
         """
-        self._lines = Lines(existing(paths), names)
-        self.ids = self._lines.ids
+        self._lines = Lines(plain_files(paths, "TSV files"), names)
+        self.ids, self.origins = self._lines.ids, self._lines
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return vectors and boxes of one image, and classes and attributes where the file has them.
@@ -47,7 +48,7 @@ class BottomUpTsv:
         if not count:
             raise no_rows(image_id, where)
         arrays: dict[str, np.ndarray] = {
-            REGION: array_of(fields[-1], "float32", (count, width_of(fields[-1], count, where)), where),
+            REGION: vectors_of(fields[-1], count, where),
             f"{REGION}/boxes": array_of(fields[-2], "float32", (count, 4), where),
         }
         if ten:

@@ -11,6 +11,7 @@ import numpy as np
 from recap.core.errors import FeatureError
 from recap.features.importers.base import Names, Places, no_rows, one_of
 from recap.features.layout import GRID, REGION
+from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
 
 _LARGEST = 2**29  # bytes of an unpacked array; more is no feature of one picture
@@ -25,6 +26,7 @@ class GridFeatsPth:
         """Find the files; ``grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(one_of(paths, "folder"), ".pth", names), grid
         self.ids = self._files.ids
+        self.origins = WholeFiles(lambda image_id: [self._files[image_id]])
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the cells of one image in raster order.
@@ -44,7 +46,12 @@ class GridFeatsPth:
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
             raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another form")
-        maps = maps.reshape(maps.shape[-3:]).float()
+        if not maps.is_floating_point() or maps.layout != torch.strided or maps.numel() * 4 > _LARGEST:
+            raise FeatureError(
+                f"{path}: holds {maps.numel()} numbers of {maps.dtype}, expected floating-point numbers of one "
+                "picture; it is of another form"
+            )
+        maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
             raise no_rows(image_id, str(path))
         maps = adaptive_avg_pool2d(maps, self._grid) if self._grid else maps
@@ -63,6 +70,7 @@ class NpzFolder:
         folder = one_of(paths, "folder")
         self._files = _files(folder, ".npz", names)
         self.ids = self._files.ids
+        self.origins = WholeFiles(self._own)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
         self._boxes = _files(boxes, ".npy", names) if folder.name.endswith("_att") and boxes.is_dir() else None
         missing = set(self.ids()) - set(self._boxes.ids() if self._boxes else self.ids())
@@ -87,6 +95,9 @@ class NpzFolder:
             arrays[f"{self.streams[0]}/boxes"] = _array(self._boxes[image_id])
         return ImageFeatures(image_id, (0, 0), arrays)
 
+    def _own(self, image_id: int) -> list[Path]:
+        return [files[image_id] for files in (self._files, self._boxes) if files]
+
 
 def _files(folder: Path, suffix: str, names: Names) -> Places:
     places = Places()
@@ -100,14 +111,24 @@ def _files(folder: Path, suffix: str, names: Names) -> Places:
 def _array(path: Path) -> np.ndarray:
     """Return the array of a .npy, or the one named ``feat`` of a .npz."""
     try:
-        if path.suffix == ".npy":
-            return np.asarray(np.load(path, allow_pickle=False))
-        with zipfile.ZipFile(path) as archive:
-            if archive.getinfo("feat.npy").file_size > _LARGEST:
-                raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
-        with np.load(path, allow_pickle=False) as found:
-            return np.asarray(found["feat"])
-    except KeyError as error:
-        raise FeatureError(f"{path}: has no array `feat`; it is of another form") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FeatureError(f"{path}: truncated, damaged or no array ({error}); fetch it again") from error
+        array = _loaded(path)
+    except FeatureError:
+        raise
+    except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise FeatureError(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
+    if array.dtype.kind not in "fiu":
+        raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another form")
+    return array
+
+
+def _loaded(path: Path) -> np.ndarray:
+    if path.suffix == ".npy":
+        return np.asarray(np.load(path, allow_pickle=False))
+    with zipfile.ZipFile(path) as archive:
+        if "feat.npy" not in archive.NameToInfo:
+            raise FeatureError(f"{path}: has no array `feat`; it is of another form")
+        if archive.getinfo("feat.npy").file_size > _LARGEST:
+            raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
+    with np.load(path, allow_pickle=False) as found:
+        return np.asarray(found["feat"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +30,7 @@ _FORMS: dict[str, Callable[..., Source]] = {
     "vinvl_tsv": VinvlTsv,
     "npz_folder": NpzFolder,
 }
-_SOURCES = ("features/importers", "features/records", "features/writer")
+_SOURCES = ("features/importers", "features/records", "features/shards", "features/writer")
 
 
 def import_features(
@@ -72,10 +70,11 @@ def import_features(
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([attributes, [_seal(path) for path in paths], sorted(ids), source_digest(*_SOURCES)]),
+        job=value_hash([attributes, sorted(ids), source_digest(*_SOURCES)]),
         attributes=attributes,
         extract=extract,
         streams=source.streams,
+        origins=source.origins,
     )
     store = FeatureStore(out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
@@ -110,20 +109,17 @@ def _first_rows(record: ImageFeatures, rows: int | None) -> ImageFeatures:
     return ImageFeatures(record.image_id, record.size, kept)
 
 
+def _is_boxes(name: str, array: np.ndarray) -> bool:
+    """Tell boxes [N, 4]; those of another shape are refused later, with the image's id."""
+    return name.endswith("/boxes") and array.shape[1:] == (4,)
+
+
 def _clipped(record: ImageFeatures) -> ImageFeatures:
     """Bring boxes that reach over the edge back into the picture."""
     assert not isinstance(record.values, np.ndarray)
     width, height = record.size if any(record.size) else (np.inf, np.inf)
     values = {
-        name: array.clip(0, [width, height, width, height]) if name.endswith("/boxes") else array
+        name: array.clip(0, [width, height, width, height]) if _is_boxes(name, array) else array
         for name, array in record.values.items()
     }
     return ImageFeatures(record.image_id, record.size, values)
-
-
-def _seal(path: Path) -> list[Any]:
-    """Return what tells one source from another without reading it whole: name, size, first mebibyte; or its files."""
-    if path.is_dir():
-        return [path.name, sorted([file.name, file.stat().st_size] for file in path.iterdir())]
-    with path.open("rb") as file:
-        return [path.name, path.stat().st_size, hashlib.sha256(file.read(2**20)).hexdigest()]

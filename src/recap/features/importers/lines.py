@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
 from recap.core.log import progress
 from recap.features.importers.base import Names, Places
+from recap.features.origins import Mark, file_mark
 
 _LONGEST_ID = 1024
 
@@ -37,10 +39,22 @@ class Lines:
 
     def fields(self, image_id: int) -> tuple[list[bytes], str]:
         """Return the fields of an image's line, and words that say where it stands."""
-        path, start, where = self._places[image_id]
+        return self._line(image_id).rstrip(b"\r\n").split(b"\t"), self._places[image_id][2]
+
+    def mark(self, image_id: int) -> Mark:
+        """Return the mark of the file that has an image's line, and where the line starts."""
+        path, start, _ = self._places[image_id]
+        return [[start, 0], file_mark(path)]
+
+    def content(self, image_id: int) -> str:
+        """Return the hash of an image's line."""
+        return hashlib.sha256(self._line(image_id)).hexdigest()
+
+    def _line(self, image_id: int) -> bytes:
+        path, start, _ = self._places[image_id]
         with path.open("rb") as file:
             file.seek(start)
-            return file.readline().rstrip(b"\r\n").split(b"\t"), where
+            return file.readline()
 
 
 def _starts(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.features.importers.base import Names, Places, no_rows, one_of
-from recap.features.layout import GRID, REGION
+from recap.features.hdf5 import UnreadableHdf5, ask
+from recap.features.importers.base import Names, Places, no_rows, one_of, plain_files
+from recap.features.layout import GRID, REGION, image_digest
+from recap.features.origins import Mark, file_mark
 from recap.features.records import ImageFeatures
 
+_LONGEST_SIDE = 2**20  # pixels
 _COLUMNS = {"boxes": "boxes", "cls_prob": "class_probabilities", "mask": "cells"}
 
 
@@ -30,14 +32,12 @@ class M2Hdf5:
         Raises:
             FeatureError: the file is missing, damaged or of another form, or an image stands twice.
         """
-        import h5py
-
-        self._path = one_of(paths, "HDF5 file")
+        (self._path,) = plain_files([one_of(paths, "HDF5 file")], "one HDF5 file")
         try:
-            self._file = h5py.File(self._path, "r", locking=False)
-            keys = [key for key in self._file if key.rpartition("_")[2] in ("features", "grids")]
-        except OSError as error:
+            self._there = set(ask("names", self._path))
+        except UnreadableHdf5 as error:
             raise FeatureError(f"{self._path}: truncated or no HDF5 file ({error}); fetch it again") from error
+        keys = sorted(key for key in self._there if key.rpartition("_")[2] in ("features", "grids"))
         found = {key.rpartition("_")[2] for key in keys}
         if not found:
             raise FeatureError(f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another form")
@@ -48,7 +48,7 @@ class M2Hdf5:
             name, _, suffix = key.rpartition("_")
             if suffix == main:
                 self._names.add(names.image_id(name, str(self._path)), name, str(self._path))
-        self.ids = self._names.ids
+        self.ids, self.origins = self._names.ids, self
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image.
@@ -57,25 +57,49 @@ class M2Hdf5:
             FeatureError: a dataset that other images have is missing, cannot be read, or has no rows.
         """
         name = self._names[image_id]
+        arrays = self._arrays(image_id)
+        return ImageFeatures(image_id, self._size(name, image_id), arrays)
+
+    def mark(self, image_id: int) -> Mark:
+        """Return the mark of the file."""
+        return [file_mark(self._path)]
+
+    def content(self, image_id: int) -> str:
+        """Return the hash of an image's arrays and size."""
+        arrays = self._arrays(image_id)
+        return image_digest({**arrays, "size": np.asarray(self._size(self._names[image_id], image_id))}).hex()
+
+    def _arrays(self, image_id: int) -> dict[str, np.ndarray]:
+        name = self._names[image_id]
         arrays: dict[str, np.ndarray] = {}
         if REGION in self.streams:
             arrays[REGION] = self._dataset(name, "features", image_id)
             for suffix, column in _COLUMNS.items():
-                if f"{name}_{suffix}" in self._file:
+                if f"{name}_{suffix}" in self._there:
                     arrays[f"{REGION}/{column}"] = self._dataset(name, suffix, image_id)
         if GRID in self.streams:
             arrays[GRID] = self._dataset(name, "grids", image_id)
-        height, width = self._dataset(name, "size", image_id).ravel() if f"{name}_size" in self._file else (0, 0)
-        return ImageFeatures(image_id, (round(float(width)), round(float(height))), arrays)
+        return arrays
+
+    def _size(self, name: str, image_id: int) -> tuple[int, int]:
+        """Return width and height; zeros where the file does not say."""
+        if f"{name}_size" not in self._there:
+            return 0, 0
+        sides = self._dataset(name, "size", image_id).ravel()
+        if len(sides) != 2 or not ((sides >= 1) & (sides <= _LONGEST_SIDE)).all():
+            raise FeatureError(
+                f"{self._path}, {name}_size: holds {' '.join(map(str, sides[:4].tolist()))}, expected height and width "
+                "in pixels; the file is damaged or of another form"
+            )
+        return round(float(sides[1])), round(float(sides[0]))
 
     def _dataset(self, name: str, suffix: str, image_id: int) -> np.ndarray:
         where = f"{self._path}, {name}_{suffix}"
+        if f"{name}_{suffix}" not in self._there:
+            raise FeatureError(f"{where}: missing, though other images have it; fetch the file again")
         try:
-            found: Any = self._file[f"{name}_{suffix}"]
-            array = np.asarray(found[()])
-        except KeyError as error:
-            raise FeatureError(f"{where}: missing, though other images have it; fetch the file again") from error
-        except (OSError, RuntimeError) as error:
+            array = np.asarray(ask("dataset", self._path, f"{name}_{suffix}"))
+        except UnreadableHdf5 as error:
             raise FeatureError(f"{where}: cannot be read ({error}); the file is damaged, fetch it again") from error
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
-from recap.features.importers.base import Names, array_of, no_rows, one_of, whole, width_of
+from recap.features.importers.base import Names, no_rows, one_of, plain_files
 from recap.features.importers.lines import Lines
+from recap.features.importers.numbers import vectors_of, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
 
@@ -29,9 +30,9 @@ class VinvlTsv:
         Raises:
             FeatureError: one of the two files is missing or they do not fit, or an image stands twice.
         """
-        path = one_of(paths, "TSV file")
+        (path,) = plain_files([one_of(paths, "TSV file")], "one TSV file")
         self._lines = Lines([path], names, offsets=_offsets(path.with_suffix(".lineidx")))
-        self.ids = self._lines.ids
+        self.ids, self.origins = self._lines.ids, self._lines
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the vectors of one image.
@@ -42,31 +43,28 @@ class VinvlTsv:
         fields, where = self._lines.fields(image_id)
         if len(fields) not in (2, 3):
             raise FeatureError(f"{where}: has {len(fields)} fields, expected 2 or 3; truncated or of another form")
-        count, content = (
-            (whole(fields[1], "the number of boxes", where), fields[2])
-            if len(fields) == 3
-            else _from_json(fields[1], where)
-        )
+        text, content = fields[1:] if len(fields) == 3 else _from_json(fields[1], where)
+        count = whole(text, "the number of boxes", where)
         if not count:
             raise no_rows(image_id, where)
-        vectors = array_of(content, "float32", (count, width_of(content, count, where)), where)
-        return ImageFeatures(image_id, (0, 0), {REGION: vectors})
+        return ImageFeatures(image_id, (0, 0), {REGION: vectors_of(content, count, where)})
 
 
 def _offsets(path: Path) -> list[int]:
     if not path.is_file():
         raise FeatureError(f"{path}: no such file; it must lie beside the TSV: fetch it too")
-    lines = path.read_text(encoding="ascii", errors="replace").split()
-    if not lines or not all(line.isdigit() for line in lines):
+    lines = path.read_bytes().split()
+    if not lines or not all(line.isdigit() and len(line) < 19 for line in lines):
         raise FeatureError(f"{path}: expected a byte position a line; fetch it again")
     return [int(line) for line in lines]
 
 
-def _from_json(field: bytes, where: str) -> tuple[int, bytes]:
+def _from_json(field: bytes, where: str) -> tuple[bytes, bytes]:
     try:
         values = json.loads(field)
-        return int(values["num_boxes"]), str(values["features"]).encode()
-    except (ValueError, KeyError, TypeError) as error:
+        return str(values["num_boxes"]).encode(), str(values["features"]).encode()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:120]
         raise FeatureError(
-            f"{where}: no JSON with num_boxes and features ({error}); truncated or of another form"
+            f"{where}: no JSON with num_boxes and features ({reason}); truncated or of another form"
         ) from error

@@ -1,0 +1,276 @@
+"""Feature files with changed bytes, ten thousand a form: read or refused in a sentence; never a traceback, a hang or a
+half-written store."""
+
+import gzip
+import io
+import itertools
+import runpy
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from mutate import outcomes
+
+from recap.core.config import ImportedFeatures
+from recap.core.errors import FeatureError
+from recap.features import hdf5, store
+from recap.features.importers import job, m2_hdf5
+from recap.features.importers.base import Names
+from recap.features.records import ImageFeatures, stored_arrays
+from recap.features.store import FeatureStore
+from recap.features.writer import build_store
+
+COUNT = 10_000
+WHOLE_JOB = 100  # of how many mutants one goes through the whole import
+UNIT = Path(__file__).resolve().parent.parent / "unit"
+ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Return the functions of tests/unit/feature_files.py."""
+    return runpy.run_path(str(UNIT / "feature_files.py"))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Let no answer of the process that reads HDF5 files take more than a second of work."""
+    reader = hdf5.Reader(seconds=1)
+    monkeypatch.setattr(store, "ask", reader.ask)
+    monkeypatch.setattr(m2_hdf5, "ask", reader.ask)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def brings(folder, form, source):
+    """Return a function that opens a source and reads all of it; now and then it goes through the whole job."""
+    spec = ImportedFeatures(kind="imported", form=form, sources=[str(source)], dtype="float32", shard_size=2)
+    numbers = itertools.count()
+    out = folder / "out" / "f.h5"
+
+    def whole_job():
+        out.unlink(missing_ok=True)
+        try:
+            job.import_features(spec=spec, inputs=folder, corpus=None, shards=folder / "shards", out=out)
+            FeatureStore(out).verify()
+        finally:
+            assert not list(out.parent.glob(".*.part")) and not list((folder / "shards").glob(".*.part"))
+            for path in (folder / "shards").glob("*.shard.h5"):
+                FeatureStore(path).verify()
+
+    def bring():
+        if next(numbers) % WHOLE_JOB == 0:
+            whole_job()
+        else:
+            found = job._FORMS[form]([source], Names())
+            for image_id in found.ids():
+                stored_arrays(found.read(image_id), dtype="float32", streams=found.streams)
+
+    return bring
+
+
+def check(parse, originals, seed=0):
+    for content in originals:
+        parse(content)  # as it is, it can be read
+    found = outcomes(parse, originals, COUNT, seed)
+    assert not found.failures, "\n".join(found.failures)
+    assert found.total == COUNT
+    assert found.read > COUNT // 1000 and found.refused > COUNT // 4
+
+
+@pytest.mark.slow
+def test_mutated_bottom_up_tsv(tmp_path, made):
+    path = tmp_path / "a.tsv"
+    bring = brings(tmp_path, "bottom_up_tsv", path)
+
+    def parse(content):
+        path.write_bytes(content)
+        bring()
+
+    six, ten = (b"\n".join(map(made[name], made["SIZES"])) for name in ("six_columns", "ten_columns"))
+    check(parse, [six, ten])
+
+
+@pytest.mark.slow
+def test_mutated_vinvl_tsv_and_its_lineidx(tmp_path, made):
+    originals = []
+    for packed in (False, True):
+        path = made["write_vinvl"](tmp_path, packed=packed, dim=8)
+        originals.append(path.read_bytes() + b"\n====" + path.with_suffix(".lineidx").read_bytes())
+    bring = brings(tmp_path, "vinvl_tsv", path)
+
+    def parse(content):
+        lines, _, index = content.partition(b"\n====")
+        path.write_bytes(lines + b"\n")
+        path.with_suffix(".lineidx").write_bytes(index)
+        bring()
+
+    check(parse, originals)
+
+
+@pytest.mark.slow
+def test_mutated_npz_and_npy(tmp_path, made):
+    folder = made["write_npz"](tmp_path)
+    for image_id in (42, 7):
+        (folder / f"{image_id}.npz").unlink()
+        (tmp_path / "cocobu_box" / f"{image_id}.npy").unlink()
+    files = [folder / "123.npz", tmp_path / "cocobu_box" / "123.npy"]
+    plain = io.BytesIO()
+    np.savez(plain, feat=made["regions"](123)[0])
+    whole = [path.read_bytes() for path in files]
+    originals = [b"z" + whole[0], b"z" + plain.getvalue(), b"y" + whole[1]]
+    bring = brings(tmp_path, "npz_folder", folder)
+
+    def parse(content):
+        for path, as_it_was in zip(files, whole, strict=True):
+            path.write_bytes(as_it_was)
+        files[content[:1] == b"y"].write_bytes(content[1:])
+        bring()
+
+    check(parse, originals)
+
+
+@pytest.mark.slow
+def test_mutated_pth(tmp_path, made):
+    path = tmp_path / "maps" / "7.pth"
+    path.parent.mkdir()
+    torch.save(torch.rand(1, 8, 7, 7), path)
+    zipped = path.read_bytes()
+    torch.save(torch.rand(8, 7, 7).half(), path, _use_new_zipfile_serialization=False)
+    originals = [zipped, path.read_bytes()]
+    bring = brings(tmp_path, "grid_feats_pth", path.parent)
+
+    def parse(content):
+        path.write_bytes(content)
+        bring()
+
+    check(parse, originals)
+
+
+@pytest.mark.slow
+def test_mutated_m2_hdf5(tmp_path, made, impatient):
+    path = made["write_hdf5"](tmp_path / "m2.hdf5", ["features", "boxes", "grids", "size", "cls_prob"])
+    originals = [path.read_bytes()]
+    with h5py.File(path, "w", libver="latest") as file:
+        file["7_features"], file["7_boxes"] = made["regions"](7)[:2]
+        file.create_dataset("7_cls_prob", data=np.full((3, 5), 0.2), chunks=(1, 5), compression="gzip")
+    originals.append(path.read_bytes())
+    bring = brings(tmp_path, "m2_hdf5", path)
+
+    def parse(content):
+        path.write_bytes(content)
+        bring()
+
+    check(parse, originals)
+
+
+def small_store(folder, **changes):
+    def extract(groups):
+        for image_id in itertools.chain.from_iterable(groups):
+            rng = np.random.default_rng(image_id)
+            values = {"region": rng.normal(size=(3, 4)), "region/boxes": [[0, 0, 1, 1]] * 3, "grid": rng.random((4, 5))}
+            yield ImageFeatures(image_id, (8, 9), {name: np.asarray(array) for name, array in values.items()})
+
+    settings = {"ids": range(6), "shard_size": 4, "dtype": "float16", "job": "0" * 16, "attributes": ABOUT, **changes}
+    build_store(out=folder / "f.h5", shards=folder / "shards", extract=extract, streams=("region", "grid"), **settings)
+    return folder / "f.h5"
+
+
+def everything(path):
+    """Return all that a store gives to a training or a decoding."""
+    found = FeatureStore(path)
+    ids = found.ids.tolist()
+    arrays = [found.ids, found.image_sizes, found.rows(ids), found.rows(ids, "grid")]
+    arrays += [tensor.numpy() for stream in ("region", "grid") for tensor in found.read(ids, stream)]
+    arrays.append(found.column(ids, "boxes").numpy())
+    return {**found.attributes, "streams": found.streams, "dim": found.dim}, [array.tobytes() for array in arrays]
+
+
+@pytest.mark.slow
+def test_mutated_store_is_refused_or_gives_the_same(tmp_path, impatient):
+    path = small_store(tmp_path)
+    whole = everything(path)
+
+    def parse(content):
+        path.write_bytes(content)
+        assert everything(path) == whole
+
+    check(parse, [path.read_bytes()])
+
+
+def test_flipped_bit_in_the_bytes_that_a_store_uses_is_refused_before_the_features_are_used(tmp_path, impatient):
+    path = small_store(tmp_path)
+    whole, content = everything(path), path.read_bytes()
+    with h5py.File(path) as file:
+        used = [file[name] for name in ("ids", "image_sizes", "digests", "grid/offsets", "grid/values")]
+        used += [file[f"region/{name}"] for name in ("values", "boxes", "offsets")]
+        spans = [(array.id.get_offset(), array.nbytes) for array in used]
+    places = np.concatenate([np.arange(start, start + size) for start, size in spans])
+    chance = np.random.default_rng(0)
+    for place in chance.choice(places, 100, replace=False):
+        broken = bytearray(content)
+        broken[place] ^= 1 << int(chance.integers(8))
+        path.write_bytes(broken)
+        with pytest.raises(FeatureError, match="does not match|do not match"):
+            everything(path)
+    refused = 0
+    for place in chance.choice([p for p in np.flatnonzero(np.frombuffer(content, np.uint8)) if p not in places], 100):
+        broken = bytearray(content)
+        broken[place] ^= 1 << int(chance.integers(8))
+        path.write_bytes(broken)
+        try:
+            assert everything(path) == whole
+        except FeatureError:
+            refused += 1
+    assert refused > 50  # what describes the arrays: names, types, shapes, attributes
+
+
+def test_each_image_is_compared_with_its_checksum_once_a_process(tmp_path, monkeypatch):
+    found = FeatureStore(small_store(tmp_path))
+    seen = []
+    digest = store.image_digest
+    monkeypatch.setattr(store, "image_digest", lambda arrays: seen.append(sorted(arrays)) or digest(arrays))
+    found.read([3, 1, 3])
+    found.read([3, 5], "grid")
+    found.column([1, 5], "boxes")
+    assert seen == [["grid/values", "region/boxes", "region/values"]] * 3
+
+
+def test_store_that_spins_inside_the_hdf5_library_is_given_up(tmp_path, impatient):
+    path = tmp_path / "endless.h5"
+    path.write_bytes(gzip.decompress((Path(__file__).parent / "endless.h5.gz").read_bytes()))
+    with pytest.raises(FeatureError, match="reading it does not end; it was given up after 1 seconds of work"):
+        FeatureStore(path)
+    FeatureStore(small_store(tmp_path))  # and others are read again
+
+
+def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
+    path, reader = small_store(tmp_path), hdf5.Reader()
+    reader.ask("names", path)
+    reader._process.kill()
+    reader._process.wait()
+    assert sorted(reader.ask("names", path)) == ["digests", "grid", "ids", "image_sizes", "region"]
+    with pytest.raises(FeatureError, match="no dataset of numbers"):
+        reader.ask("dataset", path, "grid")
+
+
+def test_store_whose_arrays_lie_is_refused(tmp_path):
+    path = small_store(tmp_path)
+    for name, dtype in (("region/values", ">f2"), ("region/boxes", "<f8"), ("grid/values", "<i2")):
+        content = path.read_bytes()
+        with h5py.File(path, "a") as file:
+            values = file[name][:]
+            del file[name]
+            file[name] = values.astype(dtype)
+        with pytest.raises(FeatureError, match=f"{name} does not have the layout"):
+            FeatureStore(path)
+        path.write_bytes(content)

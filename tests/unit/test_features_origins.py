@@ -1,0 +1,218 @@
+"""An unfinished extraction or import follows the bytes of its pictures and files, not their names and sizes."""
+
+import os
+import shutil
+import time
+import zipfile
+
+import numpy as np
+import pytest
+from feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
+
+from recap.core.config import ImportedFeatures
+from recap.core.errors import FeatureError
+from recap.data.images import ImageSource
+from recap.features.importers import job
+from recap.features.origins import ShownPictures, WholeFiles, file_mark, recall, taken
+from recap.features.store import FeatureStore
+from recap.features.writer import ImageFeatures, build_store
+
+IDS = list(range(8))
+ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
+
+
+class Pictures:
+    """Files with a number in them, and an extractor that gives this number and can be interrupted."""
+
+    def __init__(self, folder):
+        self.folder, self.read = folder, []
+        folder.mkdir()
+        for image_id in IDS:
+            self.put(image_id, image_id)
+
+    def put(self, image_id, number, *, age=100):
+        path = self.folder / f"{image_id}.jpg"
+        path.unlink(missing_ok=True)
+        path.write_text(f"{number:04d}")
+        os.utime(path, (time.time() - age,) * 2)
+
+    def extract(self, stop_at=None):
+        self.read = []
+
+        def give(groups):
+            for image_id in (image_id for group in groups for image_id in group):
+                if image_id == stop_at:
+                    raise KeyboardInterrupt
+                self.read.append(image_id)
+                number = float((self.folder / f"{image_id}.jpg").read_text())
+                yield ImageFeatures(image_id, (5, 6), np.full((2, 3), number))
+
+        return give
+
+    def build(self, root, images=None, stop_at=None):
+        source = ImageSource([images or self.folder])
+        build_store(
+            out=root / "f.h5",
+            shards=root / "shards",
+            ids=IDS,
+            shard_size=2,
+            dtype="float32",
+            job="a" * 16,
+            attributes=ABOUT,
+            extract=self.extract(stop_at),
+            origins=ShownPictures(source, {image_id: [f"{image_id}.jpg"] for image_id in IDS}),
+        )
+        return FeatureStore(root / "f.h5").read(IDS)[0][:, 0, 0].tolist()
+
+    def interrupted(self, root, images=None):
+        with pytest.raises(KeyboardInterrupt):
+            self.build(root, images, stop_at=6)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return Pictures(tmp_path / "pictures")
+
+
+def same_size_and_time(path, text):
+    """Write other bytes into a file, and set its size and time back."""
+    before = path.stat()
+    path.write_text(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_only_the_shard_of_a_replaced_picture_is_made_again(pictures, tmp_path, capsys):
+    pictures.interrupted(tmp_path)
+    same_size_and_time(pictures.folder / "3.jpg", "0033")
+    assert pictures.build(tmp_path) == [0, 1, 2, 33, 4, 5, 6, 7]
+    assert pictures.read == [2, 3, 6, 7]
+    assert "have changed since (making it again)" in capsys.readouterr().err
+
+
+def test_touched_and_copied_pictures_are_read_again_but_not_extracted_again(pictures, tmp_path):
+    pictures.interrupted(tmp_path)
+    for image_id in IDS:
+        pictures.put(image_id, image_id, age=1000)
+    assert pictures.build(tmp_path) == IDS
+    assert pictures.read == [6, 7]
+
+
+def test_finished_store_is_made_again_from_changed_pictures(pictures, tmp_path):
+    pictures.build(tmp_path)
+    assert pictures.build(tmp_path) == IDS
+    assert pictures.read == []
+    same_size_and_time(pictures.folder / "7.jpg", "0077")
+    assert pictures.build(tmp_path)[7] == 77
+
+
+def test_picture_that_changes_while_it_is_read_stops_the_job_and_leaves_whole_shards(pictures, tmp_path):
+    extract = pictures.extract
+
+    def changing(stop_at=None):
+        def give(groups):
+            for record in extract()(groups):
+                if record.image_id == 5:
+                    same_size_and_time(pictures.folder / "4.jpg", "0044")
+                yield record
+
+        return give
+
+    pictures.extract = changing
+    with pytest.raises(FeatureError, match="image id 4: the files it is made from were changed while they were read"):
+        pictures.build(tmp_path)
+    pictures.extract = extract
+    assert pictures.build(tmp_path) == [0, 1, 2, 3, 44, 5, 6, 7]
+    assert pictures.read == [4, 5, 6, 7]
+
+
+def test_entries_of_a_zip_are_told_apart_by_their_crc(pictures, tmp_path):
+    def pack():
+        with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
+            for image_id in IDS:
+                archive.write(pictures.folder / f"{image_id}.jpg", f"{image_id}.jpg")
+
+    pack()
+    pictures.interrupted(tmp_path, tmp_path / "pictures.zip")
+    same_size_and_time(pictures.folder / "0.jpg", "0090")
+    pack()
+    assert pictures.build(tmp_path, tmp_path / "pictures.zip") == [90, 1, 2, 3, 4, 5, 6, 7]
+    assert pictures.read == [0, 1, 6, 7]
+
+
+def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
+    reads = []
+
+    class Counted(WholeFiles):
+        def content(self, image_id):
+            reads.append(image_id)
+            return super().content(image_id)
+
+    files = Counted(lambda image_id: [pictures.folder / f"{image_id}.jpg"])
+    notes = taken(files, {0: files.mark(0)})
+    assert notes["0"]["mark"] is None  # written a moment ago: it may be written again at the same tick of the clock
+    (tmp_path / "notes.json").write_text('{"0": {"mark": [[4')
+    assert recall(files, [0], tmp_path / "notes.json") == [notes["0"]["content"]]
+    assert reads == [0, 0]
+
+
+def test_mark_changes_with_every_way_to_replace_a_file(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("one")
+    other.write_text("two")
+    shutil.copystat(path, other)
+    seen = [file_mark(path)]
+    time.sleep(0.02)
+    same_size_and_time(path, "two")
+    seen.append(file_mark(path))
+    other.replace(path)
+    seen.append(file_mark(path))
+    assert len({tuple(mark) for mark in seen}) == 3
+    path.unlink()
+    with pytest.raises(FeatureError, match="cannot be read any more"):
+        file_mark(path)
+
+
+def bring(folder, form, source, stop_after=None):
+    spec = ImportedFeatures(kind="imported", form=form, sources=[source.name], dtype="float32", shard_size=1)
+    given, reader = [], job._FORMS[form]
+
+    class Interrupted(reader):
+        def read(self, image_id):
+            if len(given) == stop_after:
+                raise KeyboardInterrupt
+            given.append(image_id)
+            return super().read(image_id)
+
+    job._FORMS[form] = Interrupted
+    try:
+        return given, job.import_features(
+            spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "f.h5"
+        )
+    except KeyboardInterrupt:
+        return given, None
+    finally:
+        job._FORMS[form] = reader
+
+
+def test_import_of_a_tsv_makes_again_the_lines_that_changed(tmp_path):
+    lines = {image_id: six_columns(image_id) for image_id in sorted(SIZES)}
+    path = write_lines(tmp_path / "a.tsv", list(lines.values()))
+    assert bring(tmp_path, "bottom_up_tsv", path, stop_after=2)[0] == [7, 42]
+    vectors = regions(42)[0] + 1
+    lines[42] = b"\t".join([*lines[42].split(b"\t")[:-1], text(vectors)])
+    write_lines(path, list(lines.values()))
+    given, store = bring(tmp_path, "bottom_up_tsv", path)
+    assert given == [42, 123]
+    np.testing.assert_array_equal(store.read([42])[0][0], vectors)
+    np.testing.assert_array_equal(store.read([7])[0][0], regions(7)[0])
+
+
+def test_import_of_a_folder_makes_again_the_files_that_changed(tmp_path):
+    folder = write_npz(tmp_path)
+    assert bring(tmp_path, "npz_folder", folder, stop_after=2)[0] == [7, 42]
+    corners = regions(7)[1] + 1
+    np.save(tmp_path / "cocobu_box" / "7.npy", corners)
+    given, store = bring(tmp_path, "npz_folder", folder)
+    assert given == [7, 123]
+    np.testing.assert_array_equal(store.column([7], "boxes")[0], corners)
