@@ -53,6 +53,14 @@ CHANGES = {
         lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
         "other/0000_ab.jpg (image id 5) and 0000_ab.jpg (image id 0) are found as one picture",
     ),
+    "several views": (
+        lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
+        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' parts the views of an image in the corpus",
+    ),
+    "half a surrogate in a word": (
+        lambda c: sentence(c).update(tokens=["a", "\ud83d", "dog"]),
+        "image id 0, sentid 1: 'tokens' must be a list of words",
+    ),
     "unsafe name": (lambda c: image(c, 2).update(filename="../x.jpg"), "'../x.jpg': not a safe name"),
 }
 
@@ -116,6 +124,26 @@ def test_a_damaged_zip_entry_is_named(tmp_path):
     (tmp_path / "z.zip").write_bytes(content)
     with pytest.raises(DataError, match=r"^a.jpg: cannot be read from .*z.zip"):
         ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
+
+
+def damaged_directory(path, names):
+    """Write a zip whose list of contents is damaged, though its end is whole."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "{}")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02")] ^= 255
+    path.write_bytes(content)
+    return path
+
+
+def test_a_zip_with_a_damaged_directory_is_named(tmp_path):
+    path = damaged_directory(tmp_path / "z.zip", ["a.jpg"])
+    with pytest.raises(DataError, match=r"z.zip: a damaged zip of images \(.*\); fetch it again"):
+        ImageSource([path]).read("a.jpg")
+    path = damaged_directory(tmp_path / "captions.zip", ["a.json"])
+    with pytest.raises(DataError, match=r"captions.zip: not valid JSON, or a damaged zip \("):
+        build_corpus(name="t", spec={**SPEC, "annotations": path.name}, inputs=tmp_path, out=tmp_path / "out")
 
 
 def test_missing_pictures_and_roots_are_named(tmp_path):

@@ -11,6 +11,7 @@ from recap.core.errors import RecapError
 from recap.core.grid import Grid, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
+from recap.core.yaml_files import read_mapping
 from recap.data.versions import read_versions
 from recap.data.bpe import byte_pair_files
 
@@ -27,6 +28,9 @@ def load_grid():
     """Return profile and grid, or stop with the one sentence that says what is wrong in which file."""
     values = {key: value for key, value in config.items() if key != "params_dir"}
     try:
+        # Snakemake has read the profile already, but takes the last of two equal keys without a word.
+        for file in workflow.configfiles:
+            read_mapping(Path(file))
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
         grid = Grid(profile, Path(config.get("params_dir", "params")))
     except RecapError as error:
