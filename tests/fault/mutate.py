@@ -1,0 +1,163 @@
+"""Damaged inputs by the thousand: bytes changed by a seed, and a count of what a parser makes of them.
+
+A parser may read a mutant or refuse it in a sentence of its own (`RecapError`). Anything else is a failure: another
+exception, or more than `SECONDS` of work.
+"""
+
+import random
+import re
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from recap.core.errors import RecapError
+
+SECONDS = 10.0  # a parser that works longer on one small input hangs
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBERS = (
+    *(b"-1", b"0", b"1", b"NaN", b"Infinity", b"1e999", b"-0.0", b"1.5", b"null", b'"1"', b"[]", b"{}", b"true"),
+    *(str(2**power + step).encode() for power in (8, 16, 31, 32, 63, 64) for step in (-1, 0)),
+    b"9" * 5000,
+)
+_PIECES = (
+    *(b"\0", b"\n", b"\r\n", b"\t", b'"', b"\\", b"\\ud800", b"|", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"../"),
+    *("\u2028", "\x85", "\U0001f436", "\u202e"),
+)
+_BRACKETS = ((b"[", b"]"), (b'{"a":', b"}"), (b"(", b")"), (b"<a>", b"</a>"))
+
+
+class TooSlow(Exception):
+    """A parser works for longer than `SECONDS`."""
+
+
+@dataclass
+class Outcomes:
+    """What became of the mutants: how many were read, how many refused, and what else happened (by seed)."""
+
+    read: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """How many there were."""
+        return self.read + self.refused + len(self.failures)
+
+
+def mutated(data: bytes, seed: int) -> bytes:
+    """Return ``data`` with one to four changes; equal seeds give equal bytes."""
+    chance = random.Random(seed)
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        data = chance.choice(_CHANGES)(data, chance)
+    return data
+
+
+def outcomes(
+    parse: Callable[[bytes], Any], originals: Sequence[bytes], count: int, seed: int = 0, *, failures: int = 5
+) -> Outcomes:
+    """Give ``count`` mutants of the originals to a parser; stop early at so many ``failures``.
+
+    ``parse`` gets the bytes of a mutant; it writes them to a file first where it needs one. Each failure names the
+    original's number and the seed, so that ``mutated(originals[number], seed)`` makes the same bytes again.
+    """
+    found = Outcomes()
+    for number, one in enumerate(range(seed, seed + count)):
+        original = number % len(originals)
+        content = mutated(originals[original], one)
+        try:
+            with time_limit(SECONDS):
+                parse(content)
+            found.read += 1
+        except RecapError:
+            found.refused += 1
+        except (Exception, TooSlow):  # what a parser must not let out is what is looked for here
+            found.failures.append(f"original {original}, seed {one}: {traceback.format_exc(limit=-3)}")
+            if len(found.failures) >= failures:
+                break
+    return found
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlow` in what works longer; work inside a C library is stopped when it comes back."""
+
+    def stop(*_: object) -> None:
+        raise TooSlow(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _span(data: bytes, chance: random.Random, longest: int = 64) -> tuple[int, int]:
+    start = chance.randrange(len(data) + 1)
+    return start, min(len(data), start + chance.randint(1, longest))
+
+
+def _flip(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 3, 20)) if data else 0):
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def _overwrite(data: bytes, chance: random.Random) -> bytes:
+    start, stop = _span(data, chance)
+    fill = chance.choice((b"\0", b"\xff", b"\x7f", None))
+    new = chance.randbytes(stop - start) if fill is None else fill * (stop - start)
+    return data[:start] + new + data[stop:]
+
+
+def _cut_end(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data) + 1)]
+
+
+def _cut_out(data: bytes, chance: random.Random) -> bytes:
+    start, stop = _span(data, chance)
+    return data[:start] + data[stop:]
+
+
+def _insert(data: bytes, chance: random.Random) -> bytes:
+    start = chance.randrange(len(data) + 1)
+    piece = chance.choice((*_PIECES, chance.randbytes(chance.randint(1, 16))))
+    return data[:start] + (piece.encode() if isinstance(piece, str) else piece) + data[start:]
+
+
+def _twice(data: bytes, chance: random.Random) -> bytes:
+    start, stop = _span(data, chance, 1024)
+    return data[:stop] + data[start:stop] + data[stop:]
+
+
+def _exchange(data: bytes, chance: random.Random) -> bytes:
+    (start, stop), (first, last) = sorted((_span(data, chance), _span(data, chance)))
+    if stop > first:
+        return data
+    return data[:start] + data[first:last] + data[stop:first] + data[start:stop] + data[last:]
+
+
+def _other_number(data: bytes, chance: random.Random) -> bytes:
+    found = [match.span() for match in _NUMBER.finditer(data[: 2**18])]
+    if not found:
+        return _overwrite(data, chance)
+    start, stop = chance.choice(found)
+    return data[:start] + chance.choice(_NUMBERS) + data[stop:]
+
+
+def _nest(data: bytes, chance: random.Random) -> bytes:
+    start, stop = _span(data, chance)
+    left, right = chance.choice(_BRACKETS)
+    depth = chance.choice((3, 200, 3000))
+    return data[:start] + left * depth + data[start:stop] + right * depth + data[stop:]
+
+
+_CHANGES = (
+    *(_flip, _flip, _overwrite, _cut_end, _cut_out, _insert, _insert, _twice, _exchange),
+    *(_other_number, _other_number, _other_number, _nest),
+)
