@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from recap.core import checksums
 from recap.core.errors import DataError, RecapError
 from recap.data.build import build_corpus
 from recap.data.corpus import COLUMNS, Corpus
 from recap.data.images import ImageSource
 from recap.data.subsample import draw_subset, read_subset
-from recap.data.vocabulary import Vocabulary, build_vocabulary
+from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 
 GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "generators.py"))
 jpeg, write_flickr = GENERATORS["jpeg"], GENERATORS["write_flickr"]
@@ -222,6 +223,11 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     values["words"][0], values["words"][1] = values["words"][1], values["words"][0]
     vocabulary.write_text(json.dumps(values))
     subset.write_text(subset.read_text().replace('"seed": 0', '"seed": 1'))
+    for load, path in ((Vocabulary.load, vocabulary), (load_vocabulary, vocabulary), (read_subset, subset)):
+        with pytest.raises(RecapError, match=f"{path.name}: has changed since it was finished"):
+            load(path)
+    # Files without a list of hashes are judged by the hash inside.
+    (tmp_path / checksums.NAME).unlink()
     with pytest.raises(DataError, match=r"v.json: the words do not match their hash"):
         Vocabulary.load(vocabulary)
     with pytest.raises(DataError, match=r"s.json: the ids do not match their hash"):

@@ -6,11 +6,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from recap.core.config import SECTIONS, Profile
 from recap.core.errors import ConfigError, nearest
-from recap.core.problems import first_problem
+from recap.core.problems import adapter, first_problem
 from recap.core.yaml_files import read_mapping
 
 __all__ = ["load_named", "load_profile", "merged", "read_mapping", "resolve", "validate"]
@@ -52,7 +52,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
     """Build a config object; the first thing refused becomes one sentence with file, key and remedy."""
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return adapter(kind).validate_python(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {first_problem(error, kind)}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -45,13 +46,24 @@ _FORMS = {
 _LONGEST = 80  # characters of a wrong value that are repeated
 
 
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what validates a kind of settings; made once a process."""
+    return TypeAdapter(kind)
+
+
+@cache
+def _schema(kind: Any) -> dict[str, Any]:
+    return adapter(kind).json_schema()
+
+
 def first_problem(error: ValidationError, kind: Any) -> str:
     """Say the first problem in words; unknown keys and kinds get the nearest known one."""
     # A misspelt key also leaves its right form missing: say the misspelling, it explains both.
     problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     location = [str(part) for part in problem["loc"] if part != "[key]"]
     # Unions put the chosen tag, or the class, into the location; neither is a key of the file.
-    schema = TypeAdapter(kind).json_schema()
+    schema = _schema(kind)
     tags = schema.get("discriminator", {}).get("mapping", {})
     inner = location[1:] if location and location[0] in tags else location
     key = ".".join(part for part in inner if part not in schema.get("$defs", {}))
@@ -86,7 +98,7 @@ def _sentence(problem: Any) -> str:
 
 def _known_keys(kind: Any, location: list[str]) -> list[str]:
     """Return the keys allowed beside the last part of ``location``, from the JSON schema of ``kind``."""
-    schema = TypeAdapter(kind).json_schema()
+    schema = _schema(kind)
     definitions = schema.get("$defs", {})
     keys: set[str] = set(schema.get("properties", {}))
     node = schema

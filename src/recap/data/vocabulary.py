@@ -60,7 +60,15 @@ class Vocabulary:
             RecapError: the file is missing or no JSON, or has changed since it was finished.
             DataError: it holds no vocabulary, or its words are not what its hash says.
         """
-        values = _checked(path)
+        return cls.from_values(_checked(path), path)
+
+    @classmethod
+    def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
+        """Build from what `save` wrote.
+
+        Raises:
+            DataError: it is no vocabulary, or its words are not what its hash says.
+        """
         try:
             vocabulary = cls(values["words"], values["rule"])
             whole = vocabulary.hash == values["hash"] and len(vocabulary._ids) == len(vocabulary.words)
@@ -110,7 +118,7 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
     values = _checked(path)
     if isinstance(values, dict) and "tokenizer" in values:
         return BytePairVocabulary.from_values(values, path)
-    return Vocabulary.load(path)
+    return Vocabulary.from_values(values, path)
 
 
 def _checked(path: str | Path) -> Any:
