@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from recap.core import checksums
 from recap.core.errors import DataError, RecapError
 from recap.data.build import build_corpus
 from recap.data.corpus import COLUMNS, Corpus
 from recap.data.images import ImageSource
 from recap.data.subsample import draw_subset, read_subset
-from recap.data.vocabulary import Vocabulary, build_vocabulary
+from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 
 GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "generators.py"))
 jpeg, write_flickr = GENERATORS["jpeg"], GENERATORS["write_flickr"]
@@ -52,6 +53,14 @@ CHANGES = {
     "one picture for two images": (
         lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
         "other/0000_ab.jpg (image id 5) and 0000_ab.jpg (image id 0) are found as one picture",
+    ),
+    "several views": (
+        lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
+        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' parts the views of an image in the corpus",
+    ),
+    "half a surrogate in a word": (
+        lambda c: sentence(c).update(tokens=["a", "\ud83d", "dog"]),
+        "image id 0, sentid 1: 'tokens' must be a list of words",
     ),
     "unsafe name": (lambda c: image(c, 2).update(filename="../x.jpg"), "'../x.jpg': not a safe name"),
 }
@@ -116,6 +125,26 @@ def test_a_damaged_zip_entry_is_named(tmp_path):
     (tmp_path / "z.zip").write_bytes(content)
     with pytest.raises(DataError, match=r"^a.jpg: cannot be read from .*z.zip"):
         ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
+
+
+def damaged_directory(path, names):
+    """Write a zip whose list of contents is damaged, though its end is whole."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "{}")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02")] ^= 255
+    path.write_bytes(content)
+    return path
+
+
+def test_a_zip_with_a_damaged_directory_is_named(tmp_path):
+    path = damaged_directory(tmp_path / "z.zip", ["a.jpg"])
+    with pytest.raises(DataError, match=r"z.zip: a damaged zip of images \(.*\); fetch it again"):
+        ImageSource([path]).read("a.jpg")
+    path = damaged_directory(tmp_path / "captions.zip", ["a.json"])
+    with pytest.raises(DataError, match=r"captions.zip: not valid JSON, or a damaged zip \("):
+        build_corpus(name="t", spec={**SPEC, "annotations": path.name}, inputs=tmp_path, out=tmp_path / "out")
 
 
 def test_missing_pictures_and_roots_are_named(tmp_path):
@@ -194,6 +223,11 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     values["words"][0], values["words"][1] = values["words"][1], values["words"][0]
     vocabulary.write_text(json.dumps(values))
     subset.write_text(subset.read_text().replace('"seed": 0', '"seed": 1'))
+    for load, path in ((Vocabulary.load, vocabulary), (load_vocabulary, vocabulary), (read_subset, subset)):
+        with pytest.raises(RecapError, match=f"{path.name}: has changed since it was finished"):
+            load(path)
+    # Files without a list of hashes are judged by the hash inside.
+    (tmp_path / checksums.NAME).unlink()
     with pytest.raises(DataError, match=r"v.json: the words do not match their hash"):
         Vocabulary.load(vocabulary)
     with pytest.raises(DataError, match=r"s.json: the ids do not match their hash"):

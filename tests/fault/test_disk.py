@@ -1,12 +1,12 @@
 """What the disk refuses is one sentence, and a killed write leaves nothing for ever."""
 
 import errno
-import os
 import shutil
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -165,10 +165,10 @@ def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
         (tmp_path / ".other.db.abcdefgh.part").write_text("of another file")
         killed.kill()
         killed.wait()
-        assert os.path.exists(dead)
+        assert Path(dead).exists()
         write_json(tmp_path / "out.db", {})
-        left = sorted(str(path) for path in tmp_path.iterdir())
-        assert left == sorted([str(tmp_path / ".other.db.abcdefgh.part"), alive, f"{alive}-journal", f"{tmp_path}/out.db"])
+        left = {str(path) for path in tmp_path.iterdir()}
+        assert left == {f"{tmp_path}/.other.db.abcdefgh.part", f"{tmp_path}/out.db", alive, f"{alive}-journal"}
     finally:
         for process in (killed, living):
             process.kill()

@@ -85,9 +85,10 @@ ANNOTATIONS = {
     "a path of another form": (lambda c: first(c).update(image_path=["x/a.png"]), "'x/a.png' is not like"),
     "no pictures": (lambda c: first(c).update(image_path=[]), "has no pictures under 'image_path'"),
     "no text": (lambda c: first(c).update(report=" "), "CXR3_IM-0003 has no text under 'report'"),
+    "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "CXR3_IM-0003 has half of a surrogate pair"),
     "text without a word": (lambda c: first(c).update(report="?!"), "the findings of CXR3 hold no word"),
     "no list": (lambda c: c.pop("val"), "no lists under 'train', 'val' and 'test'"),
-    "a split without studies": (lambda c: c["val"].clear(), "the split 'val' has no studies"),
+    "a split without studies": (lambda c: c["val"].clear(), "the split 'val' has no images"),
 }
 
 

@@ -44,7 +44,7 @@ def write_coco(folder, *, change=None):
         change(train, val)
     both = {"annotations/captions_train2014.json": train, "annotations/captions_val2014.json": val}
     write_zip(folder / "annotations_2014.zip", {**both, "annotations/instances_val2014.json": {"images": []}})
-    later = {"annotations/captions_val2017.json": annotations((42, 73), name_2017, 500)}
+    later = {"annotations/captions_val2017.json": annotations((42, 73, 74), name_2017, 500)}
     write_zip(folder / "annotations_2017.zip", later)
     for part, ids in (("train2014", TRAIN), ("val2014", VAL)):
         write_zip(folder / f"{part}.zip", {f"{part}/{name_2014(number)}": jpeg(number) for number in ids})

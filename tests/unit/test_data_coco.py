@@ -43,9 +43,17 @@ def test_the_same_split_under_the_names_of_2017(tmp_path):
 
 
 def test_annotations_of_2017_with_pictures_of_2014(tmp_path):
-    corpus = corpus_of(write_coco(tmp_path), annotations=["annotations_2017.zip"])
-    assert corpus.files() == {number: f"val2014/{name_2014(number)}" for number in (42, 73)}
+    folder = write_coco(tmp_path)
+    (folder / "test.txt").write_text(f"val2014/{name_2014(73)} 73\n")
+    corpus = corpus_of(folder, annotations=["annotations_2017.zip"])
+    assert corpus.files() == {number: f"val2014/{name_2014(number)}" for number in (42, 73, 74)}
     assert corpus.image_ids("val") == [42]
+
+
+def test_a_part_without_a_test_picture_is_refused(tmp_path):
+    with pytest.raises(DataError, match="the split 'test' has no images; train, val and test each need some"):
+        corpus_of(write_coco(tmp_path), annotations=["annotations_2017.zip"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_ids_and_names():
@@ -117,6 +125,14 @@ CHANGES = {
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 has no caption"),
     "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42 has no word"),
     "caption a number": (lambda t, v: v["annotations"][0].update(caption=3), "'caption' = 3 where str is needed"),
+    "half a surrogate": (
+        lambda t, v: v["annotations"][0].update(caption="a \ud800 dog"),
+        "an entry has half of a surrogate pair in 'caption'",
+    ),
+    "several views": (
+        lambda t, v: t["images"][0].update(file_name=f"a|b/{name_2017(9)}"),
+        "image id 9 has the file 'a|b/000000000009.jpg', and '|' parts the views",
+    ),
     "id a text": (lambda t, v: t["images"][0].update(id="9"), "'id' = '9' where int is needed"),
     "id below 0": (lambda t, v: t["annotations"][0].update(id=-1), "'id' = -1 where int is needed"),
     "strange name": (

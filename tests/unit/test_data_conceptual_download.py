@@ -216,3 +216,12 @@ def test_a_killed_process_is_continued_by_the_same_command(web, tmp_path):
     for record in read_records(tmp_path / "survivors.parquet"):
         assert hashlib.sha256((tmp_path / file_of(record.row)).read_bytes()).hexdigest() == record.sha256
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no tab\n"])
+def test_a_tsv_that_is_none_leaves_nothing_behind(tmp_path, content):
+    if content is not None:
+        (tmp_path / "t.tsv").write_bytes(content)
+    with pytest.raises(DataError, match=r"t\.tsv: "):
+        download(tsv=tmp_path / "t.tsv", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

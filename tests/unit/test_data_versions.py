@@ -1,13 +1,74 @@
-"""The real list of outside files: it parses, and it has what the data sets name."""
+"""The real list of outside files: it parses, and it has what the shipped settings name."""
 
 from pathlib import Path
 
 import pytest
 
+from recap.core.errors import ConfigError, DataError
 from recap.core.params import load_named
-from recap.data.versions import read_versions
+from recap.data.download import Transfer
+from recap.data.fetch import fetch_files
+from recap.data.outside import dataset_files, feature_files, tokenizer_files
+from recap.data.versions import entry_of, read_versions
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
+
+
+def shipped(section):
+    return [load_named(PARAMS, section, file.stem) for file in sorted((PARAMS / section).glob("*.yaml"))]
+
+
+def test_every_outside_file_that_a_shipped_yaml_names_is_listed():
+    named = [file for spec in shipped("datasets") for file in (*dataset_files(spec), *tokenizer_files(spec))]
+    for spec in shipped("features"):
+        named += feature_files(spec)
+    assert len(named) >= 30
+    files = read_versions(PARAMS / "data_versions.csv")
+    assert [name for name in named if entry_of(name, files) is None] == []
+    # What has neither address nor archive says where it comes from.
+    assert all(file.urls or len(file.note) > 20 for file in files.values())
+
+
+def test_both_files_of_conceptual_captions_can_be_fetched():
+    files, spec = read_versions(PARAMS / "data_versions.csv"), load_named(PARAMS, "datasets", "conceptual")
+    assert files[spec.train].urls and files[spec.validation].urls
+
+
+def test_list_and_document_agree_about_pickles():
+    document = (PARAMS.parent / "docs" / "detectron2.md").read_text()
+    pickles = [file for file in read_versions(PARAMS / "data_versions.csv").values() if file.name.endswith(".pkl")]
+    assert len(pickles) == 4
+    for file in pickles:
+        assert "a pickle of numpy arrays: anything else in it is refused" in file.note
+    for spec in shipped("features"):
+        if spec.kind in ("regions", "segments") and spec.weights.endswith(".pkl"):
+            assert f"`{Path(spec.weights).name}`" in document
+    assert document.count("pickle of numpy arrays; anything else in it is refused") == 2
+
+
+def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
+    file = read_versions(PARAMS / "data_versions.csv")["iu_xray/indiana_projections.csv"]
+    with pytest.raises(DataError, match=r"cannot be fetched from any address; .* of the Kaggle data set .* Put it at"):
+        fetch_files([file], into=tmp_path / "in", transfer=Transfer())
+    (tmp_path / "indiana_projections.csv").write_text("uid,filename,projection\n")
+    fetch_files([file], into=tmp_path / "in", source=tmp_path, transfer=Transfer())
+    assert (tmp_path / "in" / file.name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("d/a,1,own,http://x/a,,,,none,,from there", "a line has an address, or the role 'own' and none"),
+        ("d/a,1,primary,,,,,none,,", "a line has an address, or the role 'own' and none"),
+        ("d/a,1,own,,,,,none,,", "needs a note that says where to get it"),
+        ("d/a,1,own,,,,,none,,x\nd/a,1,primary,http://x/a,,,,none,,", "needs exactly one line with the role 'primary'"),
+    ],
+)
+def test_lines_that_contradict_themselves(tmp_path, line, sentence):
+    path = tmp_path / "list.csv"
+    path.write_text(f"name,version,role,url,algorithm,hash,bytes,licence,checked_on,note\n{line}\n")
+    with pytest.raises(ConfigError, match=sentence):
+        read_versions(path)
 
 
 @pytest.mark.parametrize("name", ["coco", "coco_plain", "coco_2017"])
@@ -18,10 +79,6 @@ def test_coco_can_be_fetched_whole(name):
     needed = [*spec.annotations, *lists, *spec.images]
     assert {file for file in needed if file not in files} == set()
     assert all(files[file].hash and files[file].bytes for file in needed)
-
-
-def test_karpathys_file_of_flickr30k_can_be_fetched():
-    assert load_named(PARAMS, "datasets", "flickr30k").annotations in read_versions(PARAMS / "data_versions.csv")
 
 
 def test_no_two_files_share_a_hash_or_an_address():

@@ -58,3 +58,20 @@ def test_a_file_that_no_list_names_is_refused_as_ever(listed):
     assert refused.returncode == 1
     assert "in/web/other.zip: no such file or folder; datasets/tiny_photos.yaml names it" in refused.stderr
     assert "fetch=true" not in refused.stderr.split("recap: ")[1].splitlines()[0]
+
+
+def test_a_file_of_the_users_own_says_where_to_get_it(listed):
+    path = listed.folder / "params" / "data_versions.csv"
+    path.write_text(path.read_text() + "web/own.zip,1,own,,,,,none,,the zip of a certain page\n")
+    listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/own.zip")
+    refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
+    assert refused.returncode == 1
+    assert "names it: put it there (the zip of a certain page), or say where" in refused.stderr
+
+
+def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
+    profile = workspace.folder / "params" / "tiny.yaml"
+    profile.write_text(profile.read_text() + "\nseeds: [9]\n")
+    refused = workspace.snakemake("-n")
+    assert refused.returncode == 1
+    assert "the key 'seeds' stands twice, in lines" in refused.stderr

@@ -6,14 +6,14 @@ from itertools import chain
 from dataclasses import replace
 from pathlib import Path
 
-from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
 from recap.core.grid import Grid, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
-from recap.data.versions import read_versions
-from recap.data.bpe import byte_pair_files
+from recap.core.yaml_files import read_mapping
+from recap.data.outside import dataset_files, feature_files, tokenizer_files
+from recap.data.versions import entry_of, read_versions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{sys.executable} -m recap"
@@ -28,6 +28,9 @@ def load_grid():
     """Return profile and grid, or stop with the one sentence that says what is wrong in which file."""
     values = {key: value for key, value in config.items() if key != "params_dir"}
     try:
+        # Snakemake has read the profile already, but takes the last of two equal keys without a word.
+        for file in workflow.configfiles:
+            read_mapping(Path(file))
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
         grid = Grid(profile, Path(config.get("params_dir", "params")))
     except RecapError as error:
@@ -157,23 +160,12 @@ def outside(name):
 
 def dataset_inputs(name):
     """Return the outside files of a data set: none for the built-in one."""
-    dataset = GRID.get("datasets", name)
-    if dataset.kind == "scenes":
-        return []
-    if dataset.kind == "coco":
-        lists = [name for name in (dataset.val_list, dataset.test_list) if name is not None]
-        return [outside(file) for file in [*dataset.annotations, *lists, *dataset.images]]
-    if dataset.kind == "conceptual":
-        lists = [f"{dataset.images}/{part}/survivors.parquet" for part in ("train", "validation")]
-        return [outside(file) for file in [dataset.train, dataset.validation, *lists]]
-    named = [getattr(dataset, key, None) for key in ("annotations", "reports", "projections")]
-    return [outside(file) for file in [*filter(None, named), *dataset.images]]
+    return [outside(file) for file in dataset_files(GRID.get("datasets", name))]
 
 
 def tokenizer_inputs(name):
     """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-    words = GRID.get("datasets", name).vocabulary
-    return [outside(file) for file in byte_pair_files(words.tokenizer)] if isinstance(words, BytePairRule) else []
+    return [outside(file) for file in tokenizer_files(GRID.get("datasets", name))]
 
 
 def dataset_images(name):
@@ -187,10 +179,7 @@ def dataset_images(name):
 
 def weights_inputs(name):
     """Return the outside files of features: what is imported, or weights that are neither random nor from the hub."""
-    features = GRID.get("features", name)
-    if features.kind == "imported":
-        return [outside(source) for source in features.sources]
-    return [] if features.weights in ("pretrained", "random", "boxes") else [outside(features.weights)]
+    return [outside(file) for file in feature_files(GRID.get("features", name))]
 
 
 def boxes_of(name):
@@ -232,17 +221,24 @@ def missing_inputs():
 
 def files_to_fetch():
     """Return the missing outside files that `fetch` may bring; stop before the first job if another is missing."""
-    listed = {outside(name): name for name in outside_files()}
+    files = outside_files()
     found = {}
-    for file, named_by in missing_inputs().items():
-        if PROFILE.fetch and file in listed:
-            found[file] = listed[file]
-        else:
-            known = f", or have it fetched with --config fetch=true inputs={PROFILE.inputs}" if file in listed else ""
-            refuse(
-                f"{file}: no such file or folder; {named_by} names it: "
-                f"put it there, or say where your files are with --config inputs=FOLDER{known}"
-            )
+    for path, named_by in missing_inputs().items():
+        place = Path(path)
+        name = place.relative_to(PROFILE.inputs) if place.is_relative_to(PROFILE.inputs) else place
+        entry = entry_of(name.as_posix(), files)
+        if PROFILE.fetch and entry is not None and entry.urls:
+            found[path] = entry.name
+            continue
+        known, origin = "", ""
+        if entry is not None and entry.urls:
+            known = f", or have it fetched with --config fetch=true inputs={PROFILE.inputs}"
+        elif entry is not None:
+            origin = f" ({entry.note})"
+        refuse(
+            f"{path}: no such file or folder; {named_by} names it: "
+            f"put it there{origin}, or say where your files are with --config inputs=FOLDER{known}"
+        )
     return found
 
 

@@ -70,8 +70,9 @@ def _fetch(a: Arguments) -> None:
     if not a.names:
         for file in files.values():
             size = "       ?" if file.bytes is None else f"{file.bytes / 2**30:8.3f}"
-            here = "here   " if (a.into / file.name).is_file() else "       "
-            print(f"{here}{size} GiB  {file.algorithm or 'no hash':8}{file.name}  ({file.licence})")
+            here = "here   " if (a.into / file.name).exists() else "       "
+            hashed = file.algorithm or ("no hash" if file.urls else "own")
+            print(f"{here}{size} GiB  {hashed:8}{file.name}  ({file.licence if file.urls else file.note})")
         return
     if a.workers < 1 or a.timeout <= 0:
         raise ConfigError("--workers and --timeout must be above 0")

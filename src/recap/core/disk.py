@@ -62,7 +62,7 @@ def _reason(error: Exception, path: Path) -> str | None:
 
 
 def _concerns(name: str | bytes | None, path: Path) -> bool:
-    """Say whether the file that an error names is ``path``, its unfinished part, or a folder above; writes name none."""
+    """Say whether an error's file is ``path``, its unfinished part or a folder above; failed writes name none."""
     if name is None:
         return True
     place = Path(os.fsdecode(name))

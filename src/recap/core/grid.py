@@ -57,14 +57,23 @@ class Grid:
     def __init__(self, profile: Profile, params: Path) -> None:
         self.profile = profile
         self.params = params
-        self.tables: dict[str, Table] = {name: load_named(params, "tables", name) for name in profile.tables}
         self._cache: dict[tuple[str, str], Any] = {}
-        for table in self.tables.values():
+        self.tables: dict[str, Table] = {
+            name: self._asked("tables", name, f"profile {profile.name!r}") for name in profile.tables
+        }
+        for title, table in self.tables.items():
             for row in table.rows:
                 for section, name in self._parts(row):
-                    self.get(section, name)
+                    self._asked(section, name, f"row {row.id!r} of table {title!r}")
                 if row.stage == "scst" and self.get("recipes", row.recipe).scst is None:
                     raise ConfigError(f"row {row.id!r} asks for stage scst, but recipe {row.recipe!r} has none")
+
+    def _asked(self, section: str, name: str, who: str) -> Any:
+        """Return a config object; what is wrong with it is said together with who asks for it."""
+        try:
+            return self.get(section, name)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (asked for by {who})") from error
 
     @staticmethod
     def _parts(row: Row) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ import shutil
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,15 +20,13 @@ from recap.core.atomic import naming_full_disk, read_json, write_json
 from recap.core.errors import DataError
 from recap.core.log import progress, say
 from recap.core.manifests import sha256_file
+from recap.data.members import DAMAGED
 
 MARK = ".extracted.json"
 CHUNK = 2**20
 # Pictures hardly shrink and XML shrinks tenfold; what grows more than this is made to fill a disk.
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
-_DAMAGED = (
-    zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError, ValueError,
-)  # fmt: skip
 # What the disk refuses is no fault of the archive.
 _OURS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
@@ -127,7 +124,7 @@ def _unpack(archive: Path, folder: Path, limit: int) -> int:
                 written = _copy(member, out, archive)
             total += written
             count += 1
-    except _DAMAGED as error:
+    except DAMAGED as error:
         if isinstance(error, OSError) and error.errno in _OURS:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__

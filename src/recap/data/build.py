@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap.core import checksums
 from recap.core.config import (
     CocoDataset,
     ConceptualDataset,
@@ -17,17 +18,23 @@ from recap.core.config import (
 from recap.core.errors import DataError
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
-from recap.data.corpus import Caption, write_corpus
+from recap.data.corpus import VIEWS, Caption, write_corpus
 
 if TYPE_CHECKING:
     from recap.data.images import ImageSource
 
+
+CORPUS = "corpus.parquet"
+# What readers write beside the corpus.
+_BESIDE = {"scenes": ("images.zip", "boxes.json"), "iu_xray": ("images.zip", "studies.csv", "counts.md")}
 
 Built = tuple[Iterable[Caption], str]  # the captions, and a hash of the files they were read from
 
 
 def build_corpus(*, name: str, spec: Mapping[str, Any] | Dataset, inputs: Path, out: Path) -> None:
     """Write ``corpus.parquet`` of a data set into the folder ``out``, for some kinds with other files (images.zip).
+
+    All files written are listed in the folder's `SHA256SUMS`.
 
     Args:
         name: name of the data set.
@@ -41,7 +48,9 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | Dataset, inputs: Path, 
     """
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     captions, source = _READERS[checked.kind](checked, Path(inputs), Path(out), name)
-    write_corpus(captions, Path(out) / "corpus.parquet", dataset=name, kind=checked.kind, source_sha256=source)
+    corpus = Path(out) / CORPUS
+    write_corpus(captions, corpus, dataset=name, kind=checked.kind, source_sha256=source)
+    checksums.record(corpus, *(Path(out) / beside for beside in _BESIDE.get(checked.kind, ())))
 
 
 def _scenes(spec: ScenesDataset, inputs: Path, out: Path, name: str) -> Built:
@@ -97,7 +106,13 @@ def _coco(spec: CocoDataset, inputs: Path, out: Path, name: str) -> Built:
 
 
 def _check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
-    """Refuse files (with their image ids) that have no picture, and two files that would share one."""
+    """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one."""
+    several = next((file for file in ids if VIEWS in file), None)
+    if several is not None:
+        raise DataError(
+            f"{annotations}: image id {ids[several]} has the file {several!r}, and {VIEWS!r} parts the views of an "
+            "image in the corpus; rename the picture"
+        )
     missing = source.missing(ids)
     if missing:
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""

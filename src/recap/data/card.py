@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.atomic import write_text
 from recap.core.errors import DataError
 from recap.data.corpus import SPLITS, Corpus
@@ -68,6 +69,7 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
 
     Raises:
         DataError: the corpus is missing or damaged.
+        RecapError: it, or the list of counts, has changed since it was finished.
     """
     table = Corpus.read(corpus)
     used = count_splits(table)
@@ -75,6 +77,7 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
     parts = [f"# Corpus card: {name}\n\nKind `{table.kind}`, source {table.source_sha256[:16]}, "]
     parts.append(f"split {table.split_hash[:16]}. A caption's length is its number of words.\n")
     if counts is not None:
+        checksums.check(counts)
         parts.append(f"\n## From the source to the corpus\n\n{counts.read_text(encoding='utf-8')}")
     parts.append(f"\n## Captions\n\n{_captions(used)}")
     parts.append("\n## Vocabulary\n\nWords of the training captions, and the share of words that become `<unk>`.\n\n")
@@ -82,6 +85,7 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
     parts.append("\n## Parts of speech\n\n")
     parts.append(f"{len(train.sample):,} training captions, evenly spread. {shares(train.sample)}\n")
     write_text(out, "".join(parts))
+    checksums.record(out)
 
 
 def count_splits(corpus: Corpus) -> dict[str, Split]:

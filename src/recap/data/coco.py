@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from recap.core.config import CocoDataset
 from recap.core.errors import DataError
 from recap.core.log import say
-from recap.data.corpus import SPLITS, Caption
+from recap.data.corpus import SPLITS, Caption, need_splits
 from recap.data.json_files import read_jsons
 from recap.data.karpathy import read_karpathy
-from recap.data.text import tokenize
+from recap.data.text import is_storable, tokenize
 
 if TYPE_CHECKING:
     from recap.data.images import ImageSource
@@ -32,7 +32,8 @@ def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
     """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``.
 
     Raises:
-        DataError: a file is missing or broken, an id stands twice or has no picture, or a count is not COCO's.
+        DataError: a file is missing or broken, an id stands twice or has no picture, a count is not COCO's, or one of
+            train, val and test has no image.
     """
     where = ", ".join(str(inputs / name) for name in spec.annotations)
     if spec.val_list is None or spec.test_list is None:
@@ -42,6 +43,7 @@ def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
         files = [inputs / name for name in spec.annotations]
         captions = read_plain(files, lists, partial=spec.partial)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
+    need_splits({caption.split for caption in captions}, where)
     return captions
 
 
@@ -203,6 +205,8 @@ def _entries(content: Any, key: str, path: Path) -> list[Any]:
 def _field(entry: Any, key: str, kind: type, path: Path) -> Any:
     value = entry.get(key) if isinstance(entry, dict) else None
     outside = isinstance(value, int) and not 0 <= value < 2**63
+    if isinstance(value, str) and not is_storable(value):
+        raise DataError(f"{path}: an entry has half of a surrogate pair in {key!r} = {value!r}; correct it")
     if not isinstance(value, kind) or isinstance(value, bool) or outside:
         raise DataError(f"{path}: an entry has {key!r} = {value!r} where {kind.__name__} is needed: {str(entry)[:80]}")
     return value

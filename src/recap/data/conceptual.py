@@ -43,6 +43,10 @@ def read_conceptual(
             there are too few training rows.
     """
     tests = {record.url for record in read_records(survivors_of(images / "validation")) if record.ok}
+    if not tests:
+        raise DataError(
+            f"{survivors_of(images / 'validation')}: lists no picture, so there is no test split; fetch more"
+        )
     usable = _usable(train, images / "train", tests)
     if len(usable) <= val_pairs:
         raise DataError(

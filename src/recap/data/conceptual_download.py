@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import atomic_path, read_json, write_json
+from recap.core.atomic import atomic_path, naming_full_disk, read_json, write_json
 from recap.core.errors import DataError, RecapError
 from recap.core.log import say
 from recap.data.conceptual_shards import (
@@ -40,6 +40,7 @@ from recap.data.web_pictures import Failure, Web, opened_web, shrunk
 # A shard with a larger share of fresh failures is asked again, after all others.
 FRESH = 0.05
 _IN_FLIGHT = 4
+LOCK = ".lock"
 
 
 @dataclass
@@ -86,7 +87,9 @@ def download(
         DataError: the TSV is broken, or ``out`` belongs to a download with another ``edge``.
         RecapError: another process downloads into ``out``.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
+    with naming_full_disk(out / LOCK):
+        out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         _same_edge(out, edge)
         expected = None
@@ -213,7 +216,7 @@ def _store(run: _Run, row: Row, file: str, content: bytes) -> Record:
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    with (out / ".lock").open("w") as file:
+    with (out / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.errors import DataError, nearest
-from recap.data.corpus_file import COLUMNS, SPLITS, VIEWS, Caption, ContentHash, schema, write_corpus
+from recap.data.corpus_file import COLUMNS, SPLITS, VIEWS, Caption, ContentHash, need_splits, schema, write_corpus
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "write_corpus"]
+__all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "need_splits", "write_corpus"]
 
 
 class Corpus:
@@ -39,10 +40,12 @@ class Corpus:
 
         Raises:
             DataError: the file is missing, is no corpus, or its content is not what its hash says.
+            RecapError: it has changed since it was finished.
         """
         path = Path(path)
         if not path.is_file():
             raise DataError(f"{path}: no such corpus; run `recap data corpus` first")
+        checksums.check(path)
         content = ContentHash()
         pieces: dict[str, list[np.ndarray]] = {"image_id": [], "caption_id": [], "split": []}
         with _opened(path) as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -40,6 +40,17 @@ class Caption:
     caption_id: int
     caption: str
     tokens: list[str]
+
+
+def need_splits(found: Container[str], where: str) -> None:
+    """Refuse a data set without images in one of SPLITS.
+
+    Raises:
+        DataError: train, val or test is not among those found.
+    """
+    for split in SPLITS:
+        if split not in found:
+            raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
 
 
 def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind: str, source_sha256: str) -> None:

@@ -83,6 +83,8 @@ def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: 
         return _keep(file, target, target, *verify(file, target, record_of(target)), how="there", origin=None)
     if source is not None:
         return _copy(file, _local(file, source), target)
+    if not file.urls:
+        raise DataError(f"{file.name}: cannot be fetched from any address; {file.note}. Put it at {target}")
     part = target.with_name(target.name + ".part")
     problems = []
     with locked_part(part) as opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
@@ -11,41 +12,84 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from recap.core.errors import DataError
+from recap.data.members import DAMAGED
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Pillow knows 40 more, among them EPS, for which it starts Ghostscript.
+FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")
 MAX_PIXELS = 100_000_000
 MAX_BYTES = 512 * 2**20
 _BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+_BRIGHTEST = 2**16 - 1
+# Below this, 16-bit values would leave 16 greys of 256: more likely 12 bits were stored in 16.
+_DARKEST = 2**12
 
 
 class BrokenPicture(Exception):
     """Bytes that are no whole picture."""
 
 
+class TooManyPixels(DataError):
+    """A picture of more than MAX_PIXELS."""
+
+
+def open_picture(content: bytes) -> Image:
+    """Open a picture without decoding it; whatever Pillow raises is the caller's to name.
+
+    Only FORMATS are tried, so that no other program is started for any bytes.
+    """
+    from PIL import Image
+
+    return Image.open(io.BytesIO(content), formats=FORMATS)
+
+
 def decode_rgb(content: bytes, file: str) -> Image:
     """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
 
-    Raises:
-        BrokenPicture: the bytes are truncated or no picture.
-        DataError: it has more than MAX_PIXELS.
-    """
-    import io
+    Grey of 16 bits is scaled from 0..65535 to 0..255.
 
+    Raises:
+        BrokenPicture: the bytes are truncated or no picture of FORMATS.
+        TooManyPixels: it has more than MAX_PIXELS.
+        DataError: its values are of 32 bits, or of 16 of which at most 12 are used: what is white is not known.
+    """
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with open_picture(content) as picture:
             if picture.width * picture.height > MAX_PIXELS:
-                raise DataError(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
+                raise TooManyPixels(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
             picture.load()
-            return picture.convert("RGB")
+            deep = picture.mode == "F" or picture.mode.startswith("I")
+            return (_of_eight_bits(picture, file) if deep else picture).convert("RGB")
     except Image.DecompressionBombError as error:
-        raise DataError(f"{file}: has too many pixels ({error}); scale it down") from error
+        raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
         raise BrokenPicture(f"truncated or no picture ({error}; {len(content)} bytes)") from error
+
+
+def _of_eight_bits(picture: Image, file: str) -> Image:
+    """Return a grey picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
+    from PIL import Image
+
+    values = np.asarray(picture)  # [height, width]
+    # Older Pillows read a PNG of 16 bits as 32-bit integers.
+    if picture.mode in ("I", "F") and not (picture.mode == "I" and picture.format == "PNG"):
+        kind = "fractions" if picture.mode == "F" else "whole numbers"
+        raise DataError(f"{file}: holds {kind} of 32 bits, and nothing says which is white; save it with 8 or 16 bits")
+    most = int(values.max(initial=0))
+    if 0 < most < _DARKEST:
+        raise DataError(
+            f"{file}: its 16-bit values reach {most} only, as those of pictures of 12 bits do, and nothing says which "
+            "is white; save it with 8 bits, or with 16 that use the whole range"
+        )
+    scaled = np.rint(values.astype(np.float64) * (255 / _BRIGHTEST))
+    return Image.fromarray(scaled.astype(np.uint8))
 
 
 class ImageSource:
@@ -93,14 +137,14 @@ class ImageSource:
             if archive.getinfo(name).file_size > MAX_BYTES:
                 raise DataError(f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}")
             return archive.read(name)
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except DAMAGED as error:
             raise DataError(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
 
     def open_rgb(self, file: str) -> Image:
         """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features.
 
         Raises:
-            DataError: not found, truncated, no picture, or larger than MAX_PIXELS.
+            DataError: not found, truncated, no picture, too large, or of a kind whose brightness is not known.
         """
         try:
             return decode_rgb(self.read(file), file)
@@ -145,7 +189,10 @@ class ImageSource:
         if self._process != os.getpid():
             self._process, self._opened = os.getpid(), {}
         if root not in self._opened:
-            self._opened[root] = zipfile.ZipFile(root)
+            try:
+                self._opened[root] = zipfile.ZipFile(root)
+            except DAMAGED as error:
+                raise DataError(f"{root}: a damaged zip of images ({error}); fetch it again") from error
         return self._opened[root]
 
     def _where(self) -> str:

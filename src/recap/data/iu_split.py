@@ -13,6 +13,7 @@ from recap.core.errors import DataError, RecapError
 from recap.core.seeding import generator
 from recap.data.corpus import SPLITS
 from recap.data.iu_reports import Report
+from recap.data.text import is_storable
 
 _ID = re.compile(r"(CXR\d+)_\S+")
 
@@ -79,6 +80,8 @@ def _entry(entry: Any, split: str, reports: Mapping[str, Report], path: Path) ->
     text, files = entry.get("report"), entry.get("image_path")
     if not isinstance(text, str) or not text.strip():
         raise DataError(f"{path}: the study {name} has no text under 'report'; add it or remove the study")
+    if not is_storable(text):
+        raise DataError(f"{path}: the study {name} has half of a surrogate pair under 'report'; correct it")
     if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
         raise DataError(f"{path}: the study {name} has no pictures under 'image_path'; add some or remove the study")
     return Study(report.uid, split, text, tuple(_picture(file, report, f"{path}: the study {name}") for file in files))

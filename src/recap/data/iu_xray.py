@@ -16,7 +16,7 @@ from recap.core.config import IuXrayDataset
 from recap.core.errors import DataError
 from recap.core.log import progress, say
 from recap.core.manifests import sha256_file, value_hash
-from recap.data.corpus import SPLITS, VIEWS, Caption
+from recap.data.corpus import VIEWS, Caption, need_splits
 from recap.data.images import MAX_BYTES
 from recap.data.iu_account import count_lines, left_out, write_studies
 from recap.data.iu_reports import Report, read_reports
@@ -55,9 +55,7 @@ def read_iu_xray(spec: IuXrayDataset, *, inputs: Path, out: Path) -> tuple[list[
     write_text(out / "counts.md", "".join(f"- {line}\n" for line in lines))
     for line in lines:
         say(f"iu_xray: {line}")
-    for split in SPLITS:
-        if not any(study.split == split for study in studies):
-            raise DataError(f"iu_xray: the split {split!r} has no studies; train, val and test each need some")
+    need_splits({study.split for study in studies}, "iu_xray")
     return [_caption(study, files) for study in studies], _source_hash(spec, reports, inputs)
 
 

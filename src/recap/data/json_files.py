@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import zipfile
-import zlib
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError
+from recap.data.members import DAMAGED
 
 # COCO's largest annotation file has 0.5 GiB.
 MAX_BYTES = 4 * 2**30
-_BROKEN = (ValueError, RecursionError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 def read_json_of(path: Path, pattern: str = "*.json") -> Any:
@@ -42,8 +41,8 @@ def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
             return {path.name: json.loads(path.read_bytes())}
         with zipfile.ZipFile(path) as opened:
             return {name: json.loads(_content(opened, name, path)) for name in _fitting(opened, pattern)}
-    except _BROKEN as error:
-        raise DataError(f"{path}: not valid JSON ({error}); fetch the file again") from error
+    except DAMAGED as error:
+        raise DataError(f"{path}: not valid JSON, or a damaged zip ({error}); fetch the file again") from error
 
 
 def _fitting(opened: zipfile.ZipFile, pattern: str) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, nearest
-from recap.data.corpus import SPLITS, Caption
+from recap.data.corpus import SPLITS, Caption, need_splits
 from recap.data.json_files import read_json_of
-from recap.data.text import clean_tokens, tokenize
+from recap.data.text import clean_tokens, is_storable, tokenize
 
 
 def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
@@ -33,9 +33,7 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
     seen = _Seen(annotations)
     for position, image in enumerate(images):
         captions.extend(_image_captions(image, f"{annotations}: image number {position}", merge_restval, seen))
-    for split in SPLITS:
-        if split not in seen.splits:
-            raise DataError(f"{annotations}: the split {split!r} has no images; train, val and test each need some")
+    need_splits(seen.splits, str(annotations))
     return captions
 
 
@@ -105,7 +103,7 @@ def _sentence(sentence: Any, where: str) -> tuple[int, str, list[str]]:
     where = f"{where}, sentid {caption_id}"
     raw = _text(sentence, "raw", where, empty=True)
     tokens = sentence.get("tokens") or []
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+    if not isinstance(tokens, list) or not all(isinstance(token, str) and is_storable(token) for token in tokens):
         raise DataError(f"{where}: 'tokens' must be a list of words; correct or remove it")
     words = clean_tokens(tokens) or tokenize(raw)
     if not raw.strip() or not words:
@@ -130,10 +128,8 @@ def _text(values: dict[str, Any], key: str, where: str, *, empty: bool = False) 
     value = _value(values, key, where)
     if not isinstance(value, str) or not (value or empty):
         raise DataError(f"{where}: {key!r} must be a text, got {value!r}; correct it")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: {key!r} holds half of a surrogate pair, {value!r}; correct it") from error
+    if not is_storable(value):
+        raise DataError(f"{where}: {key!r} holds half of a surrogate pair, {value!r}; correct it")
     return value
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -11,7 +13,11 @@ from pathlib import Path, PurePosixPath
 
 from recap.core.errors import DataError
 
-_BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+# What the standard library raises for archives that are damaged or packed in a way it does not know.
+DAMAGED = (
+    *(OSError, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError),
+    *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
+)
 
 Wanted = Callable[[str], bool]
 
@@ -33,7 +39,7 @@ def members(path: Path, *, wanted: Wanted, max_bytes: int) -> Iterator[tuple[str
         raise DataError(f"{path}: no such folder or archive; correct its path or the inputs folder")
     try:
         yield from _reader(path)(path, wanted, max_bytes)
-    except _BROKEN as error:
+    except DAMAGED as error:
         raise DataError(f"{path}: truncated or damaged ({error}); fetch it again") from error
 
 

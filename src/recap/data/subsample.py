@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.atomic import read_json, write_json
 from recap.core.errors import DataError, nearest
 from recap.core.manifests import value_hash
@@ -76,6 +77,7 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     values["image_ids"] = np.unique(source.image_id[kept]).tolist()
     values["hash"] = value_hash(values)
     write_json(out, values)
+    checksums.record(out)
     return values
 
 
@@ -83,9 +85,10 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     """Read a subset file and verify its hash.
 
     Raises:
-        RecapError: the file is missing or no JSON.
+        RecapError: the file is missing or no JSON, or has changed since it was finished.
         DataError: its content is not what its hash says.
     """
+    checksums.check(Path(path))
     values = read_json(path)
     rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
     if not rest or values.get("hash") != value_hash(rest):

@@ -34,6 +34,15 @@ def _printable(word: str) -> list[str]:
     return [word] if word.isprintable() else tokenize(word)
 
 
+def is_storable(text: str) -> bool:
+    """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def one_line(caption: str) -> str:
     """Return the caption with each run of line-break characters turned into one space; all else is kept."""
     return _LINE_BREAKS.sub(" ", caption)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
 from recap.core.atomic import write_json
 from recap.core.errors import DataError
 from recap.core.log import say
@@ -45,6 +46,7 @@ def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
     values["caption_ids"] = shuffled
     values["hash"] = value_hash(values)
     write_json(out, values)
+    checksums.record(out)
     say(
         f"{source.dataset}: {len(drawn['image_ids']):,} images with {len(drawn['caption_ids']):,} captions paired; "
         f"{len(images):,} images and {len(captions):,} captions unpaired"

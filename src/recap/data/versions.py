@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
@@ -21,12 +21,12 @@ HASH_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
 
 
 class VersionRow(Strict):
-    """One line of the list: one address of one file."""
+    """One line of the list: one address of one file, or a file that the user must bring."""
 
     name: str = Field(description="dataset/file, the place below the profile's `inputs`")
     version: str = Field(min_length=1)
-    role: Literal["primary", "mirror"]
-    url: str = Field(pattern=r"^https?://\S+$")
+    role: Literal["primary", "mirror", "own"] = Field(description="own: no address; the note says where to get it")
+    url: str | None = Field(pattern=r"^https?://\S+$")
     algorithm: Literal["md5", "sha1", "sha256"] | None
     hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
     bytes: PositiveInt | None
@@ -34,7 +34,7 @@ class VersionRow(Strict):
     checked_on: date | None = Field(description="when this project last fetched it from there; empty: never")
     note: str
 
-    @field_validator("algorithm", "hash", "bytes", "checked_on", mode="before")
+    @field_validator("url", "algorithm", "hash", "bytes", "checked_on", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None
@@ -48,6 +48,14 @@ class VersionRow(Strict):
         return name
 
     @model_validator(mode="after")
+    def _can_be_had(self) -> VersionRow:
+        if (self.role == "own") != (self.url is None):
+            raise ValueError("a line has an address, or the role 'own' and none")
+        if self.role == "own" and not self.note:
+            raise ValueError("a file of the role 'own' needs a note that says where to get it")
+        return self
+
+    @model_validator(mode="after")
     def _whole_hash(self) -> VersionRow:
         if (self.algorithm is None) != (self.hash is None):
             raise ValueError("algorithm and hash go together")
@@ -58,7 +66,10 @@ class VersionRow(Strict):
 
 @dataclass(frozen=True)
 class OutsideFile:
-    """One outside file with all its addresses, the primary one first; hash and bytes are None where unpublished."""
+    """One outside file with all its addresses, the primary one first; hash and bytes are None where unpublished.
+
+    A file of the user's own has no address: ``note`` says where to get it.
+    """
 
     name: str
     version: str
@@ -68,6 +79,7 @@ class OutsideFile:
     bytes: int | None
     licence: str
     checked_on: date | None
+    note: str
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
@@ -85,9 +97,19 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
                 rows.setdefault(row.name, []).append(row)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such list of outside files; say where it is with --list") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); say where the list is with --list") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: not readable as CSV ({error}); restore it") from error
     return {name: _joined(name, same, path) for name, same in rows.items()}
+
+
+def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
+    """Return the entry of a file in a list, or that of the folder it lies in; None if neither is listed."""
+    return next(
+        (files[str(place)] for place in (PurePosixPath(name), *PurePosixPath(name).parents) if str(place) in files),
+        None,
+    )
 
 
 def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:
@@ -106,8 +128,8 @@ def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIS
 
 
 def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
-    """Return the lines of one file as one; exactly one is primary, and none contradicts another."""
-    if [row.role for row in rows].count("primary") != 1:
+    """Return the lines of one file as one; exactly one is primary or the user's own, and none contradicts another."""
+    if [row.role for row in rows if row.role != "mirror"] not in (["primary"], ["own"]):
         raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
     rows = sorted(rows, key=lambda row: row.role == "mirror")
     for key in ("version", "algorithm", "hash", "bytes"):
@@ -117,10 +139,11 @@ def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
     return OutsideFile(
         name=name,
         version=first.version,
-        urls=tuple(row.url for row in rows),
+        urls=tuple(row.url for row in rows if row.url),
         algorithm=first.algorithm,
         hash=first.hash,
         bytes=first.bytes,
         licence=first.licence,
         checked_on=first.checked_on,
+        note=first.note,
     )

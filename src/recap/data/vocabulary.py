@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
 from recap.core.atomic import read_json, write_json
 from recap.core.config import BytePairRule, VocabularyRule, Words
 from recap.core.errors import DataError
@@ -56,10 +57,18 @@ class Vocabulary:
         """Read a vocabulary file.
 
         Raises:
-            RecapError: the file is missing or no JSON.
+            RecapError: the file is missing or no JSON, or has changed since it was finished.
             DataError: it holds no vocabulary, or its words are not what its hash says.
         """
-        values = read_json(path)
+        return cls.from_values(_checked(path), path)
+
+    @classmethod
+    def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
+        """Build from what `save` wrote.
+
+        Raises:
+            DataError: it is no vocabulary, or its words are not what its hash says.
+        """
         try:
             vocabulary = cls(values["words"], values["rule"])
             whole = vocabulary.hash == values["hash"] and len(vocabulary._ids) == len(vocabulary.words)
@@ -104,12 +113,17 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
     """Read a vocabulary file of any kind.
 
     Raises:
-        RecapError: the file is missing or no JSON, holds no vocabulary, or is not what its hash says.
+        RecapError: the file is missing or no JSON, has changed since it was finished, or holds no vocabulary.
     """
-    values = read_json(path)
+    values = _checked(path)
     if isinstance(values, dict) and "tokenizer" in values:
         return BytePairVocabulary.from_values(values, path)
-    return Vocabulary.load(path)
+    return Vocabulary.from_values(values, path)
+
+
+def _checked(path: str | Path) -> Any:
+    checksums.check(Path(path))
+    return read_json(path)
 
 
 def build_vocabulary(
@@ -132,4 +146,5 @@ def build_vocabulary(
         counts = {"min_count": rule.min_count, "max_length": rule.max_length}
         vocabulary = Vocabulary.build(tokens, splits=rule.splits, **counts)
     vocabulary.save(out)
+    checksums.record(out)
     return vocabulary

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recap.core.errors import DataError
-from recap.data.images import BrokenPicture, decode_rgb
+from recap.data.images import BrokenPicture, TooManyPixels, decode_rgb
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_DOWNLOAD = 64 * 2**20
 PER_HOST = 16
 LONGEST_WAIT = 30.0
+LONGEST_JPEG = 65_500  # pixels of a side that libjpeg writes at most
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _AGENT = "recap (image-caption research; fetches each picture once)"
 
@@ -144,13 +145,17 @@ def shrunk(content: bytes, *, edge: int) -> Picture:
         picture = decode_rgb(content, "picture")
     except BrokenPicture as error:
         raise Failure("no picture", f"{error}, begins {content[:16]!r}") from error
-    except DataError as error:
+    except TooManyPixels as error:
         raise Failure("too large", str(error)) from error
+    except DataError as error:
+        raise Failure("no picture", str(error)) from error
     original = picture.size
     scale = edge / min(original)
     if scale < 1:
         width, height = (max(edge, round(side * scale)) for side in original)
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    if max(picture.size) > LONGEST_JPEG:
+        raise Failure("too large", f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}")
     stored = io.BytesIO()
     picture.save(stored, format="JPEG", quality=95)
     return Picture(stored.getvalue(), *picture.size, *original, hashlib.sha256(content).hexdigest())

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from recap.core import checksums
 from recap.core.atomic import atomic_path, read_json
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
@@ -50,6 +51,7 @@ def pretrain_backbone(
     assert spec.pretraining is not None
     target = select_device(device)
     torch.set_num_threads(threads)
+    checksums.check(boxes)
     records = [record for record in read_json(boxes)["images"] if record["split"] == "train" and record["objects"]]
     if not records:
         raise DataError(f"{boxes}: no training picture has boxes; a backbone cannot learn from it")

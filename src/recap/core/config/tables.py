@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.config.base import Strict
+from recap.core.errors import nearest
 
 LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 # The COCO server scores against references that it alone has: 5 or 40 an image.
@@ -17,7 +18,7 @@ METRICS = LOCAL + SERVER
 def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
     unknown = sorted(set(printed) - set(METRICS))
     if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], METRICS)}")
     return printed
 
 
@@ -65,9 +66,10 @@ class Table(Strict):
         ids = [row.id for row in self.rows]
         every = ids + [row.id for row in self.quoted]
         if len(set(every)) != len(every):
-            raise ValueError("two rows have the same id")
+            twice = next(name for name in every if every.count(name) > 1)
+            raise ValueError(f"two rows have the id {twice!r}; give each an id of its own")
         if self.baseline not in ids:
-            raise ValueError(f"baseline {self.baseline!r} is no row id; rows are {', '.join(ids)}")
+            raise ValueError(f"baseline {self.baseline!r} is no row id; {nearest(self.baseline, ids)}")
         alone = [row.id for row in self.rows if not row.ensemble]
         for name in self.attention:
             if name not in alone:

@@ -1,0 +1,116 @@
+"""What pydantic refuses, in one plain sentence with key, value and remedy."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from recap.core.errors import nearest
+
+_WHOLE, _NUMBER, _TEXT, _SWITCH = (
+    "must be a whole number",
+    "must be a number",
+    "must be a text",
+    "must be true or false",
+)
+_KEYS, _LIST, _DATE = "must be keys with values", "must be a list", "must be a date like 2026-01-31"
+# By pydantic's name of the problem; the names in braces are those of its context.
+_SENTENCES = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), _WHOLE),
+    **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
+    **dict.fromkeys(("string_type", "string_unicode"), _TEXT),
+    **dict.fromkeys(("bool_type", "bool_parsing"), _SWITCH),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), _KEYS),
+    **dict.fromkeys(("list_type", "tuple_type"), _LIST),
+    **dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing", "date_from_datetime_inexact"), _DATE),
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "too_short": "has {actual_length} entries, and needs {min_length:d} or more",
+    "too_long": "has {actual_length} entries, and may have {max_length:d} at most",
+    "string_too_short": "must not be empty",
+    "invalid_key": "a key must be a text; quote it",
+}
+# The forms that the settings ask of texts, in words.
+_FORMS = {
+    r"^[a-z0-9_]+$": "may hold small letters, digits and underscores only",
+    r"^[a-z0-9_.]+$": "may hold small letters, digits, dots and underscores only",
+    r"^https?://\S+$": "must be an address that starts with http:// or https://",
+    r"^[0-9a-f]+$": "may hold the hex digits 0 to 9 and a to f only",
+}
+_LONGEST = 80  # characters of a wrong value that are repeated
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what validates a kind of settings; made once a process."""
+    return TypeAdapter(kind)
+
+
+@cache
+def _schema(kind: Any) -> dict[str, Any]:
+    return adapter(kind).json_schema()
+
+
+def first_problem(error: ValidationError, kind: Any) -> str:
+    """Say the first problem in words; unknown keys and kinds get the nearest known one."""
+    # A misspelt key also leaves its right form missing: say the misspelling, it explains both.
+    problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    location = [str(part) for part in problem["loc"] if part != "[key]"]
+    # Unions put the chosen tag, or the class, into the location; neither is a key of the file.
+    schema = _schema(kind)
+    tags = schema.get("discriminator", {}).get("mapping", {})
+    inner = location[1:] if location and location[0] in tags else location
+    key = ".".join(part for part in inner if part not in schema.get("$defs", {}))
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; {nearest(location[-1], _known_keys(kind, location))}"
+    if problem["type"] == "union_tag_invalid":
+        tag = problem["ctx"]["tag"]
+        return f"unknown kind {tag!r}; {nearest(tag, tags)}"
+    if problem["type"] == "union_tag_not_found":
+        return "the key 'kind' is missing"
+    if problem["type"] == "missing":
+        return f"the key {key!r} is missing"
+    return f"{key}: {_sentence(problem)}" if key else _sentence(problem)
+
+
+def _sentence(problem: Any) -> str:
+    """Return what must hold for a value, and the value itself where it is short enough to be of help."""
+    name, context, value = problem["type"], problem.get("ctx", {}), problem["input"]
+    if name == "literal_error":
+        names = re.findall(r"'([^']*)'", context["expected"])
+        return f"there is no {value!r:.{_LONGEST}}; {nearest(str(value), names)}"
+    if name == "string_pattern_mismatch":
+        what = _FORMS.get(context["pattern"], f"must have the form {context['pattern']}")
+    elif name in _SENTENCES:
+        what = _SENTENCES[name].format(**context)
+    else:
+        what = problem["msg"].removeprefix("Value error, ")
+    shown = repr(value)
+    helps = name != "value_error" or not isinstance(value, dict | list)
+    return f"{what} (got {shown})" if helps and len(shown) <= _LONGEST else what
+
+
+def _known_keys(kind: Any, location: list[str]) -> list[str]:
+    """Return the keys allowed beside the last part of ``location``, from the JSON schema of ``kind``."""
+    schema = _schema(kind)
+    definitions = schema.get("$defs", {})
+    keys: set[str] = set(schema.get("properties", {}))
+    node = schema
+    for part in location[:-1]:
+        if part in definitions:
+            node = definitions[part]
+        elif part in node.get("discriminator", {}).get("mapping", {}):
+            node = definitions[node["discriminator"]["mapping"][part].rsplit("/", 1)[-1]]
+        else:
+            child = node.get("properties", {}).get(part) or node.get("items", {})
+            options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
+            names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
+            node = definitions[names[0]] if names else child
+        keys = set(node.get("properties", {})) or keys
+    return sorted(keys)

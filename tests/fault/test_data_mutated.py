@@ -1,0 +1,214 @@
+"""10,000 damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
+
+Nothing half-written may stay: a reader that writes leaves a whole file, or none.
+"""
+
+import gzip
+import io
+import json
+import runpy
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recap.core.config import SECTIONS, ScenesDataset
+from recap.core.params import read_mapping, resolve, validate
+from recap.data.bpe import load_byte_pairs
+from recap.data.build import build_corpus
+from recap.data.coco import read_list, read_plain
+from recap.data.conceptual_tsv import read_tsv
+from recap.data.corpus import Corpus, write_corpus
+from recap.data.images import ImageSource
+from recap.data.iu_reports import parse_report
+from recap.data.iu_split import annotated
+from recap.data.karpathy import read_karpathy
+from recap.data.members import members
+from recap.data.subsample import draw_subset, read_subset
+from recap.data.versions import read_versions
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
+
+# Pillow says on the side what it finds wrong with a TIFF.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+
+HERE = Path(__file__).resolve().parent
+PARAMS = HERE.parent.parent / "params"
+outcomes = runpy.run_path(str(HERE / "mutate.py"))["outcomes"]
+FILES = runpy.run_path(str(HERE.parent / "unit" / "generators.py"))
+COUNT = 10_000
+
+
+def check(parse, originals, count=COUNT):
+    for content in originals:
+        parse(content)
+    found = outcomes(parse, originals, count)
+    assert found.failures == []
+    assert found.total == count
+    # Mutants that are all refused, or all read, would test nothing.
+    assert found.refused > count / 100
+
+
+def as_file(path, read):
+    """Return a parser of bytes that reads them from a file."""
+
+    def parse(content):
+        path.write_bytes(content)
+        return read(path)
+
+    return parse
+
+
+def zipped(**members_of):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members_of.items():
+            archive.writestr(name.replace("_json", ".json"), member)
+    return content.getvalue()
+
+
+def test_karpathys_json_and_what_is_written_of_it(tmp_path):
+    def write(path):
+        captions = read_karpathy(path, merge_restval=True)
+        write_corpus(captions, tmp_path / "out" / "c.parquet", dataset="t", kind="karpathy", source_sha256="0")
+
+    content = json.dumps(FILES["karpathy"](sentences=("A dog runs .", "It 's a dog !"))).encode()
+    originals = [content, zipped(dataset_json=content)]
+    check(as_file(tmp_path / "d.json", lambda path: read_karpathy(path, merge_restval=True)), originals)
+    check(as_file(tmp_path / "d.json", write), originals, COUNT // 20)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["c.parquet"]
+
+
+def test_plain_annotations_of_coco(tmp_path):
+    lists = {"val": {42: "000000000042.jpg"}, "test": {73: "000000000073.jpg"}}
+    images = [{"id": number, "file_name": f"{number:012d}.jpg"} for number in (42, 73, 74)]
+    texts = [{"id": 100 + n, "image_id": image["id"], "caption": "A dog."} for n, image in enumerate(images)]
+    content = json.dumps({"images": images, "annotations": texts}).encode()
+
+    def write(path):
+        captions = read_plain([path], lists, partial=True)
+        write_corpus(captions, tmp_path / "c.parquet", dataset="t", kind="coco", source_sha256="0")
+
+    originals = [content, zipped(captions_a_json=content)]
+    check(as_file(tmp_path / "c.json", lambda path: read_plain([path], lists, partial=True)), originals)
+    check(as_file(tmp_path / "c.json", write), originals, COUNT // 20)
+
+
+def test_lists_of_coco(tmp_path):
+    lines = "".join(f"val2014/COCO_val2014_{number:012d}.jpg {number}\n" for number in (42, 73, 74))
+    check(as_file(tmp_path / "l.txt", read_list), [lines.encode()])
+
+
+def test_tsvs_of_conceptual_captions(tmp_path):
+    content = "".join(f"a dög number {n}\thttp://x/{n}.jpg\n" for n in range(20)).encode()
+    check(as_file(tmp_path / "t.tsv", lambda path: list(read_tsv(path))), [content], COUNT // 2)
+    check(as_file(tmp_path / "t.gz", lambda path: list(read_tsv(path))), [gzip.compress(content)], COUNT // 2)
+
+
+REPORT = b"""<?xml version="1.0"?><eCitation><uId id="CXR1"/><Abstract><AbstractText Label="FINDINGS">Heart is
+normal.</AbstractText></Abstract>
+<parentImage id="CXR1_IM-0001-1001"/><parentImage id="CXR1_IM-0001-2001"/></eCitation>"""
+
+
+def test_reports():
+    check(lambda content: parse_report(content, "x.xml"), [REPORT])
+
+
+def test_annotations_of_reports(tmp_path):
+    reports = {"CXR1": parse_report(REPORT, "x.xml")}
+    entry = {"id": "CXR1_IM-0001", "report": "Heart is normal.", "image_path": ["CXR1_IM-0001/0.png", "a/1.png"]}
+    content = json.dumps({"train": [entry], "val": [], "test": []}).encode()
+    check(as_file(tmp_path / "a.json", lambda path: annotated(path, reports)), [content])
+
+
+def test_settings(tmp_path):
+    kinds = {file.read_bytes(): (section, file) for section in SECTIONS for file in (PARAMS / section).glob("*.yaml")}
+    whole = [content for content in sorted(kinds) if b"base:" not in content][::4]
+    for section in sorted(SECTIONS):
+        originals = [content for content in whole if kinds[content][0] == section]
+        folder = tmp_path / section
+        folder.mkdir()
+
+        def load(path, section=section):
+            read_mapping(path)
+            return validate(SECTIONS[section], resolve(tmp_path, section, "x"), "x.yaml")
+
+        check(as_file(folder / "x.yaml", load), originals, COUNT // len(SECTIONS))
+
+
+def test_the_list_of_outside_files(tmp_path):
+    lines = (PARAMS / "data_versions.csv").read_bytes().splitlines(keepends=True)
+    content = b"".join([lines[0], *lines[1:4], *lines[-3:]])
+    check(as_file(tmp_path / "list.csv", read_versions), [content])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    spec = ScenesDataset(kind="scenes", train=4, val=1, test=1, size=32)
+    build_corpus(name="t", spec=spec, inputs=folder, out=folder)
+    corpus = folder / "corpus.parquet"
+    build_vocabulary(corpus=corpus, rule={"min_count": 1}, inputs=folder, out=folder / "vocabulary.json")
+    draw_subset(corpus=corpus, name="half", fraction=0.5, unit="pair", seed=0, out=folder / "subset.json")
+    return folder
+
+
+READERS = {"corpus.parquet": Corpus.read, "vocabulary.json": load_vocabulary, "subset.json": read_subset}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_the_data_jobs_made(made, tmp_path, name):
+    # In a folder without SHA256SUMS, so that the reader itself must notice.
+    check(as_file(tmp_path / name, READERS[name]), [(made / name).read_bytes()])
+
+
+def byte_pairs():
+    # As GPT-2's files: every byte has a letter of its own.
+    letters = [*map(chr, range(ord("!"), ord("~") + 1)), "\u0120"]
+    pieces = [*letters, "do", "dog", "<|endoftext|>"]
+    vocabulary = json.dumps({piece: number for number, piece in enumerate(pieces)})
+    return vocabulary.encode(), b"#version: 0.2\nd o\ndo g\n"
+
+
+@pytest.mark.parametrize("mutated", ["vocab.json", "merges.txt"])
+def test_byte_pairs(tmp_path, mutated):
+    vocabulary, merges = byte_pairs()
+    contents = {"vocab.json": vocabulary, "merges.txt": merges}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+
+    def load(_):
+        return load_byte_pairs(tmp_path.name, inputs=tmp_path.parent, max_length=20).encode(["dog"])
+
+    check(as_file(tmp_path / mutated, load), [contents[mutated]], COUNT // 2)
+
+
+def pictures():
+    values = np.random.default_rng(0).integers(0, 256, (24, 20, 3), np.uint8)
+    picture = Image.fromarray(values)
+    deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
+    kinds = [(picture, form, {}) for form in ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")]
+    kinds += [(picture, "JPEG", {"progressive": True}), (picture.convert("CMYK"), "JPEG", {})]
+    kinds += [(picture.convert("P"), "PNG", {"transparency": 0}), (deep, "PNG", {}), (deep, "TIFF", {})]
+    kinds += [(picture, "TIFF", {"compression": way}) for way in ("tiff_lzw", "tiff_deflate", "jpeg")]
+    for one, form, options in kinds:
+        content = io.BytesIO()
+        one.save(content, format=form, **options)
+        yield content.getvalue()
+
+
+def test_pictures(tmp_path):
+    source = ImageSource([tmp_path])
+    check(as_file(tmp_path / "x.jpg", lambda path: source.open_rgb("x.jpg")), list(pictures()))
+
+
+def test_archives_of_pictures_and_reports(tmp_path):
+    content = zipped(a_json=b"x" * 300, b_json=FILES["jpeg"](1))
+
+    def read(path):
+        source = ImageSource([path])
+        list(members(path, wanted=lambda name: True, max_bytes=2**20))
+        return [source.read(name) for name in ("a.json", "b.json")]
+
+    check(as_file(tmp_path / "a.zip", read), [content])

@@ -1,0 +1,126 @@
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recap.core.errors import DataError
+from recap.data.images import BrokenPicture, decode_rgb
+from recap.data.web_pictures import Failure, shrunk
+
+RAMP = np.tile(np.linspace(0, 65535, 64), (8, 1))
+EIGHT = np.rint(RAMP / 257).astype(np.uint8)
+
+
+def stored(picture, form, **options):
+    content = io.BytesIO()
+    picture.save(content, format=form, **options)
+    return content.getvalue()
+
+
+def big_endian(values):
+    return Image.frombytes("I;16B", values.shape[::-1], values.astype(">u2").tobytes())
+
+
+SIXTEEN = RAMP.astype(np.uint16)
+DEEP = {
+    "PNG": stored(Image.fromarray(SIXTEEN), "PNG"),
+    "TIFF": stored(Image.fromarray(SIXTEEN), "TIFF"),
+    "big-endian TIFF": stored(big_endian(SIXTEEN), "TIFF"),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_grey_of_16_bits_is_scaled_to_8(name):
+    assert Image.open(io.BytesIO(DEEP[name])).mode.startswith("I;16")
+    decoded = np.asarray(decode_rgb(DEEP[name], "x"))
+    assert decoded.shape == (8, 64, 3)
+    assert (decoded == EIGHT[..., None]).all()
+
+
+def test_black_of_16_bits_is_black_and_12_bits_in_16_are_refused():
+    assert np.asarray(decode_rgb(stored(Image.fromarray(SIXTEEN * 0), "PNG"), "x")).max() == 0
+    with pytest.raises(DataError, match=r"^x.png: its 16-bit values reach 4095 only, .* save it with 8 bits"):
+        decode_rgb(stored(Image.fromarray(SIXTEEN // 16), "PNG"), "x.png")
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(np.int32, "whole numbers"), (np.float32, "fractions")])
+@pytest.mark.parametrize("scale", [1, 1 / 65535])
+def test_grey_of_32_bits_is_refused(dtype, kind, scale):
+    content = stored(Image.fromarray((RAMP * scale).astype(dtype)), "TIFF")
+    with pytest.raises(DataError, match=f"^x.tif: holds {kind} of 32 bits, and nothing says which is white; save"):
+        decode_rgb(content, "x.tif")
+    with pytest.raises(Failure) as caught:
+        shrunk(content, edge=48)
+    assert caught.value.status == "no picture"
+
+
+GREY = Image.fromarray(EIGHT)
+OTHERS = {
+    "LA": (GREY.convert("LA"), "PNG"),
+    "PA": (GREY.convert("RGB").convert("PA"), "TIFF"),
+    "P": (GREY.convert("RGB").convert("P"), "PNG"),
+    "1": (GREY.convert("1"), "PNG"),
+    "CMYK": (GREY.convert("RGB").convert("CMYK"), "TIFF"),
+    "RGBA": (GREY.convert("RGBA"), "PNG"),
+}
+
+
+@pytest.mark.parametrize("mode", OTHERS)
+def test_other_kinds_are_as_pillow_converts_them(mode):
+    picture, form = OTHERS[mode]
+    content = stored(picture, form)
+    opened = Image.open(io.BytesIO(content))
+    assert opened.mode == mode
+    assert decode_rgb(content, "x").tobytes() == opened.convert("RGB").tobytes()
+
+
+@pytest.mark.parametrize("form", ["GIF", "WEBP"])
+def test_of_a_moving_picture_the_first_frame_counts(form):
+    frames = [Image.new("RGB", (32, 32), colour) for colour in ("red", "blue")]
+    content = stored(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
+    assert Image.open(io.BytesIO(content)).n_frames == 2
+    red = np.asarray(decode_rgb(content, "x"))[16, 16].astype(int)
+    assert np.abs(red - (255, 0, 0)).max() < 8
+
+
+def test_transparency_of_a_palette_is_dropped_and_jpegs_of_several_pictures_are_read():
+    picture = GREY.convert("RGB").convert("P")
+    picture.info["transparency"] = 0
+    content = stored(picture, "PNG", transparency=0)
+    assert decode_rgb(content, "x").tobytes() == Image.open(io.BytesIO(content)).convert("RGB").tobytes()
+    several = stored(GREY, "MPO", save_all=True, append_images=[GREY])
+    assert Image.open(io.BytesIO(several)).format == "MPO"
+    assert decode_rgb(several, "x").size == GREY.size
+
+
+@pytest.mark.parametrize("form", ["EPS", "PPM", "PCX", "TGA", "ICO", "PDF"])
+def test_other_formats_are_no_pictures(form):
+    with pytest.raises(BrokenPicture):
+        decode_rgb(stored(GREY.convert("RGB"), form), "x.jpg")
+
+
+def test_no_program_is_started_for_any_bytes(tmp_path):
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    (tmp_path / "x.jpg").write_bytes(stored(GREY.convert("RGB"), "EPS"))
+    script = "import sys; from recap.data.images import ImageSource; ImageSource([sys.argv[1]]).open_rgb('x.jpg')"
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], env=path, capture_output=True, text=True)
+    assert "truncated or no picture" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_web_picture_wider_than_a_jpeg_may_be_is_a_failure_of_its_own():
+    with pytest.raises(Failure) as caught:
+        shrunk(stored(Image.new("L", (70_000, 2)), "PNG"), edge=384)
+    assert (caught.value.status, caught.value.detail) == (
+        "too large",
+        "70000 x 2 pixels; a JPEG's side has 65500",
+    )
+    # Scaled down first, its longer side fits.
+    assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), edge=384).width == 33_600

@@ -1,0 +1,144 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recap.core.config import SECTIONS, Profile
+from recap.core.errors import ConfigError
+from recap.core.grid import Grid
+from recap.core.params import load_named, load_profile, read_mapping, validate
+
+PARAMS = Path(__file__).resolve().parent.parent / "workflow" / "params"
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
+)
+
+
+@pytest.fixture
+def params(tmp_path):
+    return Path(shutil.copytree(PARAMS, tmp_path / "params"))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' stands twice, in lines 1 and 3; remove one of them"),
+        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' stands twice, in lines 3 and 4; remove"),
+        (b"caf\xe9: 1\n", ": is no UTF-8 (byte 3); save it as UTF-8"),
+        ("a: 2001-13-45", " line 1: '2001-13-45' is no value (month must be in 1..12)"),
+        ("a: !!bool x", " line 1: 'x' is no value"),
+        ("a: 1" + "0" * 5000, " line 1: '1000000"),
+        ("a: " + "[" * 3000 + "]" * 3000, ": its values are nested too deep; write it with fewer levels"),
+        (BOMB, " line 1: stands for more than 100,000 values; write less"),
+        ("a: &a [*a]", " line 1: stands for more than 100,000 values; write less"),
+        ("a: [1, 2", " line 1: not valid YAML: "),
+        ("a: b: c", " line 1: not valid YAML: mapping values are not allowed here"),
+        ("\0", ": not valid YAML: unacceptable character"),
+        ("[1]", ": expected keys and values at the top of the file"),
+    ],
+)
+def test_yaml_that_is_refused(tmp_path, content, sentence):
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigError) as caught:
+        read_mapping(path)
+    assert str(caught.value).startswith(f"{path}{sentence}")
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_and_names_that_are_no_files(tmp_path, params):
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
+        read_mapping(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\)"):
+        read_mapping(tmp_path / ("x" * 300))
+    for name in ("x" * 300, "../models/transformer", "a\0"):
+        with pytest.raises(ConfigError, match="params/recipes: there is no '"):
+            load_named(params, "recipes", name)
+
+
+def test_aliases_and_merges_are_read(tmp_path):
+    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: *a\ne:\n  <<: *a\n  c: 3\n")
+    assert read_mapping(tmp_path / "x.yaml") == {"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 2}, "e": {"b": 1, "c": 3}}
+
+
+PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"seeds": ["eleven"]}, "seeds.0: must be a whole number (got 'eleven')"),
+        ({"seeds": [1.5]}, "seeds.0: must be a whole number (got 1.5)"),
+        ({"seeds": []}, "seeds: has 0 entries, and needs 1 or more (got [])"),
+        ({"seeds": 3}, "seeds: must be a list (got 3)"),
+        ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
+        ({"name": "A B"}, "name: may hold small letters, digits and underscores only (got 'A B')"),
+        ({"name": 5}, "name: must be a text (got 5)"),
+        ({"threads": 0}, "threads: must be above 0 (got 0)"),
+        ({"fetch": "maybe"}, "fetch: must be true or false (got 'maybe')"),
+        ({"device": "gpu"}, "device: there is no 'gpu'; did you mean 'cpu'?"),
+        ({"seedz": [1]}, "unknown key 'seedz'; did you mean 'seeds'?"),
+    ],
+)
+def test_wrong_values_are_said_in_plain_words(change, sentence):
+    with pytest.raises(ConfigError) as caught:
+        load_profile({**PROFILE, **change}, "profile demo")
+    assert str(caught.value) == f"profile demo: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "sentence"),
+    [
+        ("recipes", {"xe": 5}, "xe: must be keys with values (got 5)"),
+        ("recipes", {"xe": {"epochs": 1, "learning_rate": "a"}}, "xe.learning_rate: must be a number (got 'a')"),
+        (
+            "recipes",
+            {"xe": {"epochs": 1, "learning_rate": 1, "schedule": {"table": {"x": 1}}}},
+            "xe.schedule.table.x: ",
+        ),
+        ("datasets", 5, "must be keys with values (got 5)"),
+        ("datasets", {"kind": "scenes", "size": 3}, "size: must be at least 32 (got 3)"),
+        ("datasets", {"kind": "scenes", 5: 1}, "5: a key must be a text; quote it (got 5)"),
+    ],
+)
+def test_no_sentence_of_pydantic_is_left(section, values, sentence):
+    with pytest.raises(ConfigError) as caught:
+        validate(SECTIONS[section], values, "x.yaml")
+    assert str(caught.value).startswith(f"x.yaml: {sentence}")
+    assert "Input" not in str(caught.value)
+
+
+ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
+TABLE = {"title": "T", "scale": "tiny", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"baseline": "b"}, "t.yaml: baseline 'b' is no row id; known are: a"),
+        ({"rows": [ROW, ROW]}, "t.yaml: two rows have the id 'a'; give each an id of its own"),
+        ({"columns": ["CIDer"]}, "t.yaml: columns.0: there is no 'CIDer'; did you mean 'CIDEr'?"),
+    ],
+)
+def test_a_wrong_table_is_not_printed(change, sentence):
+    with pytest.raises(ConfigError) as caught:
+        validate(SECTIONS["tables"], {**TABLE, **change}, "t.yaml")
+    assert str(caught.value) == sentence
+
+
+def test_a_base_is_a_name(params):
+    (params / "models" / "x.yaml").write_text("base: 5\n")
+    with pytest.raises(ConfigError, match=r"x\.yaml: base: must be the name of a file beside this one \(got 5\)"):
+        load_named(params, "models", "x")
+
+
+def test_who_asks_for_a_missing_file_is_said(params):
+    profile = Profile(**read_mapping(params / "tiny.yaml"))
+    table = params / "tables" / f"{profile.tables[0]}.yaml"
+    first = Grid(profile, params).tables[profile.tables[0]].rows[0]
+    table.write_text(table.read_text().replace(f"model: {first.model}", "model: nobody"))
+    asked = f"asked for by row {first.id!r} of table {profile.tables[0]!r}"
+    with pytest.raises(ConfigError, match=rf"params/models: there is no 'nobody'; .* \({asked}\)$"):
+        Grid(profile, params)
+    with pytest.raises(ConfigError, match=r"there is no 'nothing'; .* \(asked for by profile 'tiny'\)$"):
+        Grid(profile.model_copy(update={"tables": ["nothing"]}), params)
