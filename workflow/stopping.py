@@ -3,6 +3,8 @@
 Snakemake by itself waits until running jobs have finished, which may take days, and then prints their commands.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import signal
@@ -11,9 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import psutil
-from snakemake.workflow import Workflow
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SHELLS = {"bash", "sh", "dash"}

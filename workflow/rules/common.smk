@@ -1,10 +1,12 @@
 """Grid and paths: what the rules share. No science."""
 
 import json
+import re
 import sys
 from itertools import chain
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from recap.core.config import BytePairRule
 from recap.core.errors import RecapError
@@ -16,7 +18,10 @@ from recap.data.versions import read_versions
 from recap.data.bpe import byte_pair_files
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
-RECAP = f"{sys.executable} -m recap"
+RECAP = f"{quote(sys.executable)} -m recap"
+
+
+UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
 
 def refuse(sentence):
@@ -32,6 +37,11 @@ def load_grid():
         grid = Grid(profile, Path(config.get("params_dir", "params")))
     except RecapError as error:
         refuse(str(error))
+    for section, name in sorted(grid.names()):
+        if UNUSABLE.search(name):
+            refuse(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths")
+    if set("{}") & set(profile.inputs):
+        refuse(f"inputs={profile.inputs}: Snakemake takes braces for wildcards; use a folder without them")
     for name in sorted({run.recipe for run in grid.scored()}):
         if grid.recipe(name).evaluation.split != "test":
             refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
@@ -102,8 +112,12 @@ def model_code(start):
 
 def of_kinds(*kinds):
     """Return the constraint of the wildcard `dataset` to the data sets of some kinds."""
-    names = [name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds]
-    return "|".join(names) or "(?!)"
+    return one_of(name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds)
+
+
+def one_of(names):
+    """Return the regular expression that matches these names and nothing else."""
+    return "|".join(map(re.escape, names)) or "(?!)"
 
 
 def table_runs(name):
@@ -211,7 +225,7 @@ def used_features():
 
 def of_feature_kind(*kinds):
     """Return the constraint of the wildcard `features` to features of some kinds."""
-    return "|".join(name for name in used_features() if GRID.get("features", name).kind in kinds) or "(?!)"
+    return one_of(name for name in used_features() if GRID.get("features", name).kind in kinds)
 
 
 def missing_inputs():

@@ -2,7 +2,7 @@
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
-DETECTOR_RECAP = f"PYTHONPATH={Path(workflow.basedir) / 'src'} python -m recap" if CONDA else RECAP
+DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -m recap" if CONDA else RECAP
 BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 
@@ -38,7 +38,7 @@ rule pretrain:
         gpu=GPU,
     shell:
         "{RECAP} features pretrain --spec {params.spec:q} --boxes {input.boxes:q} --images {input.images:q}"
-        " --device {PROFILE.device} --threads {threads} --out {output:q}"
+        " --device {PROFILE.device:q} --threads {threads} --out {output:q}"
 
 
 rule features:
@@ -64,7 +64,7 @@ rule features:
         gpu=GPU,
     shell:
         "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device:q}"
         " --threads {threads} --shards {params.shards:q} --out {output:q}"
 
 
@@ -90,7 +90,7 @@ rule detector_features:
         "../envs/detectron2.yaml"
     shell:
         "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
+        " --inputs {PROFILE.inputs:q} --device {PROFILE.device:q} --threads {threads}"
         " --shards {params.shards:q} --out {output:q}"
 
 
