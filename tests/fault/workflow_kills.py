@@ -219,7 +219,7 @@ def main(number: int, seed: int) -> None:
         while kinds:
             folders += 1
             folder = Path(top) / f"killed-{folders}"
-            kills = kill_until_finished(folder, kinds, seconds / 3)
+            kills = kill_until_finished(folder, kinds, seconds / 5)
             same(results(folder), expected)
             print(f"folder {folders}: {len(kills)} kills, all {len(expected)} files as undisturbed", flush=True)
 

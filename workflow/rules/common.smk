@@ -29,6 +29,11 @@ def refuse(sentence):
     sys.exit(f"recap: {sentence}")
 
 
+def uses_gpus(profile):
+    """Return whether a profile's jobs use GPUs: where there are none, `auto` means the CPU."""
+    return profile.device == "cuda" or (profile.device == "auto" and bool(devices()))
+
+
 def load_grid():
     """Return profile and grid, or stop with the one sentence that says what is wrong in which file."""
     values = {key: value for key, value in config.items() if key != "params_dir"}
@@ -46,7 +51,7 @@ def load_grid():
         if grid.recipe(name).evaluation.split != "test":
             refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
         wanted, found = grid.recipe(name).processes, len(devices())
-        if profile.device != "cpu" and 0 < found < wanted:
+        if uses_gpus(profile) and wanted > max(1, found):
             refuse(f"recipe {name!r}: {wanted} processes want a GPU each, but there are {found}; set `processes` lower")
     return profile, grid
 
@@ -56,8 +61,8 @@ SCORED = GRID.scored()
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-# Jobs that ask for a GPU share those of the machine, one each; without any, `auto` means the CPU and nobody waits.
-GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and bool(devices())))
+# Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
+GPU = int(uses_gpus(PROFILE))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
 

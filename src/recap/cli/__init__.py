@@ -26,6 +26,8 @@ def main(argv: list[str] | None = None) -> None:
     except RecapError as error:
         print(f"recap: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def build_parser() -> argparse.ArgumentParser:
