@@ -12,6 +12,6 @@ def test_kills_change_no_byte_and_need_no_unlocking(tmp_path):
     random.seed(12)
     expected, seconds = undisturbed(tmp_path / "undisturbed")
     kinds = ["snakemake", "sigterm", "all", "job", "sigint group", "snakemake"]
-    kills = kill_until_finished(tmp_path / "killed", kinds, seconds / 4)
+    kills = kill_until_finished(tmp_path / "killed", kinds, seconds / 7)
     assert len(kills) >= 4
     same(results(tmp_path / "killed"), expected)

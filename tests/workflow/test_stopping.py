@@ -175,7 +175,7 @@ def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode not in (0, -signal.SIGINT)
-    assert "Ctrl-C again: running jobs are killed" in said
+    assert "recap: once more: running jobs are killed" in said
 
 
 def test_files_that_killed_jobs_had_begun_are_found_and_no_others(tmp_path, monkeypatch):

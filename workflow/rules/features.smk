@@ -38,7 +38,7 @@ rule pretrain:
         gpu=GPU,
     shell:
         "{RECAP} features pretrain --spec {params.spec:q} --boxes {input.boxes:q} --images {input.images:q}"
-        " --device {PROFILE.device:q} --threads {threads} --out {output:q}"
+        " --device {PROFILE.device} --threads {threads} --out {output:q}"
 
 
 rule features:
@@ -64,7 +64,7 @@ rule features:
         gpu=GPU,
     shell:
         "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device:q}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
         " --threads {threads} --shards {params.shards:q} --out {output:q}"
 
 
@@ -90,7 +90,7 @@ rule detector_features:
         "../envs/detectron2.yaml"
     shell:
         "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {PROFILE.device:q} --threads {threads}"
+        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
         " --shards {params.shards:q} --out {output:q}"
 
 

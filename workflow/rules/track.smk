@@ -24,4 +24,4 @@ rule publish:
         code=code_digest("training/tracking"),
         results=R,
     shell:
-        "{RECAP} track publish --profile {PROFILE.name:q} --results {params.results:q} --store {STORE:q} --out {output:q}"
+        "{RECAP} track publish --profile {PROFILE.name} --results {params.results:q} --store {STORE:q} --out {output:q}"
