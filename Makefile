@@ -25,8 +25,10 @@ TABLES = $(shell $(BIN)/python -c 'import yaml; print(*yaml.safe_load(open("para
 
 demo: run
 
+# Through the environment, a folder may have any name.
+run: export INPUTS := $(INPUTS)
 run: $(INSTALLED)
-	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/$(PROFILE).yaml $(if $(INPUTS),--config inputs=$(INPUTS))
+	$(BIN)/python -m snakemake --cores $(CORES) --configfile "params/$(PROFILE).yaml" $(if $(INPUTS),--config "inputs=$$INPUTS")
 	@echo
 	@$(BIN)/python -m recap report show $(foreach table,$(TABLES),$(REPORTS)/tables/$(table).md $(REPORTS)/figures/$(table)_captions.md)
 	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.tex)"

@@ -4,17 +4,22 @@ Snakemake's own lock is files, which stay when it is killed. Beside them lies a 
 who gets it knows that the files' owner is gone, and removes them, and what killed jobs had half written.
 """
 
+from __future__ import annotations
+
 import logging
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from snakemake.workflow import Workflow
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from recap.core.errors import RecapError
 from recap.core.log import say
 from recap.core.parent import hold
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 HALF_WRITTEN = (".*.part", ".*.part-journal")  # what recap.core.atomic and, inside it, SQLite write beside a file
 

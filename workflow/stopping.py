@@ -3,21 +3,28 @@
 Snakemake by itself waits until running jobs have finished, which may take days, and then prints their commands.
 """
 
+from __future__ import annotations
+
 import logging
 import os
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import psutil
-from snakemake.workflow import Workflow
+
+if TYPE_CHECKING:
+    from snakemake.workflow import Workflow
 
 WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SHELLS = {"bash", "sh", "dash"}
 LOOK_SECONDS = 0.2
+REPEAT_SECONDS = 1.0
 
 
 def stop_before_jobs(workflow: Workflow) -> None:
@@ -32,40 +39,43 @@ def stop_before_jobs(workflow: Workflow) -> None:
 
 
 def stop_with_jobs(workflow: Workflow) -> None:
-    """Let a signal end Snakemake and its jobs: the first lets them save, a second kills them.
+    """Let a signal end Snakemake and its jobs: the first lets them save, a later one kills them.
 
-    Called when the scheduler has been made, whose own handler this one replaces.
+    Called when the scheduler has been made, whose own handler this one replaces. The handlers only pass the signal on
+    to a thread: the main thread may have been interrupted while it holds a lock that stopping needs.
     """
-    received: list[int] = []
-
-    def stop(number: int, _: FrameType | None) -> None:
-        # Snakemake's main thread may hold the very lock that is needed now, hence another thread.
-        received.append(number)
-        last = len(received) > 1
-        threading.Thread(target=_kill_jobs if last else _end_jobs, args=(workflow, WORDS[number]), daemon=True).start()
-
+    heard, tell = os.pipe()
+    threading.Thread(target=_listen, args=(workflow, heard), daemon=True).start()
     for number in WORDS:
-        signal.signal(number, stop)
+        signal.signal(number, lambda number, _: os.write(tell, bytes([number])))
 
 
-def _end_jobs(workflow: Workflow, signal_name: str) -> None:
-    """Start no more jobs, and tell those that run, and those that are just about to, to end."""
+def _listen(workflow: Workflow, heard: int) -> None:
+    """Wait for a signal, start no more jobs, and tell those that run, and those that are just about to, to end."""
+    name = WORDS[os.read(heard, 1)[0]]
     _silence()
     sentence = "running jobs save their state and end; the same command goes on from there (once more: kill them)"
-    _say(f"recap: stopped by {signal_name}: {sentence}")
+    _say(f"recap: stopped by {name}: {sentence}")
     workflow.scheduler.exit_gracefully()
     told: set[psutil.Process] = set()
-    while True:
+    since = time.monotonic()
+    while not _heard_again(heard, since):
         for job in set(jobs(psutil.Process())) - told:
             _send(job, signal.SIGTERM)
             told.add(job)
+    _say("recap: once more: running jobs are killed; the same command goes on from what they saved last")
+    while True:
+        for job in psutil.Process().children(recursive=True):
+            _send(job, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
 
 
-def _kill_jobs(_: Workflow, signal_name: str) -> None:
-    _say(f"recap: {signal_name} again: running jobs are killed; the same command goes on from what they saved last")
-    for job in psutil.Process().children(recursive=True):
-        _send(job, signal.SIGKILL)
+def _heard_again(heard: int, since: float) -> bool:
+    """Wait a little and return whether another signal came; programs around Snakemake repeat the first at once."""
+    if not select.select([heard], [], [], LOOK_SECONDS)[0]:
+        return False
+    os.read(heard, 1)
+    return time.monotonic() - since > REPEAT_SECONDS
 
 
 def jobs(process: psutil.Process) -> Iterator[psutil.Process]:

@@ -26,7 +26,7 @@ def hold(path, seconds):
 
 
 def test_the_second_waits_says_so_and_goes_on_when_the_first_ends(tmp_path, capsys):
-    holder = hold(tmp_path / "deep" / "lock", 0.6)
+    holder = hold(tmp_path / "deep" / "lock", 2)
     with exclusive(tmp_path / "deep" / "lock", wait_seconds=20, what="the store"):
         assert holder.wait(5) == 0
     assert "the store is in use by another process: waiting for it, at most 20 s" in capsys.readouterr().err

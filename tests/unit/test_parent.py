@@ -57,8 +57,8 @@ def becomes(file, text):
 
 @pytest.fixture
 def killed(tmp_path):
-    """A workflow that was killed while a job of it was at work; the job needs a second to clear up."""
-    workflow = start(tmp_path / "at_work", 60, JOB, tmp_path / "job", 1)
+    """A workflow that was killed while a job of it was at work; the job needs two seconds to clear up."""
+    workflow = start(tmp_path / "at_work", 60, JOB, tmp_path / "job", 2)
     becomes(tmp_path / "job", "at work")
     workflow.kill()
     workflow.wait()

@@ -105,3 +105,23 @@ def test_conceptual_captions_need_both_tsvs_and_both_lists(workspace):
     (folder / "photos/validation/survivors.parquet").write_text("")
     planned = workspace.planned("features_all", config=(f"inputs={folder}",))
     assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}
+
+
+def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alone(workspace, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 2")
+    words = ("--printshellcmds", "--quiet", "host", "--cores", "2")
+    said = workspace.snakemake("train_all", "--dry-run", *words, config=("device=cuda",)).stdout
+    jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
+    together = [job for job in jobs if "model=zodiac" in job]
+    alone = [job for job in jobs if "model=transformer" in job]
+    assert len(together) == len(alone) == 1
+    assert '"processes": 2' in together[0] and "gpu=2" in together[0] and "threads: 2" in together[0]
+    assert "processes" not in alone[0] and "gpu=1" in alone[0] and "threads" not in alone[0].split("shell")[0]
+
+
+def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 5")
+    done = workspace.snakemake("--dry-run", config=("device=auto",))
+    assert "recap: recipe 'other': 5 processes want a GPU each, but there are 4; set `processes` lower" in done.stderr

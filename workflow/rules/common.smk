@@ -1,10 +1,12 @@
 """Grid and paths: what the rules share. No science."""
 
 import json
+import re
 import sys
 from itertools import chain
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
@@ -16,12 +18,20 @@ from recap.data.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.versions import entry_of, read_versions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
-RECAP = f"{sys.executable} -m recap"
+RECAP = f"{quote(sys.executable)} -m recap"
+
+
+UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
 
 def refuse(sentence):
     """Stop with one sentence, as the `recap` commands do; Snakemake would add where its own code stood."""
     sys.exit(f"recap: {sentence}")
+
+
+def uses_gpus(profile):
+    """Return whether a profile's jobs use GPUs: where there are none, `auto` means the CPU."""
+    return profile.device == "cuda" or (profile.device == "auto" and bool(devices()))
 
 
 def load_grid():
@@ -35,11 +45,16 @@ def load_grid():
         grid = Grid(profile, Path(config.get("params_dir", "params")))
     except RecapError as error:
         refuse(str(error))
+    for section, name in sorted(grid.names()):
+        if UNUSABLE.search(name):
+            refuse(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths")
+    if set("{}") & set(profile.inputs):
+        refuse(f"inputs={profile.inputs}: Snakemake takes braces for wildcards; use a folder without them")
     for name in sorted({run.recipe for run in grid.scored()}):
         if grid.recipe(name).evaluation.split != "test":
             refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
         wanted, found = grid.recipe(name).processes, len(devices())
-        if profile.device != "cpu" and 0 < found < wanted:
+        if uses_gpus(profile) and wanted > max(1, found):
             refuse(f"recipe {name!r}: {wanted} processes want a GPU each, but there are {found}; set `processes` lower")
     return profile, grid
 
@@ -49,8 +64,8 @@ SCORED = GRID.scored()
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-# Jobs that ask for a GPU share those of the machine, one each; without any, `auto` means the CPU and nobody waits.
-GPU = int(PROFILE.device == "cuda" or (PROFILE.device == "auto" and bool(devices())))
+# Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
+GPU = int(uses_gpus(PROFILE))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
 
@@ -105,8 +120,12 @@ def model_code(start):
 
 def of_kinds(*kinds):
     """Return the constraint of the wildcard `dataset` to the data sets of some kinds."""
-    names = [name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds]
-    return "|".join(names) or "(?!)"
+    return one_of(name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds)
+
+
+def one_of(names):
+    """Return the regular expression that matches these names and nothing else."""
+    return "|".join(map(re.escape, names)) or "(?!)"
 
 
 def table_runs(name):
@@ -200,7 +219,7 @@ def used_features():
 
 def of_feature_kind(*kinds):
     """Return the constraint of the wildcard `features` to features of some kinds."""
-    return "|".join(name for name in used_features() if GRID.get("features", name).kind in kinds) or "(?!)"
+    return one_of(name for name in used_features() if GRID.get("features", name).kind in kinds)
 
 
 def missing_inputs():

@@ -1,7 +1,5 @@
 """Captions of every data set as one table, and its vocabulary."""
 
-import re
-
 
 def dataset_spec(wildcards):
     """Return a data set's config without the vocabulary rule, which is the next rule's."""
@@ -27,7 +25,7 @@ if TO_FETCH:
         output:
             outside("{file}"),
         wildcard_constraints:
-            file="|".join(map(re.escape, TO_FETCH.values())),
+            file=one_of(TO_FETCH.values()),
         params:
             list=str(VERSIONS),
         shell:
@@ -46,7 +44,7 @@ rule corpus_scenes:
         code=reader_code,
         out=subpath(output.corpus, parent=True),
     shell:
-        "{RECAP} data corpus --name {wildcards.dataset} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
         " --out {params.out:q}"
 
 

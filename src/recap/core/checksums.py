@@ -7,23 +7,21 @@ weights and training states are not listed: they carry checksums of their own.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from recap.core.atomic import write_text
 from recap.core.errors import RecapError
+from recap.core.lock import exclusive
 from recap.core.manifests import sha256_file
 
 NAME = "SHA256SUMS"
+_WAIT_SECONDS = 60.0  # for another job that lists its files in the same folder, which takes an instant
 
 
 def record(*files: Path) -> None:
     """List finished files of one folder in its `SHA256SUMS`, in place of what it said of them; others stay listed."""
     folder = files[0].parent
-    with _locked(folder):
+    with exclusive(folder, wait_seconds=_WAIT_SECONDS, what=f"{folder / NAME}"):
         sums = recorded(folder) | {file.name: sha256_file(file) for file in files}
         write_text(folder / NAME, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
@@ -58,14 +56,3 @@ def check(file: Path) -> None:
             f"{file}: has changed since it was finished (its sha256 is not the one in {NAME}); "
             "delete it and make it again, or restore it"
         )
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one job at a time rewrite a folder's list; the lock dies with its process."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

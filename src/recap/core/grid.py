@@ -101,6 +101,11 @@ class Grid:
         rows = [row for table in self.tables.values() for row in table.rows]
         return sorted({run for row in rows for run in row_runs(row, self.profile.seeds)})
 
+    def names(self) -> set[tuple[str, str]]:
+        """Return section and name of every parameter file that a table or a row names."""
+        rows = [row for table in self.tables.values() for row in table.rows]
+        return {("tables", name) for name in self.tables} | {part for row in rows for part in self._parts(row)}
+
     def datasets(self) -> list[str]:
         """Return the names of the data sets in use."""
         return sorted({run.dataset for run in self.scored()})

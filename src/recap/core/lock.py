@@ -13,6 +13,7 @@ from recap.core.errors import RecapError
 from recap.core.log import say
 
 _PAUSE = 0.1  # seconds between two tries
+_UNSAID = 1.0  # seconds of waiting that nobody needs to hear of
 
 
 @contextmanager
@@ -48,19 +49,21 @@ def _opened(path: Path) -> int:
 
 
 def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
-    """Try until the lock is ours or the time is over; the first wait is said."""
-    if taken(handle):
-        return
-    if wait_seconds:
-        say(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
-    end = time.monotonic() + wait_seconds
-    while time.monotonic() < end:
+    """Try until the lock is ours or the time is over; a wait of more than an instant is said."""
+    start, said = time.monotonic(), False
+    while not taken(handle):
+        waited = time.monotonic() - start
+        if waited >= wait_seconds:
+            break
+        if waited > _UNSAID and not said:
+            say(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+            said = True
         time.sleep(_PAUSE)
-        if taken(handle):
-            return
-    waited = f" after {wait_seconds:g} s" if wait_seconds else ""
+    else:
+        return
+    after = f" after {wait_seconds:g} s" if wait_seconds else ""
     raise RecapError(
-        f"{what} is still in use by another process{waited} (lock {path}); let that process end, then run this again"
+        f"{what} is still in use by another process{after} (lock {path}); let that process end, then run this again"
     )
 
 

@@ -1,0 +1,23 @@
+"""A spec that wants several processes: `recap train` becomes torchrun, on the CPU over gloo."""
+
+import json
+
+import pytest
+import yaml
+
+STEADY = {"dropout": 0.0, "feature_dropout": 0.0}
+
+
+@pytest.mark.slow
+def test_a_training_of_two_processes_gives_the_losses_of_one(prepare):
+    from conftest import MODEL
+
+    prepared = prepare()
+    changes = {"model_config": {**MODEL, **STEADY}}
+    for name, several in (("one", {}), ("two", {"processes": 2})):
+        done = prepared.train(name, **changes, **several)
+        assert done.returncode == 0, done.stderr[-3000:]
+    one, two = (json.loads((prepared.folder / name / "run" / "training.json").read_text()) for name in ("one", "two"))
+    assert two["best_val_cider_d"] == pytest.approx(one["best_val_cider_d"], abs=1e-3)
+    config = yaml.safe_load((prepared.folder / "two" / "run" / "config.yaml").read_text())
+    assert config["processes"] == 2

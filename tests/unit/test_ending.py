@@ -1,0 +1,35 @@
+"""A signal ends a command as an error does: what it had half written goes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from recap.core.parent import VARIABLE
+
+WRITER = """
+import sys, time
+from recap.core.atomic import atomic_path
+from recap.core.ending import ending_on_signals
+with ending_on_signals(), atomic_path(sys.argv[1]) as file:
+    print(file, flush=True)
+    try:
+        time.sleep(60)
+    finally:
+        print("clearing up", flush=True)
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signalled_command_leaves_no_half_written_file_also_if_it_is_signalled_again(tmp_path, number, status):
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "result")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, VARIABLE: "a job's"})
+    assert process.stdout.readline().strip().endswith(".part")
+    process.send_signal(number)
+    assert process.stdout.readline() == "clearing up\n"
+    process.terminate()
+    assert process.wait(20) == status
+    assert list(tmp_path.iterdir()) == []

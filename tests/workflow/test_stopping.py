@@ -1,0 +1,190 @@
+"""Killed, told to end, or begun twice: a workflow of two jobs, with what the real one does about it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tiny_workspace import ROOT
+
+SNAKEFILE = """
+import sys
+
+sys.path.insert(0, {root!r})
+from workflow.at_work import hold_when_started
+from workflow.stopping import stop_before_jobs, stop_with_jobs
+
+stop_before_jobs(workflow)
+hold_when_started(workflow, ["out"])
+
+
+onstart:
+    stop_with_jobs(workflow)
+
+
+rule second:
+    input:
+        "out/first",
+    output:
+        "out/second",
+    shell:
+        "cp {{input}} {{output}}"
+
+
+rule first:
+    output:
+        "out/first",
+    params:
+        long="a command of many words " * 100,
+    shell:
+        "{{sys.executable}} job.py {{output}} {{params.long:q}}"
+"""
+# Works until a file says that it may finish; clears up when it is told to end.
+JOB = """
+import os, sys, time
+from pathlib import Path
+from recap.core.ending import ending_on_signals
+from recap.core.parent import watch
+part = Path(f"out/.first.{os.getpid()}.part")
+with ending_on_signals():
+    try:
+        watch()
+        part.write_text("half")
+        while not Path("finish").exists():
+            time.sleep(0.05)
+        part.rename("out/first")
+    finally:
+        Path("ended").write_text("")
+"""
+
+
+class Two:
+    """A folder with the workflow of two jobs."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "Snakefile").write_text(SNAKEFILE.format(root=str(ROOT)))
+        (folder / "job.py").write_text(JOB)
+
+    def start(self, *arguments):
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--rerun-incomplete", *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def at_work(self):
+        """Start, and wait until the first job has half written its file."""
+        process = self.start()
+        end = time.monotonic() + 60
+        while not list(self.folder.glob("out/.first.*.part")):
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        return process
+
+    def finish(self):
+        (self.folder / "finish").write_text("")
+        process = self.start()
+        said = process.communicate(timeout=120)[1]
+        assert process.returncode == 0, said
+        assert {file.name for file in (self.folder / "out").iterdir()} == {"first", "second"}
+        return said
+
+
+@pytest.fixture
+def two(tmp_path):
+    return Two(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(two):
+    killed = two.at_work()
+    killed.kill()
+    killed.wait()
+    assert list((two.folder / ".snakemake" / "locks").iterdir())
+    said = two.finish()
+    assert (two.folder / "ended").exists()
+    assert "the workflow before this one was killed" in said
+    assert "was killed" not in two.finish()
+
+
+@pytest.mark.slow
+def test_a_living_workflow_is_left_alone(two):
+    living = two.at_work()
+    locks = sorted((two.folder / ".snakemake" / "locks").iterdir())
+    refused = two.start()
+    said = refused.communicate(timeout=60)[1]
+    assert refused.returncode == 1
+    assert f"another workflow is at work here (process {living.pid}); wait for it, or stop it" in said
+    assert "Traceback" not in said
+    dry = two.start("--dry-run")
+    assert dry.wait(60) == 0
+    assert sorted((two.folder / ".snakemake" / "locks").iterdir()) == locks
+    assert not (two.folder / "ended").exists()
+    (two.folder / "finish").write_text("")
+    assert living.wait(60) == 0
+
+
+def to_snakemake(number):
+    return lambda process: process.send_signal(number)
+
+
+def to_the_group(number):
+    return lambda process: os.killpg(process.pid, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "send, name",
+    [
+        (to_snakemake(signal.SIGTERM), "SIGTERM"),
+        (to_snakemake(signal.SIGINT), "Ctrl-C"),
+        (to_the_group(signal.SIGINT), "Ctrl-C"),
+    ],
+    ids=["SIGTERM", "SIGINT", "SIGINT to the group"],
+)
+def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, name):
+    process = two.at_work()
+    start = time.monotonic()
+    send(process)
+    said = process.communicate(timeout=60)[1]
+    assert time.monotonic() - start < 20
+    assert process.returncode not in (0, -signal.SIGTERM, -signal.SIGINT)
+    assert (two.folder / "ended").exists()
+    assert not (two.folder / "out" / "second").exists()
+    last = said.split("recap: ", 1)[1]
+    assert last.startswith(f"stopped by {name}: running jobs save their state and end")
+    assert len(last.splitlines()) == 1
+    two.finish()
+
+
+@pytest.mark.slow
+def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
+    job = two.folder / "job.py"
+    job.write_text(job.read_text().replace("finally:", "finally:\n        time.sleep(600)"))
+    process = two.at_work()
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode not in (0, -signal.SIGINT)
+    assert "recap: once more: running jobs are killed" in said
+
+
+def test_files_that_killed_jobs_had_begun_are_found_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from workflow.at_work import half_written
+
+    began = [tmp_path / "a" / ".corpus.parquet.x1.part", tmp_path / "a" / "b" / ".mlflow.db.x1.part-journal"]
+    kept = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / "c" / ".other.x1.part"]
+    for file in began + kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    assert sorted(half_written([tmp_path / "a", tmp_path / "none"])) == sorted(began)
