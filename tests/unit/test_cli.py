@@ -128,9 +128,8 @@ DEFAULTS_ALONE = ("recap data subset", "recap data vocabulary")  # here an empty
 
 @pytest.mark.parametrize("name", WITH_SPEC)
 def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name):
-    assert "nonsense" in refused(capsys, *filled(name, {"kind": "nonsense"}, tmp_path)).replace(
-        "key 'kind'", "nonsense"
-    )
+    said = refused(capsys, *filled(name, {"kind": "nonsense"}, tmp_path))
+    assert "nonsense" in said or "unknown key 'kind'" in said
     if name not in DEFAULTS_ALONE:
         assert "is missing" in refused(capsys, *filled(name, {}, tmp_path))
     assert not list(tmp_path.iterdir())

@@ -50,8 +50,8 @@ def add_evaluate(commands: Commands) -> None:
         "evaluate",
         purpose="decode a split and score it",
         example="""
-            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' --corpus corpus.parquet \\
-              --vocabulary vocabulary.json --features features.h5 --model run --out scores
+            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' \\
+              --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 --model run --out scores
         """,
     )
     spec(parser, "EvaluatedRun")
