@@ -9,7 +9,10 @@ parameter of its rule, so that changing one reruns exactly what depends on it.
 
 from snakemake.utils import min_version
 
+from workflow.messages import install as speak_of_runs
+
 min_version("9.0")
+speak_of_runs(workflow)
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):
