@@ -194,6 +194,14 @@ def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_training_hears_at_once_of_an_output_that_cannot_be_made(capsys, tmp_path):
+    stage, spec = next(complete_specs())
+    words = filled("recap train", spec, tmp_path)
+    words[words.index("--stage") + 1] = stage
+    words[words.index("--out") + 1] = "/proc/no/run"
+    assert refused(capsys, *words).startswith("recap: /proc/no")
+
+
 def test_a_report_is_printed_where_the_terminal_knows_no_letters(tmp_path):
     report = tmp_path / "table.md"
     report.write_text("CIDEr 5.1 ± 0.2 ↑\n", encoding="utf-8")

@@ -15,6 +15,7 @@ def add_train(commands: Commands) -> None:
 
     def train(a: Arguments) -> None:
         settings = checked(a, RUNS[a.stage])
+        _made(a.out)
         from recap.training.job import train as run
 
         run(spec=settings, **chosen(a, "stage corpus vocabulary subset features init state out"))
@@ -41,6 +42,7 @@ def add_evaluate(commands: Commands) -> None:
 
     def evaluate(a: Arguments) -> None:
         settings = checked(a, "EvaluatedRun")
+        _made(a.out)
         from recap.training.evaluation import evaluate as run
 
         run(spec=settings, **chosen(a, "corpus vocabulary features model out"))
@@ -60,3 +62,8 @@ def add_evaluate(commands: Commands) -> None:
         "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
     )
     parser.set_defaults(function=evaluate)
+
+
+def _made(out: Path) -> None:
+    """Make the folder of the results: whoever named one that cannot be made should not hear it when hours are over."""
+    out.mkdir(parents=True, exist_ok=True)

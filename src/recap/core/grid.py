@@ -59,12 +59,21 @@ class Grid:
         self.params = params
         self.tables: dict[str, Table] = {name: load_named(params, "tables", name) for name in profile.tables}
         self._cache: dict[tuple[str, str], Any] = {}
-        for table in self.tables.values():
+        for name, table in self.tables.items():
             for row in table.rows:
-                for section, name in self._parts(row):
-                    self.get(section, name)
+                self._load(row, f"tables/{name}.yaml, row {row.id!r}")
                 if row.stage == "scst" and self.get("recipes", row.recipe).scst is None:
                     raise ConfigError(f"row {row.id!r} asks for stage scst, but recipe {row.recipe!r} has none")
+
+    def _load(self, row: Row, asked_by: str) -> None:
+        """Load what a row names; of a name without a file it is said who asks for it."""
+        for section, name in self._parts(row):
+            try:
+                self.get(section, name)
+            except ConfigError as error:
+                if (self.params / section / f"{name}.yaml").exists():
+                    raise
+                raise ConfigError(f"{asked_by}: {error}") from error
 
     @staticmethod
     def _parts(row: Row) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.config.base import Strict
+from recap.core.errors import nearest
 
 LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 # The COCO server scores against references that it alone has: 5 or 40 an image.
@@ -17,7 +18,7 @@ METRICS = LOCAL + SERVER
 def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
     unknown = sorted(set(printed) - set(METRICS))
     if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], METRICS)}")
     return printed
 
 
