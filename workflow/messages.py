@@ -109,7 +109,7 @@ class Messages(logging.Handler):
             return
         if self.parts is None:
             self.parts = varying(job.wildcards_dict for job in self.workflow.dag.jobs)
-        self.names[record.jobid] = f"{record.rule_name} {label(dict(record.wildcards), self.parts)}"
+        self.names[record.jobid] = f"{record.rule_name} {label(dict(record.wildcards), self.parts)}".strip()
         self.begun[record.jobid] = time.monotonic()
         reason = self._failure(record)
         if reason is not None:

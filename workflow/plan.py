@@ -51,7 +51,7 @@ def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
-    """Return what a job is for: ``zodiac_tiny@demo seed 2``, or the values of its wildcards.
+    """Return what a job is for: ``zodiac_tiny@demo seed 2``, or the values of its wildcards; it may have none.
 
     Args:
         wildcards: of the job.
@@ -61,7 +61,7 @@ def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
     seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
     if "model" not in wildcards:
         names = [value for name, value in wildcards.items() if name != "seed"]
-        return " ".join(filter(None, [*names, seeds])) or "(whole profile)"
+        return " ".join(filter(None, [*names, seeds]))
     run = f"{wildcards['model']}@{wildcards['recipe']}"
     together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
     where = "/".join(wildcards[part] for part in ("dataset", "subset", "features") if part in parts)

@@ -52,7 +52,7 @@ def test_a_job_is_called_by_what_tells_it_apart():
     parts = varying([RUN, {**RUN, "subset": "pair_5"}, {"dataset": "coco"}])
     assert label({**RUN, "stage": "scst"}, parts) == "zodiac@demo seed 2 scst on full"
     assert label({"table": "demo"}, parts) == "demo"
-    assert label({}, parts) == "(whole profile)"
+    assert label({}, parts) == ""
     together = {key: value for key, value in RUN.items() if key != "seed"} | {"seeds": "1+2", "stage": "scst"}
     assert label(together, set()) == "zodiac@demo ensemble 1+2 scst"
 
