@@ -10,10 +10,12 @@ parameter of its rule, so that changing one reruns exactly what depends on it.
 from snakemake.utils import min_version
 
 from workflow.at_work import hold_when_started
+from workflow.messages import install as speak_of_runs
 from workflow.stopping import stop_before_jobs, stop_with_jobs
 
 min_version("9.0")
 stop_before_jobs(workflow)
+speak_of_runs(workflow)
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):

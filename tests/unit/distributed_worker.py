@@ -33,7 +33,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
         model=model,
         objective=CrossEntropyObjective(model, stage),
         batches=CaptionBatches(store=Store(), captions=captions, images_per_batch=5, seed=3),
-        validate=validator(model, stage, Store(), VALIDATION, 4, group),
+        validate=validator(model, stage, Store(), VALIDATION, 4, group, "worker"),
         stage=stage,
         d_model=16,
         device=group.device,

@@ -44,7 +44,12 @@ def test_a_phase_stops_where_the_next_begins(workspace):
 @pytest.mark.parametrize(
     "file, old, new, sentence",
     [
-        ("tables/tiny.yaml", "model: zodiac", "model: zodiak", "there is no 'zodiak'; did you mean 'zodiac'?"),
+        (
+            "tables/tiny.yaml",
+            "model: zodiac",
+            "model: zodiak",
+            "tables/tiny.yaml, row 'zodiac': params/models: there is no 'zodiak'; did",
+        ),
         ("recipes/short.yaml", "epochs: 1", "epoch: 1", "short.yaml: unknown key 'xe.epoch'; did you mean 'epochs'?"),
         ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),
         (

@@ -1,10 +1,16 @@
-"""The picture in the README is the workflow's."""
+"""The picture in the README is the workflow's, and every command in the documentation is one of recap's."""
 
 import re
+import shlex
 import subprocess
 import sys
 
+import pytest
 from tiny_workspace import ROOT
+
+from recap.cli import build_parser
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_picture_of_the_dag_is_current(tmp_path):
@@ -18,3 +24,40 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
     drawn = {(names[start], names[end]) for start, end in re.findall(r"(id\d+) --> (id\d+)", done.stdout)}
     picture = (ROOT / "README.md").read_text().split("```mermaid")[1].split("```")[0]
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
+
+
+def blocks(text):
+    """Yield the words after `recap` of every command in a block of code; one may go on over several lines."""
+    begun = ""
+    for line in text.splitlines():
+        begun += line.removeprefix("    ").removesuffix("\\") if line.startswith("    ") else ""
+        try:
+            words = shlex.split(begun, comments=True)
+        except ValueError:  # a quotation goes on
+            continue
+        if not line.endswith("\\"):
+            begun = ""
+            if words[:1] == ["recap"]:
+                yield words[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_the_documentation_can_be_typed(page, capsys):
+    text = page.read_text(encoding="utf-8")
+    for words in blocks(text):
+        try:
+            build_parser().parse_args(words)
+        except SystemExit:
+            pytest.fail(f"recap {shlex.join(words)}: {capsys.readouterr().err}")
+    # What is named within a sentence may lack options, but what there is of it must exist.
+    for words in map(str.split, re.findall(r"`recap ([a-z][^`]*)`", text)):
+        parser = build_parser()
+        while words and parser._subparsers is not None:
+            parser = parser._subparsers._group_actions[0].choices[words.pop(0)]
+        options = {word for word in words if word.startswith("--")}
+        assert not options - set(parser._option_string_actions)
+
+
+def test_commands_of_several_lines_are_found():
+    text = "Say\n\n    recap data fetch  # all\n    recap data \\\n      fetch a\n\n    recap fetch 'a\n      b' c\n"
+    assert [" ".join(words) for words in blocks(text)] == ["data fetch", "data fetch a", "fetch a  b c"]

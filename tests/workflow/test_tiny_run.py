@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_workspace import ROOT, Workspace
+from tiny_workspace import ROOT, Workspace, counts
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +38,17 @@ def test_nothing_is_done_twice(finished):
 
 def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
-    planned = finished.planned()
+    said = finished.dry_run()
     finished.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
     after = {"statistics", "table", "samples", "summary", "curves", "publish", "all"}
-    assert planned == {"train_xe": 1, "evaluate": 1, **dict.fromkeys(after, 1)}
+    assert counts(said) == {"train_xe": 1, "evaluate": 1, **dict.fromkeys(after, 1)}
+    # It names the runs and what changed, once, and nobody is told how to forget what changed.
+    runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
+    assert runs == [
+        "train_xe zodiac@other seed 1 xe.learning_rate 0.002 -> 0.003",
+        "evaluate zodiac@other seed 1 xe after train_xe",
+    ]
+    assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
 
 
 def test_a_deleted_view_is_made_again_from_the_results(finished):

@@ -42,14 +42,24 @@ class Workspace:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=self.folder)
 
-    def planned(self, *arguments: str, config: tuple[str, ...] = ()) -> Counter:
-        """Return how many jobs of each rule a dry run would run."""
+    def dry_run(self, *arguments: str, config: tuple[str, ...] = ()) -> str:
+        """Return what a dry run says."""
         done = self.snakemake("--dry-run", *arguments, config=config)
         assert done.returncode == 0, done.stderr
-        lines = (done.stdout + done.stderr).split("Job stats:")
-        if len(lines) == 1:
-            assert "Nothing to be done" in lines[0]
-            return Counter()
-        # One line a rule below the heading and a rule of dashes, up to the total.
-        table = lines[1].split("total")[0].splitlines()[3:]
-        return Counter({name: int(count) for name, count in (line.split() for line in table if line.strip())})
+        return done.stdout + done.stderr
+
+    def planned(self, *arguments: str, config: tuple[str, ...] = ()) -> Counter:
+        """Return how many jobs of each rule a dry run would run."""
+        return counts(self.dry_run(*arguments, config=config))
+
+
+def counts(said: str) -> Counter:
+    """Return how many jobs of each rule a plan has."""
+    lines = said.split("Job stats:")
+    if len(lines) == 1:
+        assert "Nothing to be done" in lines[0]
+        return Counter()
+    assert len(lines) == 2, "the plan stands there twice"
+    # One line a rule below the heading and a rule of dashes, up to the total.
+    table = lines[1].split("total")[0].splitlines()[3:]
+    return Counter({name: int(count) for name, count in (line.split() for line in table if line.strip())})

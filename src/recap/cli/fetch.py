@@ -45,7 +45,7 @@ def add_fetch(commands: Commands) -> None:
         commands,
         "coco-server-ids",
         purpose="image ids of a submission to COCO's server",
-        example="recap data coco-server-ids --info image_info_test2014.json --annotations captions_val2014.json --out ids.json",
+        example="recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json",
     )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
     paths(parser, info="image_info_test2014.json", annotations="captions_val2014.json", out="JSON with the ids")

@@ -19,6 +19,7 @@ def add_train(commands: Commands) -> None:
 
     def train(a: Arguments) -> None:
         settings = checked(a, RUNS[a.stage])
+        _make(a.out)
         become_processes(settings)
         from recap.training.job import train as run
 
@@ -46,6 +47,7 @@ def add_evaluate(commands: Commands) -> None:
 
     def evaluate(a: Arguments) -> None:
         settings = checked(a, "EvaluatedRun")
+        _make(a.out)
         claim(settings["device"])
         from recap.training.evaluation import evaluate as run
 
@@ -56,8 +58,8 @@ def add_evaluate(commands: Commands) -> None:
         "evaluate",
         purpose="decode a split and score it",
         example="""
-            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' --corpus corpus.parquet \\
-              --vocabulary vocabulary.json --features features.h5 --model run --out scores
+            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' \\
+              --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 --model run --out scores
         """,
     )
     spec(parser, "EvaluatedRun")
@@ -77,3 +79,8 @@ def become_processes(spec: dict[str, Any]) -> None:
     if processes > 1:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         os.execv(sys.executable, [sys.executable, *torchrun, "-m", "recap", *sys.argv[1:]])
+
+
+def _make(out: Path) -> None:
+    """Make the folder of the results: whoever named one that cannot be made should not hear it when hours are over."""
+    out.mkdir(parents=True, exist_ok=True)

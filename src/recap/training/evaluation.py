@@ -55,7 +55,7 @@ def evaluate(
         length_penalty=settings.length_penalty,
         batch_size=settings.batch_size,
         device=device,
-        name=f"beam {settings.beam}",
+        name=f"{' '.join(out.parts[-3:])}, beam {settings.beam}",
         constraint=_constraint(settings, words),
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,

@@ -62,6 +62,7 @@ def train(
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
+    name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
     group = join(select_device(spec["device"]))
     _prepare(spec, stage, group)
     words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
@@ -90,13 +91,13 @@ def train(
         model=model,
         objective=_objective(model, settings, captions, longest),
         batches=_batches(settings, store, captions, spec["seed"], group.device),
-        validate=validator(model, settings, store, validation, longest, group),
+        validate=validator(model, settings, store, validation, longest, group, name),
         stage=settings,
         d_model=spec["model_config"]["d_model"],
         device=group.device,
         state=state,
         identity=value_hash(made_from),
-        name=f"{spec['model']} seed {spec['seed']} {stage}",
+        name=name,
         group=group,
     )
     model.recompute = settings.recompute

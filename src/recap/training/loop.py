@@ -18,7 +18,7 @@ from torch import Tensor
 from recap.core.atomic import atomic_path, write_json
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
-from recap.core.log import progress, say
+from recap.core.log import progress, say, time_left
 from recap.decoding.step import NotANumber
 from recap.models.base import Captioner
 from recap.training.batches import Batch, CaptionBatches
@@ -223,7 +223,9 @@ class Training:
             }
         )
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        say(f"{self.name}, epoch {at.epoch + 1}: {numbers}, validation CIDEr-D {score:.4f}")
+        done, epochs = at.epoch + 1, self.stage.epochs
+        left = f"; {time_left(done, epochs, at.seconds)}" if done < epochs else ""
+        say(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
         if score > at.best:
             at.best, at.best_epoch, at.stale = score, at.epoch + 1, 0
             if self.group.first:

@@ -19,10 +19,12 @@ def validator(
     references: dict[int, list[list[int]]],
     max_length: int,
     group: Group,
+    name: str,
 ) -> Callable[[], float]:
     """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
 
     Each process decodes its share of the images; its number is the share's sum over the count of all images.
+    Progress is shown under the run's name.
     """
     scorer, images = CiderD(references), group.share(sorted(references))
 
@@ -36,7 +38,7 @@ def validator(
             length_penalty=0.0,
             batch_size=50,
             device=group.device,
-            name="validation",
+            name=f"{name}, validation",
         )
         return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
 

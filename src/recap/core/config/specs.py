@@ -128,7 +128,8 @@ def _lines(schema: dict[str, Any]) -> str:
 
 def _said(schema: dict[str, Any], required: bool) -> str:
     """Return what a key is, and its default."""
-    said = schema.get("description") or ", ".join(map(str, schema.get("enum", [schema.get("const", "")])))
+    values = schema.get("enum", [schema.get("const", "keys of its own: workflow/schemas/ lists them")])
+    said = schema.get("description") or ", ".join(map(str, values))
     default = schema.get("default")
     shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
     return " ".join(filter(None, [said, shown]))

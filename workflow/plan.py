@@ -1,0 +1,168 @@
+"""What Snakemake is about to do, in words: which runs, and what changed since they were made.
+
+Snakemake knows why a job must run; here its reasons become a line a job, in which a changed parameter has its key.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
+LISTED = 3  # files or changes in one line
+
+NEW = "not made yet"
+KEYS = {"model_config": "model", "vocabulary_rule": "vocabulary"}  # keys of a spec by the file that a user edits
+
+
+def plan(workflow: Any) -> list[str]:
+    """Return the lines that name every run that is due, and every other job that is due because something changed."""
+    jobs = list(workflow.dag.needrun_jobs())
+    parts = varying(job.wildcards_dict for job in jobs)
+    seeds = defaultdict(list)  # of jobs that differ by their seed alone
+    for job in jobs:
+        reason = why(job, workflow.dag, workflow.persistence)
+        wildcards = job.wildcards_dict
+        if "model" in wildcards or not (reason == NEW or reason.startswith("after ")):
+            key = (job.rule.name, tuple(sorted((k, v) for k, v in wildcards.items() if k != "seed")), reason)
+            seeds[key].append(wildcards.get("seed"))
+    order = [rule.name for rule in workflow.rules]
+    rows = []
+    for (rule, rest, reason), found in sorted(seeds.items(), key=lambda item: (order.index(item[0][0]), item[0])):
+        numbers = sorted({int(seed) for seed in found if seed is not None})
+        wildcards = {**dict(rest), **({"seed": ", ".join(map(str, numbers))} if numbers else {})}
+        rows.append((rule, label(wildcards, parts), reason))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    return [f"{rule:{widths[0]}}  {name:{widths[1]}}  {reason}" for rule, name, reason in rows]
+
+
+def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
+    """Return those of dataset, subset and features that differ between jobs, and so must be said."""
+    values = defaultdict(set)
+    for each in wildcards:
+        for part in ("dataset", "subset", "features"):
+            if part in each:
+                values[part].add(each[part])
+    return {part for part, found in values.items() if len(found) > 1}
+
+
+def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
+    """Return what a job is for: ``zodiac_tiny@demo seed 2``, or the values of its wildcards; it may have none.
+
+    Args:
+        wildcards: of the job.
+        parts: which of dataset, subset and features a run is told apart by.
+    """
+    seed = wildcards.get("seed", "")
+    seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
+    if "model" not in wildcards:
+        names = [value for name, value in wildcards.items() if name != "seed"]
+        return " ".join(filter(None, [*names, seeds]))
+    run = f"{wildcards['model']}@{wildcards['recipe']}"
+    together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
+    where = "/".join(wildcards[part] for part in ("dataset", "subset", "features") if part in parts)
+    return " ".join(filter(None, [run, together, wildcards.get("stage"), f"on {where}" if where else ""]))
+
+
+def why(job: Any, dag: Any, persistence: Any) -> str:
+    """Return why a job is due, in a few words."""
+    reason = dag.reason(job)
+    if reason.forced:
+        return "forced"
+    missing = sorted(map(str, reason.missing_output))
+    if missing:
+        made = any(persistence.metadata(file) for file in job.output)
+        return f"{listed(missing)} is gone" if made else NEW
+    stage = job.rule.name.removeprefix("train_")
+    said = []
+    if reason.incomplete_output:
+        said.append("was interrupted")
+    if reason.params_changed:
+        said.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
+    if reason.code_changed:
+        said.append("the command of its rule changed")
+    if reason.input_changed:
+        said.append(other_inputs(set(persistence.input(job.output[0]) or []), set(map(str, job.input))))
+    if reason.software_stack_changed:
+        said.append("its software environment changed")
+    changed = sorted(map(str, reason.updated_input - reason.updated_input_run))
+    if changed:
+        said.append(f"{listed(changed)} changed")
+    makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
+    if not said:
+        return f"after {listed(makers)}" if makers else str(reason)
+    return "; ".join(said)
+
+
+def changes(old: set[str], new: set[str], stage: str) -> str:
+    """Return which parameters changed: ``xe.learning_rate 0.0003 -> 0.0005``, ``changed code``.
+
+    Args:
+        old: parameters of the job as Snakemake recorded them (their `repr`) that it no longer has.
+        new: those that it has and had not.
+        stage: what the settings of a training stage are called.
+    """
+    before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
+    said = []
+    specs = [[spec for value in side if (spec := as_spec(value)) is not None] for side in (before, after)]
+    for first, second in zip(*specs, strict=False):
+        said += differences(first, second, {**KEYS, "stage_config": stage})
+    if any(is_digest(value) for value in before + after):
+        said.append("changed code")
+    rest = [[v for v in side if as_spec(v) is None and not is_digest(v)] for side in (before, after)]
+    said += [f"{first!r} -> {second!r}" for first, second in zip(*rest, strict=False)]
+    return listed(said) or "its parameters"
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str], prefix: str = ""
+) -> list[str]:
+    """Return the keys in which two nested mappings differ, each with both values."""
+    said = []
+    for key in sorted({*old, *new}):
+        path = prefix + names.get(key, key)
+        first, second = old.get(key), new.get(key)
+        if isinstance(first, dict) and isinstance(second, dict):
+            said += differences(first, second, names, f"{path}.")
+        elif key not in old:
+            said.append(f"{path} (new) {short(second)}")
+        elif key not in new:
+            said.append(f"{path} (gone)")
+        elif first != second:
+            said.append(f"{path} {short(first)} -> {short(second)}")
+    return said
+
+
+def as_spec(value: Any) -> dict[str, Any] | None:
+    """Return the mapping that a parameter is the JSON of, or None."""
+    if not (isinstance(value, str) and value.startswith("{")):
+        return None
+    spec: dict[str, Any] = json.loads(value)
+    return spec
+
+
+def is_digest(value: Any) -> bool:
+    """Return whether a parameter is the digest of the source that a job runs."""
+    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
+
+
+def other_inputs(old: set[str], new: set[str]) -> str:
+    """Return which inputs a job has and had not, and had and has not."""
+    said = [f"new input {listed(sorted(new - old))}"] if new - old else []
+    return "; ".join([*said, *([f"no longer input {listed(sorted(old - new))}"] if old - new else [])])
+
+
+def short(value: Any) -> str:
+    """Return a value as JSON, cut where it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in one line: the first few, and how many more there are."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
