@@ -29,13 +29,27 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
+include: "workflow/rules/provenance.smk"
 
 
+onsuccess:
+    KEEPER.save()
+
+
+onerror:
+    KEEPER.save()
+
+
+# By name every file that is kept, so that one that got lost is missed, also under a finished report.
 rule all:
     default_target: True
     input:
         report_files(),
         PUBLISHED,
+        data_files(),
+        kept_features(),
+        [file for run in TRAINED for file in run_files(run)],
+        [file for run in SCORED for file in score_files(run)],
 
 
 rule data_all:
@@ -45,7 +59,7 @@ rule data_all:
 
 rule features_all:
     input:
-        [features_file(run) for run in SCORED],
+        kept_features(),
 
 
 rule train_all:
