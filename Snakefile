@@ -35,6 +35,7 @@ include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/track.smk"
+include: "workflow/rules/provenance.smk"
 
 
 hold_when_started(workflow, [R, WORK, "reports", "mlflow"])
@@ -44,11 +45,24 @@ onstart:
     stop_with_jobs(workflow)
 
 
+onsuccess:
+    KEEPER.save()
+
+
+onerror:
+    KEEPER.save()
+
+
+# By name every file that is kept, so that one that got lost is missed, also under a finished report.
 rule all:
     default_target: True
     input:
         report_files(),
         PUBLISHED,
+        data_files(),
+        kept_features(),
+        [file for run in TRAINED for file in run_files(run)],
+        [file for run in SCORED for file in score_files(run)],
 
 
 rule data_all:
@@ -58,7 +72,7 @@ rule data_all:
 
 rule features_all:
     input:
-        [features_file(run) for run in SCORED],
+        kept_features(),
 
 
 rule train_all:

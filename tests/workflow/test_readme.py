@@ -21,7 +21,10 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     names = dict(re.findall(r"(id\d+)\[(\w+)\]", done.stdout))
-    drawn = {(names[start], names[end]) for start, end in re.findall(r"(id\d+) --> (id\d+)", done.stdout)}
+    edges = {(names[start], names[end]) for start, end in re.findall(r"(id\d+) --> (id\d+)", done.stdout)}
+    # `all` asks for every file by name; the picture shows what comes last.
+    used = {start for start, end in edges if end != "all"}
+    drawn = {(start, end) for start, end in edges if end != "all" or start not in used}
     picture = (ROOT / "README.md").read_text().split("```mermaid")[1].split("```")[0]
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
 

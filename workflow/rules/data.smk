@@ -8,8 +8,10 @@ def dataset_spec(wildcards):
 
 
 def data_files():
-    """Return corpora, cards, vocabularies and subsets of all runs."""
-    return sorted({kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)})
+    """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
+    made = {kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)}
+    packed = {file for run in SCORED for file in dataset_images(run.dataset) if file.startswith(f"{R}/")}
+    return sorted(made | packed)
 
 
 def counts_file(wildcards):

@@ -9,7 +9,8 @@ BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 def trained_backbone(wildcards):
     """Return the weights that must be trained first: for weights 'boxes', else none."""
     spec = GRID.get("features", wildcards.features)
-    return [BACKBONE.format(**wildcards)] if spec.kind == "grid" and spec.weights == "boxes" else []
+    file = BACKBONE.format(dataset=wildcards.dataset, features=wildcards.features)
+    return [file] if spec.kind == "grid" and spec.weights == "boxes" else []
 
 
 def boxes_store(wildcards):
@@ -22,6 +23,12 @@ def extractor_code(wildcards):
     """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
     kind = GRID.get("features", wildcards.features).kind
     return code_digest(f"features/{kind}", without=ALL_READERS)
+
+
+def kept_features():
+    """Return the feature stores of all runs, with those whose boxes are cut out and weights that are trained first."""
+    stores = {features_file(run) for run in SCORED}
+    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in SCORED)))
 
 
 rule pretrain:

@@ -1,0 +1,50 @@
+"""sha256 of files and folders, each read once: a note keeps what was read, and counts while size and time are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from recap.core.atomic import read_json, write_json
+from recap.core.errors import RecapError
+from recap.core.manifests import sha256_file
+
+
+class Hashes:
+    """The hashes of a working copy. The note is a shortcut: deleting it costs reading the files again."""
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
+        self._known: dict[str, list] = {}
+        if note.exists():
+            try:
+                self._known = read_json(note)
+            except RecapError:
+                # Half a note of a power cut; what it said is read again from the files.
+                note.unlink()
+        self._new = False
+
+    def of(self, path: str) -> str:
+        """Return the sha256 of a file; of a folder, that of the names and hashes of all files in it."""
+        if not os.path.isdir(path):  # noqa: PTH112 - a path as Snakemake has it
+            return self._file(path)
+        digest = hashlib.sha256()
+        for file in sorted(each for each in Path(path).rglob("*") if each.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{self._file(str(file))}\n".encode())
+        return digest.hexdigest()
+
+    def save(self) -> None:
+        """Write the note, if there is something new in it."""
+        if self._new:
+            write_json(self._note, self._known)
+
+    def _file(self, path: str) -> str:
+        state = Path(path).stat()
+        known = self._known.get(path)
+        if known is not None and known[:2] == [state.st_size, state.st_mtime_ns]:
+            return str(known[2])
+        digest = sha256_file(path)
+        self._known[path] = [state.st_size, state.st_mtime_ns, digest]
+        self._new = True
+        return digest
