@@ -13,6 +13,7 @@ from recap.core.params import load_profile
 from recap.core.source import code_digest
 from recap.data.versions import read_versions
 from recap.data.bpe import byte_pair_files
+from recap.models.check import check_models
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{sys.executable} -m recap"
@@ -29,6 +30,7 @@ def load_grid():
     try:
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
         grid = Grid(profile, Path(config.get("params_dir", "params")))
+        check_models(grid, Path(f"work/{profile.name}/checked_models.json"))
     except RecapError as error:
         refuse(str(error))
     for name in sorted({run.recipe for run in grid.scored()}):
