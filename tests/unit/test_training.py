@@ -306,9 +306,7 @@ def test_reading_ahead_hands_errors_over():
 
 
 @pytest.mark.parametrize(("scores", "best", "epoch"), [([0.4, 0.1, 0.3], 0.4, 0), ([0.4, 0.1, 0.5], 0.5, 2)])
-def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(
-    tmp_path, capsys, scores, best, epoch
-):
+def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path, capsys, scores, best, epoch):
     stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
     loop = training(tmp_path, stage=stage, scores=scores, trained=True)
     start = {name: value.clone() for name, value in loop.model.state_dict().items()}

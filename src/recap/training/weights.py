@@ -13,8 +13,7 @@ from recap.core.atomic import atomic_path
 from recap.core.errors import TrainingError
 from recap.models.base import Captioner
 
-DIGEST = "tensors_sha256"
-WRITER = "writer"  # its presence says that there must be a digest, should a bit of the digest's name have flipped
+DIGEST = "tensors_sha256"  # the only key: safetensors writes several in an order that changes from run to run
 
 
 def plain_weights(model: Captioner) -> dict[str, Tensor]:
@@ -37,7 +36,7 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
     with atomic_path(path) as temporary:
-        save_file(dict(tensors), temporary, metadata={WRITER: "recap", DIGEST: tensors_digest(tensors)})
+        save_file(dict(tensors), temporary, metadata={DIGEST: tensors_digest(tensors)})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -56,7 +55,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, str(error).strip().splitlines()[0]) from error
-    if {WRITER, DIGEST} & set(metadata) and metadata.get(DIGEST) != tensors_digest(tensors):
+    if DIGEST in metadata and metadata[DIGEST] != tensors_digest(tensors):
         raise _damaged(path, "its tensors are not those that were saved")
     return tensors
 
