@@ -12,6 +12,7 @@ from benchmarks import cached, plain
 from benchmarks.figures import Case, product_rate, seconds
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models
 from recap.core.config import CrossEntropy, SelfCritical, Stage
+from recap.layers.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.training.batches import Batch
 from recap.training.cross_entropy import CrossEntropyObjective
@@ -107,7 +108,7 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
     ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
 
     def split() -> dict[str, object]:
-        with torch.no_grad():
+        with fixed_weights():
             memory = model.encode(data.features, data.mask)
             sampled, _ = objective._draw(memory)
             drawing = seconds(lambda: objective._draw(memory))

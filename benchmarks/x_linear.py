@@ -23,6 +23,7 @@ from benchmarks.figures import Case, product_rate, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
 from recap.core.config import CrossEntropy, SelfCritical, Stage
+from recap.layers.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.training.cross_entropy import CrossEntropyObjective
@@ -151,7 +152,7 @@ def scst(kind: str) -> Case:
     model, slow = model_of(kind).eval(), model_of(kind).eval()
     data = batch()
     objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
-    with torch.no_grad():
+    with fixed_weights():
         memory = model.encode(data.features, data.mask)
         said, best = objective._draw(memory)
         scored = objective._score(memory, said)[0].flatten(0, 1)
@@ -162,7 +163,7 @@ def scst(kind: str) -> Case:
     step = ours(model, "scst")
 
     def split() -> dict[str, object]:
-        with torch.no_grad():
+        with fixed_weights():
             draw = seconds(lambda: objective._draw(memory))
             reward = seconds(lambda: objective._reward(data.image_ids, said))
         parts = {"samples and greedy": draw, "reward": reward, "rest": seconds(step) - draw - reward}

@@ -1,10 +1,20 @@
 """Training through the command line: killed at any moment, and given bad input."""
 
+import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
+import yaml
+
+from recap.core.checksums import recorded
+from recap.core.claim import claimed
+from recap.core.errors import RecapError, TrainingError
+from recap.data.vocabulary import load_vocabulary
+from recap.training.loop import SAVED
+from recap.training.saved import load_model
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +56,80 @@ def test_sigkill_in_mid_epoch_changes_no_bit(prepared, unbroken, saves):
     assert (run / "model.safetensors").read_bytes() == unbroken
 
 
-def test_sigterm_saves_before_it_leaves(prepared, unbroken):
-    state = prepared.folder / "stopped" / "state"
-    process, _ = kill_when_saved(prepared.command("stopped"), state, 3, signal.SIGTERM)
-    assert process.returncode == 143
-    assert prepared.train("stopped").returncode == 0
-    assert (prepared.folder / "stopped" / "run" / "model.safetensors").read_bytes() == unbroken
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_signal_saves_before_it_leaves(prepared, unbroken, how):
+    name = f"stopped-{how}"
+    state = prepared.folder / name / "state"
+    process, said = kill_when_saved(prepared.command(name), state, 3, how)
+    assert process.returncode == 128 + how
+    assert said.splitlines()[-1].endswith(f"stopped by {how.name}; {SAVED}")
+    assert "Traceback" not in said
+    assert prepared.train(name).returncode == 0
+    assert (prepared.folder / name / "run" / "model.safetensors").read_bytes() == unbroken
+
+
+def test_a_signal_before_the_first_step_ends_at_once(prepared):
+    process = subprocess.Popen(prepared.command("early"), stderr=subprocess.PIPE, text=True)
+    lock = prepared.folder / "early" / "state" / "lock"
+    while not (lock.exists() and lock.read_text()) and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[1]
+    assert process.returncode == 143 and "stopped by SIGTERM" in said.splitlines()[-1], said
+
+
+def test_two_trainings_never_share_a_state(prepared, unbroken):
+    folder = prepared.folder / "shared" / "state"
+    with claimed(folder):
+        process = subprocess.Popen(prepared.command("shared"), stderr=subprocess.PIPE, text=True)
+        waiting = process.stderr.readline()
+        assert f"{folder}: held by another training, process {os.getpid()}; waiting up to 60 s" in waiting
+        refusal = pytest.raises(TrainingError, match=rf"another training, process {os.getpid()}, is at work")
+        with refusal, claimed(folder, patience=0.3):
+            pass
+        assert not (folder / "last.pt").exists() and process.poll() is None
+    assert process.communicate()[1] and process.returncode == 0  # its turn has come
+    assert (prepared.folder / "shared" / "run" / "model.safetensors").read_bytes() == unbroken
+
+
+def test_a_lock_dies_with_its_process(tmp_path):
+    script = "import sys, time; from pathlib import Path; from recap.core.claim import claimed\n"
+    script += "with claimed(Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "mine\n"
+    process.kill()
+    process.wait()
+    with claimed(tmp_path, patience=0):
+        assert (tmp_path / "lock").read_text() == str(os.getpid())
+
+
+def test_a_run_folder_is_verified(prepared, unbroken):
+    run = prepared.folder / "unbroken" / "run"
+    assert set(recorded(run)) == {"config.yaml", "history.csv", "training.json"}
+    words = load_vocabulary(prepared.folder / "vocabulary.json")
+    load_model(run, feature_size=6, words=words)
+    config = (run / "config.yaml").read_bytes()
+    (run / "config.yaml").write_bytes(config.replace(b"heads: 2", b"heads: 4"))
+    with pytest.raises(RecapError, match=r"config\.yaml: has changed since it was finished"):
+        load_model(run, feature_size=6, words=words)
+    (run / "config.yaml").write_bytes(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({}, "holds no spec with a model_config"),
+        ({"spec": 5}, "holds no spec with a model_config"),
+        ({"spec": {"model_config": {}}}, "the key 'kind' is missing"),
+        ({"spec": {"model_config": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
+        ({"spec": {"model_config": {"kind": "zodiac", "d_model": -1}}}, "d_model: Input should be greater than 0"),
+    ],
+)
+def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(RecapError) as refusal:
+        load_model(tmp_path, feature_size=6, words=None)
+    assert sentence in str(refusal.value) and "config.yaml: " in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_state_of_another_config_is_not_continued(prepared, unbroken):

@@ -12,6 +12,7 @@ from recap.layers.x_linear import XLinear
 from recap.models import up_down, x_transformer, xlan
 from recap.models.global_memory import GlobalMemory
 from recap.models.official_names import X_LINEAR, rename
+from recap.models.transformer import Transformer
 from recap.models.up_down import UpDown
 from recap.models.x_transformer import XTransformer
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
@@ -181,7 +182,10 @@ def test_x_transformer_names_are_complete():
     sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64, "encoder_layers": 2}
     model = XTransformer(feature_size=20, vocabulary_size=VOCABULARY, **sizes, decoder_layers=2).double()
     model.load_state_dict(x_transformer.rename_official(official))
-    assert torch.equal(model.positions[:20].float(), load("positional_tables")[0]["out/xtransformer_16"])
+    released = load("positional_tables")[0]["out/xtransformer_16"]
+    assert torch.equal(model.positions[:20].float(), released)
+    plain = Transformer(feature_size=5, vocabulary_size=9, d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
+    assert torch.equal(plain.positions[:20], released)  # the same lineage
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
     model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from recap.core.checksums import record
 from recap.core.errors import RecapError, TrainingError
 from recap.training.journal import flat, read_records
 
@@ -170,6 +171,16 @@ def test_a_broken_history_is_named(results, history):
     if not history:
         path.unlink()
     with pytest.raises(RecapError, match=r"seed-1/xe/history\.csv"):
+        read_records(profile="demo", results=results)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "history.csv", "training.json"])
+def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name):
+    run = results / "runs" / SETTING / "seed-1" / "xe"
+    record(*(run / file for file in ("config.yaml", "history.csv", "training.json")))
+    read_records(profile="demo", results=results)
+    (run / name).write_text((run / name).read_text().replace("1", "7", 1))
+    with pytest.raises(RecapError, match=f"{name}: has changed since it was finished"):
         read_records(profile="demo", results=results)
 
 

@@ -16,6 +16,7 @@ from recap.core.source import code_digest
 from recap.core.yaml_files import read_mapping
 from recap.data.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.versions import entry_of, read_versions
+from recap.models.check import check_models
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{quote(sys.executable)} -m recap"
@@ -43,6 +44,7 @@ def load_grid():
             read_mapping(Path(file))
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
         grid = Grid(profile, Path(config.get("params_dir", "params")))
+        check_models(grid, Path(f"work/{profile.name}/checked_models.json"))
     except RecapError as error:
         refuse(str(error))
     for section, name in sorted(grid.names()):

@@ -14,8 +14,10 @@ def add_config(commands: Commands) -> None:
     def check(a: Arguments) -> None:
         from recap.core.grid import Grid
         from recap.core.params import load_profile, read_mapping
+        from recap.models.check import check_models
 
         grid = Grid(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
+        check_models(grid)
         print(f"{a.profile}: {len(grid.tables)} tables, {len(grid.scored())} scored runs")
 
     def schema(a: Arguments) -> None:

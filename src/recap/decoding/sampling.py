@@ -72,6 +72,11 @@ def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
     return log_probabilities.masked_fill(torch.zeros_like(cut).scatter(-1, words, cut), -torch.inf)
 
 
+def within(log_probabilities: Tensor, kept: Tensor) -> Tensor:
+    """Return the distribution [..., V] given that one of the words `kept` (True) is said."""
+    return log_probabilities.masked_fill(~kept, -torch.inf).log_softmax(-1)
+
+
 def draw(log_probabilities: Tensor) -> Tensor:
     """Draw one word from each distribution [..., V] by inverse transform: one random number a row, not one a word."""
     ladder = log_probabilities.exp().cumsum(-1)

@@ -60,8 +60,8 @@ def fixed_weights() -> Iterator[None]:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x [..., P] times weight [Q, P], plus bias [Q] -> [..., Q]."""
-    layouts = _layouts.get()
-    if layouts is None or not _pays(x, weight):
+    layouts = _layouts.get() if _pays(x, weight) else None
+    if layouts is None:
         return linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
     out = torch.ops.mkldnn._linear_pointwise(rows, _laid_out(weight, layouts), bias, "none", [], "")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.atomic import read_json, write_json, write_text
+from recap.core.checksums import check
 from recap.core.errors import RecapError
 
 CURVE_COLUMNS = ("run", "stage", "epoch", "loss", "val_cider_d")
@@ -59,7 +60,8 @@ def write_curves(*, spec: dict[str, Any], runs: Path, out: Path) -> None:
 
 
 def _history(path: Path) -> list[dict[str, str]]:
-    """Read a history; a missing file or column is an error that names it."""
+    """Read a history; a missing or changed file or a missing column is an error that names it."""
+    check(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)

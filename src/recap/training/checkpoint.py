@@ -1,7 +1,11 @@
-"""The full state of a training, saved so that a kill at any moment costs at most one interval."""
+"""The full state of a training, saved so that a kill at any moment costs at most one interval.
+
+torch writes a zip, whose members carry a CRC each; torch does not look at them when it reads, so they are checked here.
+"""
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +36,32 @@ def load_state(folder: Path, *, identity: str, rank: int = 0) -> dict[str, Any] 
         rank: which process's random state is restored.
 
     Raises:
-        TrainingError: the file is there but cannot be read.
+        TrainingError: the file is there but damaged.
     """
     path = folder / "last.pt"
     if not path.exists():
         return None
     try:
+        _check(path)
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise TrainingError(f"{path}: cannot be read ({type(error).__name__}); delete it to start over") from error
+        reason = str(error).strip().splitlines()[0] if isinstance(error, zipfile.BadZipFile) else type(error).__name__
+        raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over") from error
     if state["identity"] != identity or state["version"] != VERSION:
         return None
     torch.set_rng_state(state["random"]["cpu"][rank].clone())
     if "cuda" in state["random"] and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["random"]["cuda"])
     return state
+
+
+def _check(path: Path) -> None:
+    """Compare every member of a zip with its CRC.
+
+    Raises:
+        zipfile.BadZipFile: one differs, or the file is no zip.
+    """
+    with zipfile.ZipFile(path) as file:
+        member = file.testzip()
+    if member is not None:
+        raise zipfile.BadZipFile(f"bad CRC-32 of {member}")

@@ -14,6 +14,7 @@ from recap.core.config import Evaluation
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.params import validate
+from recap.core.stopping import Stop
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
@@ -24,6 +25,7 @@ from recap.training.decode_split import Candidate, decode_candidates
 from recap.training.saved import load_model
 
 
+@Stop("evaluate")
 def evaluate(
     *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
 ) -> None:

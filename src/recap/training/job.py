@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from recap.core.atomic import read_json
+from recap.core.claim import claimed
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.core.device import select_device
 from recap.core.log import say
@@ -15,6 +16,7 @@ from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.seeding import derived_seed
 from recap.core.source import code_digest
+from recap.core.stopping import Stop
 from recap.data.corpus import Corpus
 from recap.data.subsample import read_subset
 from recap.data.vocabulary import load_vocabulary
@@ -25,6 +27,7 @@ from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
 from recap.training.compiled import compile_passes
+from recap.training.counters import Counters
 from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.distributed import Group, join
 from recap.training.loop import Objective, Training
@@ -64,59 +67,59 @@ def train(
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
     name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
     group = join(select_device(spec["device"]))
-    _prepare(spec, stage, group)
-    words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
-    table = Corpus.read(corpus)
-    captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
-    store.require([*captions, *validation])
-    model = build_model(spec["model_config"], feature_size=store.dim, vocabulary_size=len(words)).to(group.device)
-    before = None  # validation score of the stage before
-    if init is not None:
-        load_weights(model, init / "model.safetensors")
-        before = read_json(init / "training.json")["best_val_cider_d"]
-    made_from = {
-        "stage": stage,
-        "spec": spec,
-        "vocabulary_hash": words.hash,
-        "subset_hash": chosen["hash"],
-        "feature_hash": store.feature_hash,
-        "init_sha256": sha256_file(init / "model.safetensors") if init else None,
-        "code": _code(spec["model_config"]["kind"]),
-        **({"processes": group.size} if group.size > 1 else {}),
-    }
-    if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
-        torch.manual_seed(derived_seed(spec["seed"], "rank", stage, group.rank))
-    longest = words.max_length + 1  # with the end token
-    training = Training(
-        model=model,
-        objective=_objective(model, settings, captions, longest),
-        batches=_batches(settings, store, captions, spec["seed"], group.device),
-        validate=validator(model, settings, store, validation, longest, group, name),
-        stage=settings,
-        d_model=spec["model_config"]["d_model"],
-        device=group.device,
-        state=state,
-        identity=value_hash(made_from),
-        name=name,
-        group=group,
-    )
-    model.recompute = settings.recompute
-    if settings.compile:
-        compile_passes(model)
-    counters = training.run()
-    if group.first:
-        if before is not None:
-            warn_if_worse(training.name, before, counters.best)
-        write_run(out, made_from, counters, training.best_weights, model, group.device)
-    group.leave()
+    with Stop(name), claimed(state) if group.first else nullcontext():
+        group.wait()  # until the state is ours
+        _prepare(spec, stage, group)
+        words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
+        table = Corpus.read(corpus)
+        captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
+        store.require([*captions, *validation])
+        model = build_model(spec["model_config"], feature_size=store.dim, vocabulary_size=len(words)).to(group.device)
+        if init is not None:
+            load_weights(model, init / "model.safetensors")
+        made_from = {
+            "stage": stage,
+            "spec": spec,
+            "vocabulary_hash": words.hash,
+            "subset_hash": chosen["hash"],
+            "feature_hash": store.feature_hash,
+            "init_sha256": sha256_file(init / "model.safetensors") if init else None,
+            "code": _code(spec["model_config"]["kind"]),
+            **({"processes": group.size} if group.size > 1 else {}),
+        }
+        if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
+            torch.manual_seed(derived_seed(spec["seed"], "rank", stage, group.rank))
+        longest = words.max_length + 1  # with the end token
+        training = Training(
+            model=model,
+            objective=_objective(model, settings, captions, longest),
+            batches=_batches(settings, store, captions, spec["seed"], group.device),
+            validate=validator(model, settings, store, validation, longest, group, name),
+            stage=settings,
+            d_model=spec["model_config"]["d_model"],
+            device=group.device,
+            state=state,
+            identity=value_hash(made_from),
+            name=name,
+            group=group,
+            trained=init is not None,
+        )
+        model.recompute = settings.recompute
+        if settings.compile:
+            compile_passes(model)
+        counters = training.run()
+        if group.first:
+            warn_if_no_better(name, counters)
+            write_run(out, made_from, counters, training.best_weights, model, group.device)
+        group.leave()
 
 
-def warn_if_worse(name: str, before: float, after: float) -> None:
-    """Say so if a stage leaves validation CIDEr-D lower than it found it; self-critical training can break a model."""
-    if after < before:
+def warn_if_no_better(name: str, counters: Counters) -> None:
+    """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
+    if counters.best_epoch == 0:
         say(
-            f"WARNING: {name}: validation CIDEr-D fell from {before:.4f} to {after:.4f}, so this stage made the model "
-            "worse; lower its learning rate, or try other samples or betas"
+            f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
+            f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
 
 

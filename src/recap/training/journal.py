@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from recap.core.atomic import read_json
+from recap.core.checksums import check
 from recap.core.errors import TrainingError
 from recap.core.manifests import sha256_file, value_hash
 
@@ -75,6 +76,8 @@ def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
     scores = results / "scores" / path
     files = [folder / name for name in STAGE_FILES]
     files += [scores / name for name in SCORE_FILES if (scores / name).exists()]
+    for name in STAGE_FILES:
+        check(folder / name)
     facts = read_json(folder / "training.json")
     ended = int((folder / "training.json").stat().st_mtime * 1000)
     record = Record(

@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
-from recap.core.atomic import atomic_path, write_json
+from recap.core.atomic import write_json
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.log import progress, say, time_left
+from recap.core.stopping import Stop
 from recap.decoding.step import NotANumber
 from recap.models.base import Captioner
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import load_state, save_state
+from recap.training.counters import Counters
 from recap.training.distributed import Group
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+from recap.training.weights import plain_weights, save_weights
 
 NUMBERS = ("reward", "reward_sd", "reward_greedy", "reward_beam", "length")  # what objectives log beside the loss
+SAVED = "the state is saved, and the same command continues from here"
 Objective = Callable[[Batch, int], tuple[Tensor, dict[str, float]]]  # batch, epoch from 0 -> loss, numbers to log
-
-
-@dataclass
-class Counters:
-    """Where a training stands; all of it is in the checkpoint."""
-
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch that are done
-    step: int = 0
-    drops: int = 0  # plateaus met
-    stale: int = 0  # epochs since the best
-    best: float = -math.inf
-    best_epoch: int = -1
-    seconds: float = 0.0
-    sums: dict[str, float] = field(default_factory=dict)  # of this epoch's logged numbers
-    history: list[dict[str, float]] = field(default_factory=list)
 
 
 class Training:
@@ -63,6 +47,7 @@ class Training:
         identity: hash of everything the result depends on; a state of anything else is not continued.
         name: of the run, for messages.
         group: the processes that train together.
+        trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
 
     def __init__(
@@ -79,13 +64,14 @@ class Training:
         identity: str,
         name: str,
         group: Group | None = None,
+        trained: bool = False,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
-        self.name, self.group = name, group or Group(device=device)
+        self.name, self.group, self.trained = name, group or Group(device=device), trained
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.at = Counters()
-        self._asked_to_stop = False
+        self._stop = Stop(name)
 
     @property
     def best_weights(self) -> Path:
@@ -97,10 +83,12 @@ class Training:
 
         Raises:
             TrainingError: the loss is no number; the ids of the batch are in the message.
-            SystemExit: SIGTERM came; the state is saved first.
+            SystemExit: SIGTERM or SIGINT came; the state is saved first.
         """
         self._resume()
-        with self._saving_on_sigterm():
+        with self._stop, self._stop.held():
+            if self.trained and self.at.best_epoch < 0:
+                self._score_start()
             while self.at.epoch < self.stage.epochs and not self._out_of_patience():
                 self._epoch()
         return self.at
@@ -117,16 +105,20 @@ class Training:
         self.at = Counters(**saved["counters"])
         say(f"{self.name}: continuing at epoch {self.at.epoch + 1}, batch {self.at.batch + 1}")
 
-    def _save(self) -> None:
+    def _save(self, random_states: Tensor | None = None) -> None:
+        """Save the full state; with the random states of all processes at hand, without a word to the others."""
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "counters": asdict(self.at),
         }
-        random_states = self.group.random_states()
+        common = random_states is None
+        if random_states is None:
+            random_states = self.group.random_states()
         if self.group.first:
             save_state(self.state, state, identity=self.identity, random_states=random_states)
-        self.group.wait()
+        if common:
+            self.group.wait()
 
     def _epoch(self) -> None:
         at = self.at
@@ -137,12 +129,12 @@ class Training:
             self._step(batch)
             now = time.monotonic()
             due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
-            stop, save = self.group.total(self._asked_to_stop, due)
+            stop, save = self.group.total(self._stop.asked is not None, due)
             if stop or save:
                 at.seconds, since, saved = at.seconds + now - since, now, now
                 self._save()
                 if stop:
-                    raise SystemExit(143)
+                    raise self._stop.leave(SAVED)
         self._close_epoch(since)
 
     def _step(self, batch: Batch) -> None:
@@ -208,7 +200,7 @@ class Training:
     def _close_epoch(self, since: float) -> None:
         """Validate, keep the weights if they are the best, write a line of history, save."""
         at = self.at
-        (score,) = self.group.total(self.validate())
+        score = self._score(since)
         means = {key: total / at.batch for key, total in at.sums.items()}
         rate = self.optimizer.param_groups[0]["lr"]
         at.seconds += time.monotonic() - since
@@ -227,31 +219,39 @@ class Training:
         left = f"; {time_left(done, epochs, at.seconds)}" if done < epochs else ""
         say(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
         if score > at.best:
-            at.best, at.best_epoch, at.stale = score, at.epoch + 1, 0
-            if self.group.first:
-                with atomic_path(self.best_weights) as temporary:
-                    save_file(plain_weights(self.model), temporary, metadata={"identity": self.identity})
+            self._keep_best(score, at.epoch + 1)
         else:
             at.stale += 1
-            if self.stage.schedule.kind == "plateau" and at.stale % self.stage.schedule.every == 0:
+            if self.stage.schedule.kind == "plateau" and at.stale % (self.stage.schedule.every + 1) == 0:
                 at.drops += 1
         at.epoch, at.batch, at.sums = at.epoch + 1, 0, {}
         self._save()
 
-    @contextmanager
-    def _saving_on_sigterm(self) -> Iterator[None]:
-        """Let a polite stop save the state after the current batch."""
+    def _score_start(self) -> None:
+        """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""
+        since = time.monotonic()
+        score = self._score(since)
+        self.at.seconds += time.monotonic() - since
+        self.at.history.append({"epoch": 0, "step": 0, "val_cider_d": score, "seconds": self.at.seconds})
+        say(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
+        self._keep_best(score, 0)
+        self._save()
 
-        def remember(*_: Any) -> None:
-            self._asked_to_stop = True
-
-        before = signal.signal(signal.SIGTERM, remember)
+    def _score(self, since: float) -> float:
+        """Validate. A signal ends this at once: nothing changes or is drawn here, so the state is as it was before."""
+        random_states = self.group.random_states()
         try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
+            with self._stop.let_go():
+                (score,) = self.group.total(self.validate())
+        except BaseException:
+            if self._stop.asked is None:
+                raise
+            self.at.seconds += time.monotonic() - since
+            self._save(random_states)
+            raise self._stop.leave(SAVED) from None
+        return score
 
-
-def plain_weights(model: Captioner) -> dict[str, Tensor]:
-    """The model's tensors as safetensors wants them: contiguous, on the CPU."""
-    return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    def _keep_best(self, score: float, epoch: int) -> None:
+        self.at.best, self.at.best_epoch, self.at.stale = score, epoch, 0
+        if self.group.first:
+            save_weights(self.best_weights, plain_weights(self.model))

@@ -12,16 +12,20 @@ import torch
 import yaml
 
 from recap.core.atomic import atomic_path, write_json, write_text
+from recap.core.checksums import record
 from recap.core.git import commit
 from recap.core.manifests import value_hash
 from recap.models.base import Captioner
-from recap.training.loop import Counters
+from recap.training.counters import Counters
+from recap.training.weights import read_weights
 
 
 def write_run(
     out: Path, made_from: dict[str, Any], counters: Counters, weights: Path, model: Captioner, device: torch.device
 ) -> None:
     """Write `config.yaml`, `history.csv`, `model.safetensors` and `training.json`, the last when all others are there.
+
+    All but the weights, which verify themselves, are listed with their hashes in `SHA256SUMS`.
 
     Args:
         out: the folder.
@@ -30,7 +34,11 @@ def write_run(
         weights: file of the best weights.
         model: whose parameters are counted.
         device: where it was trained.
+
+    Raises:
+        TrainingError: the best weights are damaged.
     """
+    read_weights(weights)
     spec = made_from["spec"]
     write_text(out / "config.yaml", yaml.safe_dump(made_from, sort_keys=True))
     write_text(out / "history.csv", _curve(counters.history))
@@ -56,12 +64,13 @@ def write_run(
             "torch": torch.__version__,
         },
     )
+    record(*(out / name for name in ("config.yaml", "history.csv", "training.json")))
 
 
 def _curve(history: list[dict[str, float]]) -> str:
-    """Return a line an epoch as CSV."""
+    """Return a line an epoch as CSV; what was scored before the first step has no loss and leaves its cell empty."""
     rows = io.StringIO()
-    writer = csv.DictWriter(rows, list(history[0]), lineterminator="\n")
+    writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: _short(value) for key, value in line.items()} for line in history)
     return rows.getvalue()

@@ -14,7 +14,7 @@ from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
 from recap.data.vocabulary import BOS, EOS, PAD, UNK
 from recap.decoding.beam import beam_search
-from recap.decoding.sampling import sample
+from recap.decoding.sampling import nucleus, sample, within
 from recap.decoding.step import forbid, forbidding
 from recap.layers.linear import fixed_weights
 from recap.metrics.bleu_ids import Bleu4
@@ -134,5 +134,8 @@ class SelfCriticalObjective:
         real = sampled != PAD
         hidden = self.model.decode_words(inputs, real, memory)
         allowed = forbid(self.model.logits(hidden).float(), NEVER_SAID)  # [R, V]
-        words = allowed.gather(-1, sampled[real][:, None])[:, 0]
+        said = sampled[real][:, None]
+        if self.stage.top_p < 1:  # the policy is the nucleus
+            allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, said, True))
+        words = allowed.gather(-1, said)[:, 0]
         return torch.zeros_like(sampled, dtype=words.dtype).masked_scatter(real, words), real

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 
 from recap.core.config.base import Strict
 
 
-class TransformerModel(Strict):
+class WithHeads(Strict):
+    """What has a width that its heads share; the rules of the builders, so that they are known before the first job."""
+
+    model_config = ConfigDict(validate_default=True)
+
+    @field_validator("d_model", "heads", check_fields=False)
+    @classmethod
+    def _divisible(cls, value: int, info: ValidationInfo) -> int:
+        sizes = {**info.data, str(info.field_name): value}  # whichever of the two comes last sees both
+        if {"d_model", "heads"} <= sizes.keys() and sizes["d_model"] % sizes["heads"]:
+            raise ValueError(f"d_model {sizes['d_model']} is not divisible by {sizes['heads']} heads")
+        return value
+
+
+class TransformerModel(WithHeads):
     """Encoder-decoder Transformer on feature vectors."""
 
     kind: Literal["transformer"]
@@ -23,6 +37,13 @@ class TransformerModel(Strict):
     dropout: float = Field(0.1, ge=0, lt=1)
     feature_dropout: float = Field(0.5, ge=0, lt=1, description="dropout after the feature projection")
     visual_positions: Literal["none", "grid"] = Field("none", description="grid: fixed codes of row and column")
+
+    @field_validator("visual_positions")
+    @classmethod
+    def _halves(cls, value: str, info: ValidationInfo) -> str:
+        if value == "grid" and info.data.get("d_model", 0) % 4:
+            raise ValueError(f"grid positions need a d_model divisible by 4, not {info.data['d_model']}")
+        return value
 
 
 class ZodiacModel(TransformerModel):
@@ -42,7 +63,7 @@ class ZodiacModel(TransformerModel):
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class XLinearSizes(Strict):
+class XLinearSizes(WithHeads):
     """What the models made of X-Linear blocks share."""
 
     heads: PositiveInt = 8

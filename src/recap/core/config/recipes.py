@@ -15,7 +15,9 @@ class Schedule(Strict):
     kind: Literal["constant", "noam", "step", "plateau", "table"] = "constant"
     factor: PositiveFloat = Field(1.0, description="noam: scale; step and plateau: multiplier at each drop")
     warmup: int = Field(0, ge=0, description="steps of linear warm-up (noam: the paper's warm-up)")
-    every: PositiveInt = Field(3, description="step: epochs between drops; plateau: epochs without gain before one")
+    every: PositiveInt = Field(
+        3, description="step: epochs between drops; plateau: epochs without gain that are borne, the next one drops"
+    )
     table: dict[int, PositiveFloat] = Field(default_factory=dict, description="table: learning rate from this epoch on")
 
     @model_validator(mode="after")
@@ -76,7 +78,12 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draw from the likeliest words of this total share")
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="multinomial: the policy is the likeliest words of this total share, of which is drawn",
+    )
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them (M2, DLCT); "

@@ -1,0 +1,49 @@
+"""Whether the models of a profile can be built, found out before the first job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.core.atomic import read_json, write_json
+from recap.core.errors import ConfigError, RecapError
+from recap.core.grid import Grid
+from recap.core.manifests import value_hash
+from recap.core.source import code_digest
+
+# Of the right order; what is built on the meta device takes no memory.
+FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
+
+
+def check_models(grid: Grid, known: Path | None = None) -> None:
+    """Build every model of a grid without memory.
+
+    Args:
+        grid: whose rows name models.
+        known: a JSON file that keeps what was built before, so that torch is imported for changed models alone.
+
+    Raises:
+        ConfigError: a builder refuses; the sentence names the file.
+    """
+    seen = set(read_json(known)) if known is not None and known.exists() else set()
+    code = code_digest("models/registry")
+    named = {name: grid.spec("models", name) for name in sorted({run.model for run in grid.scored()})}
+    hashes = {name: value_hash([config, code]) for name, config in named.items()}
+    new = [name for name in named if hashes[name] not in seen]
+    for name in new:
+        _build(named[name], f"{grid.params.name}/models/{name}.yaml")
+    if new and known is not None:
+        write_json(known, sorted(hashes.values()))
+
+
+def _build(config: dict, source: str) -> None:
+    import torch
+
+    from recap.models.registry import build_model
+
+    try:
+        with torch.device("meta"):
+            build_model(config, feature_size=FEATURE_SIZE, vocabulary_size=VOCABULARY_SIZE)
+    except RecapError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    except (RuntimeError, TypeError, ArithmeticError) as error:
+        raise ConfigError(f"{source}: {str(error).strip().splitlines()[0]}") from error
