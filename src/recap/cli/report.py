@@ -82,9 +82,9 @@ def add_report(commands: Any) -> None:
         write_summary(spec=a.spec, scores=a.scores, out=a.out)
 
     def curves(a: Arguments) -> None:
-        from recap.reporting.summary import write_curves
+        from recap.reporting.curves import write_curves
 
-        write_curves(spec=a.spec, runs=a.runs, out=a.out)
+        write_curves(spec=a.spec, runs=a.runs, out=a.out, figure=a.figure)
 
     def show(a: Arguments) -> None:
         for path in a.files:
@@ -92,7 +92,7 @@ def add_report(commands: Any) -> None:
                 raise ConfigError(f"{path}: no such report; run the workflow first")
             print(path.read_text(encoding="utf-8"))
 
-    parser = commands.add_parser("table", help="statistics -> tex, csv, md")
+    parser = commands.add_parser("table", help="statistics -> tex, csv, html, md")
     spec(parser)
     paths(parser, "statistics", "out")
     parser.set_defaults(function=table)
@@ -116,9 +116,9 @@ def add_report(commands: Any) -> None:
     spec(parser)
     paths(parser, "scores", "out")
     parser.set_defaults(function=summary)
-    parser = commands.add_parser("curves", help="learning curves of all runs, for `dvc plots`")
+    parser = commands.add_parser("curves", help="learning curves of all runs: csv, and a figure for `dvc plots`")
     spec(parser)
-    paths(parser, "runs", "out")
+    paths(parser, "runs", "out", "figure")
     parser.set_defaults(function=curves)
     parser = commands.add_parser("show", help="print finished reports")
     parser.add_argument("files", type=Path, nargs="+")
@@ -129,19 +129,29 @@ def add_track(commands: Any) -> None:
     """Add the commands of this group."""
 
     def init(a: Arguments) -> None:
-        from recap.training.tracking import init_store
+        from recap.tracking.store import init_store
 
         init_store(a.store)
 
     def publish(a: Arguments) -> None:
-        from recap.training.tracking import publish as run
+        from recap.tracking.publish import publish as run
 
-        run(profile=a.profile, results=a.results, store=a.store, out=a.out)
+        run(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
+
+    def addresses(a: Arguments) -> None:
+        from recap.tracking.views import addresses as found
+
+        for experiment, address in found(store=a.store, port=a.port).items():
+            print(f"runs on {experiment}: {address}")
 
     parser = commands.add_parser("init", help="prepare the MLflow store")
     paths(parser, "store")
     parser.set_defaults(function=init)
-    parser = commands.add_parser("publish", help="bring all runs of a profile into MLflow")
+    parser = commands.add_parser("publish", help="bring all runs and tables of a profile into MLflow")
     parser.add_argument("--profile", required=True)
-    paths(parser, "results", "store", "out")
+    paths(parser, "results", "reports", "store", "out")
     parser.set_defaults(function=publish)
+    parser = commands.add_parser("addresses", help="where a browser finds the runs while `make ui` serves the store")
+    paths(parser, "store")
+    parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
+    parser.set_defaults(function=addresses)
