@@ -24,7 +24,7 @@ def texts(tmp_path, table, seeds=(1, 2, 3)):
     paths = write_table(
         name="two", table=table, statistics=statistics(tmp_path, table, list(seeds)), out=tmp_path / "t"
     )
-    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.md"]
+    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.html", "two.md"]
     return {path.suffix[1:]: path.read_text() for path in paths}
 
 

@@ -155,8 +155,8 @@ def _add_facts(record: Record, facts: dict[str, Any]) -> None:
 
 
 def _add_scores(record: Record, metrics: dict[str, Any]) -> None:
-    """Add metrics.json; a metric that did not run is a tag with the reason, never a number."""
-    record.scores = {name: float(value) for name, value in metrics["scores"].items() if value is not None}
+    """Add metrics.json, rounded to what a column shows; what did not run is a tag with the reason, never a number."""
+    record.scores = {name: round(float(value), 6) for name, value in metrics["scores"].items() if value is not None}
     record.tags["signature"] = str(metrics["signature"])
     record.tags |= {f"not_run.{name}": str(reason) for name, reason in metrics.get("not_run", {}).items()}
 

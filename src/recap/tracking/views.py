@@ -40,11 +40,10 @@ _COLUMNS = {
     _CREATED: 130,
 }
 _ALWAYS = (_RUN_NAME, _CREATED, _DURATION)
+_GROUPS = ("model", "recipe", "features", "subset", "stage", "recap_profile")
 _MEANS = {
     "aggregateFunction": "average",
-    "groupByKeys": [
-        {"mode": "tag", "groupByData": name} for name in ("model", "recipe", "features", "subset", "stage")
-    ],
+    "groupByKeys": [{"mode": "tag", "groupByData": name} for name in _GROUPS],
 }
 
 
