@@ -155,6 +155,18 @@ def test_hostile_labels_are_harmless(tmp_path):
     assert f"'{label}" in labels
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in made["md"].splitlines() if line.startswith("|")}) == 1
     assert "<b>" not in made["md"] and "<tiny>" not in made["md"]
+    assert (
+        "<b>" not in made["html"] and "&lt;b&gt; next αλ→日" in made["html"] and "a|b &lt;tiny&gt; #2" in made["html"]
+    )
+
+
+def test_html_holds_the_cells_of_the_markdown_and_loads_nothing(made):
+    rows = [line.strip("| ").split("|") for line in made["md"].splitlines() if line.startswith("|")]
+    lines = [[cell.strip(" *") for cell in row] for row in rows if any(cell.strip() for cell in row[1:])][2:]
+    shown = re.sub(r"<sup>(.*?)</sup>", r" [\1]", made["html"])
+    for line in lines:
+        assert "".join(line) in re.sub(r"<.*?>", "", shown.replace("</th><td>", "").replace("</td><td>", ""))
+    assert not re.search(r"src=|href=|@import|url\(|<script", made["html"])
 
 
 @pytest.mark.parametrize(("text", "latex"), [("a\\b", r"a\textbackslash{}b"), ("x<y|z", r"x\textless{}y\textbar{}z")])

@@ -7,9 +7,9 @@ from html import escape
 from recap.reporting.content import Block, Content, Entry, Line
 
 _STYLE = """
-.recap-table { font: 14px/1.45 system-ui, sans-serif; max-width: 70rem; }
+.recap-table { font: 13px/1.45 system-ui, sans-serif; max-width: 70rem; overflow-x: auto; }
 .recap-table table { border-collapse: collapse; margin: 1em 0; }
-.recap-table th, .recap-table td { padding: 0.2em 0.8em; text-align: right; white-space: nowrap; }
+.recap-table th, .recap-table td { padding: 0.2em 0.6em; text-align: right; white-space: nowrap; }
 .recap-table th[scope=row] { font-weight: normal; padding-left: 1.6em; text-align: left; }
 .recap-table thead th { border-bottom: 2px solid #444; }
 .recap-table th[scope=rowgroup] { border-top: 1px solid #bbb; text-align: left; }
