@@ -60,8 +60,11 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run
 
+# Started in the clone's folder: artifacts are found relative to it, so that the clone may move.
 ui: $(INSTALLED)
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db \
+	@$(BIN)/python -m recap track addresses --store mlflow/mlflow.db --port $(PORT)
+	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/python -m mlflow ui \
+	    --backend-store-uri sqlite:///mlflow/mlflow.db --artifacts-destination ./mlflow/artifacts \
 	    --host 127.0.0.1 --port $(PORT) --workers 1
 
 clean:

@@ -24,7 +24,7 @@ def texts(tmp_path, table, seeds=(1, 2, 3)):
     paths = write_table(
         name="two", table=table, statistics=statistics(tmp_path, table, list(seeds)), out=tmp_path / "t"
     )
-    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.md"]
+    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.html", "two.md"]
     return {path.suffix[1:]: path.read_text() for path in paths}
 
 
@@ -155,6 +155,18 @@ def test_hostile_labels_are_harmless(tmp_path):
     assert f"'{label}" in labels
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in made["md"].splitlines() if line.startswith("|")}) == 1
     assert "<b>" not in made["md"] and "<tiny>" not in made["md"]
+    assert (
+        "<b>" not in made["html"] and "&lt;b&gt; next αλ→日" in made["html"] and "a|b &lt;tiny&gt; #2" in made["html"]
+    )
+
+
+def test_html_holds_the_cells_of_the_markdown_and_loads_nothing(made):
+    rows = [line.strip("| ").split("|") for line in made["md"].splitlines() if line.startswith("|")]
+    lines = [[cell.strip(" *") for cell in row] for row in rows if any(cell.strip() for cell in row[1:])][2:]
+    shown = re.sub(r"<sup>(.*?)</sup>", r" [\1]", made["html"])
+    for line in lines:
+        assert "".join(line) in re.sub(r"<.*?>", "", shown.replace("</th><td>", "").replace("</td><td>", ""))
+    assert not re.search(r"src=|href=|@import|url\(|<script", made["html"])
 
 
 @pytest.mark.parametrize(("text", "latex"), [("a\\b", r"a\textbackslash{}b"), ("x<y|z", r"x\textless{}y\textbar{}z")])

@@ -1,6 +1,10 @@
 """The MLflow view: made from files, replaced by key, and never a danger to results."""
 
+import errno
 import json
+import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +13,13 @@ import pytest
 import yaml
 
 from recap.core.checksums import record
-from recap.core.errors import RecapError, TrainingError
-from recap.training.journal import flat, read_records
+from recap.core.errors import RecapError
+from recap.tracking import store as store_room
+from recap.tracking.publish import publish as publish_now
+from recap.tracking.publish import read_records
+from recap.tracking.records import flat
+from recap.tracking.store import init_store
+from recap.tracking.views import addresses
 
 SETTING = "scenes/full/grid/transformer@demo"
 
@@ -20,7 +29,8 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
     path = f"{setting}/seed-{seed}/{stage}"
     run, scores = results / "runs" / path, results / "scores" / path
     run.mkdir(parents=True, exist_ok=True)
-    config = {"model": "transformer", "model_config": {"d_model": 16}, "stage_config": {"betas": [0.9, 0.98]}}
+    settings = {"model": "transformer", "model_config": {"d_model": 16}, "stage_config": {"betas": [0.9, 0.98]}}
+    config = {"code": "c0de", "feature_hash": "feed", "init_sha256": None, "spec": settings, "stage": stage}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     lines = ["epoch,step,loss,learning_rate,val_cider_d,seconds", f"0,10,{loss},0.1,0.5,1", "1,20,1.0,0.1,,1"]
     (run / "history.csv").write_text("\n".join(lines) + "\n")
@@ -29,8 +39,26 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
     if cider is not None:
         scores.mkdir(parents=True, exist_ok=True)
         (scores / "captions.test.json").write_text("[]")
-        metrics = {"scores": {"CIDEr": cider, "SPICE": None}, "not_run": {"SPICE": "no jar"}, "signature": "s"}
+        metrics = {
+            "scores": {"BLEU-1": 0.5, "CIDEr": cider, "SPICE": None},
+            "not_run": {"SPICE": "no jar"},
+            "signature": "s",
+        }
         (scores / "metrics.json").write_text(json.dumps(metrics))
+
+
+def write_table(results: Path, reports: Path, *, name="two"):
+    """Write the statistics of a table with one row, and what a reader sees of it."""
+    row = dict(zip(("dataset", "subset", "features"), SETTING.split("/"), strict=False))
+    row |= {"id": "t", "label": "Transformer <big>", "model": "transformer", "recipe": "demo", "stage": "scst"}
+    table = {"table": name, "title": "Two rows", "scale": "small", "baseline": "t", "seeds": [1, 2], "rows": [row]}
+    for folder in (results / "statistics", reports / "tables", reports / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (results / "statistics" / f"{name}.json").write_text(json.dumps(table))
+    (reports / "tables" / f"{name}.md").write_text("| the table |")
+    (reports / "tables" / f"{name}.html").write_text("<table></table>")
+    for figure in (f"{name}_captions.png", "curves.png", f"{name}_more_captions.png"):
+        (reports / "figures" / figure).write_bytes(b"png")
 
 
 @pytest.fixture
@@ -43,20 +71,36 @@ def results(tmp_path):
     return folder
 
 
+@pytest.fixture(scope="module")
+def empty_store(tmp_path_factory):
+    """A store without a run: making one takes seconds, copying it does not."""
+    store = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    init_store(store)
+    return store
+
+
 @pytest.fixture
-def publish(tmp_path, results):
-    """Return a function that publishes and returns the active runs by name."""
-    store = tmp_path / "mlflow" / "mlflow.db"
+def store(tmp_path, empty_store):
+    (tmp_path / "mlflow").mkdir()
+    return Path(shutil.copy(empty_store, tmp_path / "mlflow" / "mlflow.db"))
+
+
+def active(store):
+    """Return the runs that are not deleted."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{store}")
+    return client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+
+
+@pytest.fixture
+def publish(tmp_path, results, store):
+    """Return a function that publishes and returns the active runs by profile and name."""
 
     def run(profile="demo", source=results):
-        from mlflow.tracking import MlflowClient
-
-        from recap.training.tracking import publish
-
-        publish(profile=profile, results=source, store=store, out=tmp_path / f"{profile}.json")
-        client = MlflowClient(tracking_uri=f"sqlite:///{store}")
-        ids = [experiment.experiment_id for experiment in client.search_experiments()]
-        return {(found.data.tags["recap_profile"], found.info.run_name): found for found in client.search_runs(ids)}
+        reports = tmp_path / "reports" / profile
+        publish_now(profile=profile, results=source, reports=reports, store=store, out=tmp_path / f"{profile}.json")
+        return {(found.data.tags["recap_profile"], found.info.run_name): found for found in active(store)}
 
     return run
 
@@ -65,26 +109,102 @@ def by_name(runs, name):
     return runs["demo", name]
 
 
-PARENT = "transformer@demo | scenes | full | grid"
-
-
-def test_a_parent_holds_the_mean_and_a_child_each_seed_and_stage(publish):
+def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     runs = publish()
     assert {name for _, name in runs} == {
-        PARENT,
-        *(f"transformer-scenes-full-s{seed}-{stage}" for seed in (1, 2) for stage in ("xe", "scst")),
+        f"transformer seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")
     }
-    parent, child = by_name(runs, PARENT), by_name(runs, "transformer-scenes-full-s2-scst")
-    assert parent.data.metrics["CIDEr"] == pytest.approx(0.5)
-    assert child.data.metrics["CIDEr"] == 0.6
-    assert "SPICE" not in child.data.metrics
-    assert child.data.tags["not_run.SPICE"] == "no jar"
-    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert child.data.tags["git_commit"] == "abc"
-    assert child.data.params["model_config.d_model"] == "16"
-    assert child.data.metrics["loss"] == 1.0
-    assert child.data.metrics["val_cider_d"] == 0.5
-    assert child.info.status == "FINISHED"
+    run = by_name(runs, "transformer seed 2 scst")
+    assert run.data.metrics["CIDEr"] == 0.6
+    assert "SPICE" not in run.data.metrics
+    assert run.data.metrics["loss"] == 1.0
+    assert run.data.metrics["val_cider_d"] == 0.5
+    assert run.info.status == "FINISHED"
+    assert run.info.end_time - run.info.start_time == 2000
+    tags = run.data.tags
+    assert {name: tags[name] for name in ("model", "seed", "stage")} == {
+        "model": "transformer",
+        "seed": "2",
+        "stage": "scst",
+    }
+    assert tags["not_run.SPICE"] == "no jar"
+    assert "mlflow.parentRunId" not in tags
+
+
+def test_hashes_are_tags_and_settings_are_params(publish):
+    run = by_name(publish(), "transformer seed 1 xe")
+    assert {name: run.data.tags[name] for name in ("code", "feature_hash", "git_commit")} == {
+        "code": "c0de",
+        "feature_hash": "feed",
+        "git_commit": "abc",
+    }
+    assert "init_sha256" not in run.data.tags
+    assert run.data.params == {
+        "model": "transformer",
+        "model_config.d_model": "16",
+        "stage_config.betas": "[0.9, 0.98]",
+    }
+
+
+def test_the_main_metric_is_written_first(results, tmp_path):
+    records = read_records(profile="demo", results=results, reports=tmp_path)
+    scored = next(found for found in records if found.scores)
+    assert [name for name, _, _ in scored.points()][:2] == ["CIDEr", "BLEU-1"]
+
+
+def test_a_table_is_a_run_of_its_own_and_describes_the_runs_behind_it(publish, results, tmp_path, store):
+    write_table(results, tmp_path / "reports" / "demo")
+    card = results / "data" / "scenes" / "card.md"
+    card.parent.mkdir(parents=True)
+    card.write_text("# Corpus card: scenes")
+    runs = publish()
+    table = by_name(runs, "table two")
+    assert table.data.tags["mlflow.note.content"] == "| the table |"
+    below = store.parent / "artifacts" / table.info.run_id / "artifacts"
+    kept = {file.relative_to(below).as_posix() for file in below.rglob("*") if file.is_file()}
+    assert kept == {
+        "tables/two.md",
+        "tables/two.html",
+        "figures/two_captions.png",
+        "figures/curves.png",
+        "data/scenes.md",
+    }
+    note = by_name(runs, "transformer seed 1 scst").data.tags["mlflow.note.content"]
+    assert "**Transformer <big>** in table `two`: Two rows." in note
+    assert "Scale of this run: small" in note
+    assert "Seed 1, self-critical training." in note
+
+
+def test_pages_open_on_a_list_with_columns(publish, store):
+    from mlflow.tracking import MlflowClient
+
+    publish()
+    experiment = MlflowClient(tracking_uri=f"sqlite:///{store}").get_experiment_by_name("scenes")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.runs"])["state"])
+    assert {"tags.`model`", "tags.`seed`", "tags.`stage`", "metrics.`CIDEr`"} <= set(view["selectedColumns"])
+    assert addresses(store=store, port=5) == {
+        "scenes": f"http://127.0.0.1:5/#/experiments/{experiment.experiment_id}/runs"
+        "?workflowType=machine_learning&viewStateShareKey=runs"
+    }
+
+
+def test_no_path_of_this_machine_stands_in_the_store(publish, store, tmp_path):
+    publish()
+    assert str(tmp_path).encode() not in store.read_bytes()
+
+
+def test_an_experiment_with_paths_of_one_folder_is_replaced(publish, store, tmp_path):
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{store}")
+    old = client.create_experiment("scenes", artifact_location=f"file://{tmp_path}/mlflow/artifacts")
+    tags = {"recap_profile": "demo", "job_key": f"demo/{SETTING}/seed-1/xe", "content_hash": "of then"}
+    client.create_run(old, tags=tags)
+    runs = publish()
+    assert {run.info.artifact_uri.partition(":")[0] for run in runs.values()} == {"mlflow-artifacts"}
+    assert len(runs) == 4
+    assert client.get_experiment(old).lifecycle_stage == "deleted"
 
 
 def test_publishing_again_changes_nothing(publish):
@@ -92,26 +212,32 @@ def test_publishing_again_changes_nothing(publish):
     assert {run.info.run_id for run in publish().values()} == first
 
 
-def test_a_parent_carries_the_card_of_its_data_set(publish, results):
-    publish()
-    card = results / "data" / "scenes" / "card.md"
-    card.parent.mkdir(parents=True)
-    card.write_text("# Corpus card: scenes\n")
-    parent = by_name(publish(), PARENT)
-    assert (Path(parent.info.artifact_uri.removeprefix("file://")) / "card.md").read_text() == card.read_text()
-
-
-def test_a_changed_run_replaces_itself_and_its_parent_alone(publish, results):
+def test_a_changed_run_replaces_itself_alone(publish, results):
     before = publish()
     write_run(results, seed=2, stage="scst", cider=0.8)
     after = publish()
     assert after.keys() == before.keys()
     changed = {name for name in after if after[name].info.run_id != before[name].info.run_id}
-    assert changed == {("demo", PARENT), ("demo", "transformer-scenes-full-s2-scst")}
-    parent = by_name(after, PARENT)
-    assert parent.data.metrics["CIDEr"] == pytest.approx(0.6)
-    children = [run for run in after.values() if run is not parent]
-    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert changed == {("demo", "transformer seed 2 scst")}
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_results_without_a_run_are_an_error_that_removes_nothing(publish, tmp_path, store, missing):
+    before = {run.info.run_id for run in publish().values()}
+    elsewhere = tmp_path / "mistyped"
+    if not missing:
+        (elsewhere / "runs").mkdir(parents=True)
+    with pytest.raises(RecapError, match=r"mistyped: .*nothing was published and nothing removed"):
+        publish("demo", elsewhere)
+    assert {run.info.run_id for run in active(store)} == before
+
+
+def test_a_file_that_changed_after_it_was_finished_is_named(publish, results):
+    history = results / "runs" / SETTING / "seed-1" / "xe" / "history.csv"
+    record(history)
+    history.write_text(history.read_text().replace("2.0", "3.0"))
+    with pytest.raises(RecapError, match=r"seed-1/xe/history\.csv: has changed"):
+        publish()
 
 
 def test_runs_whose_results_are_gone_leave_and_other_profiles_stay(publish, results, tmp_path):
@@ -120,44 +246,79 @@ def test_runs_whose_results_are_gone_leave_and_other_profiles_stay(publish, resu
     publish()
     (results / "runs" / SETTING / "seed-2" / "scst" / "training.json").unlink()
     runs = publish()
-    assert ("demo", "transformer-scenes-full-s2-scst") not in runs
-    assert ("other", PARENT) in runs
-    assert len(runs) == 2 + 4
+    assert ("demo", "transformer seed 2 scst") not in runs
+    assert ("other", "transformer seed 1 xe") in runs
+    assert len(runs) == 1 + 3
 
 
-def test_a_half_written_run_is_written_again(publish, tmp_path):
+def test_a_half_written_run_is_written_again(publish, store):
     from mlflow.tracking import MlflowClient
 
-    name = "transformer-scenes-full-s1-xe"
+    name = "transformer seed 1 xe"
     run_id = by_name(publish(), name).info.run_id
-    MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow/mlflow.db").delete_tag(run_id, "content_hash")
+    MlflowClient(tracking_uri=f"sqlite:///{store}").delete_tag(run_id, "content_hash")
     assert by_name(publish(), name).info.run_id != run_id
 
 
-def test_a_broken_store_is_one_sentence_and_the_results_stay(results, tmp_path):
-    from recap.training.tracking import publish
+def refusal(store):
+    """Return the one sentence with which a store refuses."""
+    with pytest.raises(RecapError) as error:
+        init_store(store)
+    sentence = str(error.value)
+    assert "\n" not in sentence
+    assert "results are safe" in sentence
+    # The folder of a store may be anything, even the user's home: nobody is told to delete it.
+    assert "delete" not in sentence
+    return sentence
 
+
+def test_garbage_in_place_of_a_store_is_one_sentence_and_stays(tmp_path):
     store = tmp_path / "mlflow.db"
     store.write_text("this is no database, and long enough to be recognised as none")
-    with pytest.raises(
-        TrainingError, match=r"mlflow\.db: MLflow cannot use this store .* all results are safe"
-    ) as error:
-        publish(profile="demo", results=results, store=store, out=tmp_path / "out.json")
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "out.json").exists()
-    assert (results / "runs" / SETTING / "seed-1" / "xe" / "history.csv").exists()
+    assert "no store that this MLflow can read" in refusal(store)
+    assert "move the file mlflow.db away" in refusal(store)
+    assert store.read_text().startswith("this is no database")
 
 
-def test_a_store_that_cannot_be_written_is_one_sentence(tmp_path):
-    from recap.training.tracking import init_store
+def test_a_store_of_another_mlflow_is_one_sentence(store):
+    with sqlite3.connect(store) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'of a later day'")
+    assert "no store that this MLflow can read" in refusal(store)
 
+
+def test_a_locked_store_is_one_sentence(store):
+    with sqlite3.connect(store, isolation_level=None) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        assert "another program is writing to this store" in refusal(store)
+
+
+@pytest.mark.parametrize(
+    "reason, advice",
+    [
+        ("(sqlite3.OperationalError) database or disk is full", "the disk is full"),
+        (str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), "make room"),
+        ("(sqlite3.OperationalError) attempt to write a readonly database", "make both writable"),
+        (str(PermissionError(errno.EACCES, os.strerror(errno.EACCES))), "make both writable"),
+        ("(sqlite3.DatabaseError) database disk image is malformed", "move the file mlflow.db away"),
+        ("something new", "cannot use this store (something new)"),
+    ],
+)
+def test_each_refusal_has_its_own_advice(store, monkeypatch, reason, advice):
+    def refuse(_):
+        raise OSError(reason)
+
+    monkeypatch.setattr(store_room, "_upgrade", refuse)
+    assert advice in refusal(store)
+
+
+def test_a_store_whose_folder_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(TrainingError, match="cannot be written"):
+    with pytest.raises(RecapError, match="cannot be made"):
         init_store(tmp_path / "file" / "mlflow.db")
 
 
 def test_processes_may_meet_in_a_fresh_store(tmp_path):
-    code = "import sys, pathlib, recap.training.tracking as t; t.init_store(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib, recap.tracking.store as s; s.init_store(pathlib.Path(sys.argv[1]))"
     store = tmp_path / "mlflow" / "mlflow.db"
     jobs = [subprocess.Popen([sys.executable, "-c", code, str(store)]) for _ in range(2)]
     assert [job.wait() for job in jobs] == [0, 0]
@@ -171,17 +332,17 @@ def test_a_broken_history_is_named(results, history):
     if not history:
         path.unlink()
     with pytest.raises(RecapError, match=r"seed-1/xe/history\.csv"):
-        read_records(profile="demo", results=results)
+        read_records(profile="demo", results=results, reports=results)
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "history.csv", "training.json"])
 def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name):
     run = results / "runs" / SETTING / "seed-1" / "xe"
     record(*(run / file for file in ("config.yaml", "history.csv", "training.json")))
-    read_records(profile="demo", results=results)
+    read_records(profile="demo", results=results, reports=results)
     (run / name).write_text((run / name).read_text().replace("1", "7", 1))
     with pytest.raises(RecapError, match=f"{name}: has changed since it was finished"):
-        read_records(profile="demo", results=results)
+        read_records(profile="demo", results=results, reports=results)
 
 
 def test_flat_params_keep_their_path():

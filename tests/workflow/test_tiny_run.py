@@ -56,7 +56,7 @@ def test_a_deleted_view_is_made_again_from_the_results(finished):
     assert finished.planned() == {"publish": 1, "all": 1}
 
 
-VERSIONED = ["Snakefile", "dvc.yaml", ".dvcignore", ".dvc/config", ".dvc/plots", "workflow", "profiles", "src"]
+VERSIONED = ["Snakefile", "dvc.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
 
 
 def put_under_dvc(folder):

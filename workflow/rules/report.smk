@@ -1,17 +1,24 @@
 """What a reader sees: tables, sample captions with their pictures, and the numbers for `dvc metrics`."""
 
-REPORTS = f"reports/{PROFILE.name}"
-TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "md")]
-FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
+from collections import Counter
 
+REPORTS = f"reports/{PROFILE.name}"
+TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
+FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
+CURVES_FILE = f"{REPORTS}/figures/curves.png"
+
+
+def reader_files():
+    """Return the tables and figures of a finished profile."""
+    files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
+    files += [ATTENTION_FILE.format(table=name) for name, table in GRID.tables.items() if table.attention]
+    return [*files, CURVES_FILE]
 
 
 def report_files():
-    """Return all that a finished profile leaves for a reader."""
-    files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
-    files += [ATTENTION_FILE.format(table=name) for name, table in GRID.tables.items() if table.attention]
-    return [*files, f"{R}/summary.json", f"{R}/curves.csv"]
+    """Return all that a finished profile leaves for a reader and for DVC."""
+    return [*reader_files(), f"{R}/summary.json", f"{R}/curves.csv"]
 
 
 def row_paths():
@@ -20,9 +27,20 @@ def row_paths():
     return {f"{name}.{row.id}": [run.path for run in row_runs(row, PROFILE.seeds)] for name, row in rows}
 
 
-def curve_paths():
-    """Return every training stage by a name that a reader of a plot understands."""
-    return {f"{run.setting} seed {run.seed} {run.stage}": run.path for run in TRAINED}
+def setting_labels():
+    """Return the label of every setting in the tables; where two share one, the folder is added."""
+    rows = [row for table in GRID.tables.values() for row in table.rows]
+    labels = {row_runs(row, PROFILE.seeds)[0].setting: row.label for row in rows}
+    shared = {label for label, count in Counter(labels.values()).items() if count > 1}
+    return {setting: f"{label} ({setting})" if label in shared else label for setting, label in labels.items()}
+
+
+def curve_runs():
+    """Return every training stage with the label that a reader knows it by."""
+    labels = setting_labels()
+    return [
+        {"label": labels[run.setting], "seed": run.seed, "stage": run.stage, "path": run.path} for run in TRAINED
+    ]
 
 
 def sample_dataset(wildcards):
@@ -36,8 +54,9 @@ rule table:
         f"{R}/statistics/{{table}}.json",
     output:
         tex=TABLE_FILES[0],
-        csv=report(TABLE_FILES[1], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
-        md=TABLE_FILES[2],
+        csv=TABLE_FILES[1],
+        html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
+        md=TABLE_FILES[3],
     params:
         spec=lambda wildcards: as_json(GRID.tables[wildcards.table].model_dump(mode="json")),
         code=code_digest("reporting/tables"),
@@ -121,10 +140,17 @@ rule curves:
     input:
         [f"{R}/runs/{run.path}/history.csv" for run in TRAINED],
     output:
-        f"{R}/curves.csv",
+        csv=f"{R}/curves.csv",
+        figure=report(
+            CURVES_FILE,
+            caption="../report/curves.rst",
+            category="Learning curves",
+            labels={"figure": "validation CIDEr-D by epoch"},
+        ),
     params:
-        spec=as_json({"runs": curve_paths()}),
-        code=code_digest("reporting/summary"),
+        spec=as_json({"runs": curve_runs()}),
+        code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output:q}"
+        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output.csv:q}"
+        " --figure {output.figure:q}"

@@ -16,12 +16,16 @@ rule publish:
     input:
         [file for run in TRAINED for file in run_files(run)],
         [file for run in SCORED for file in score_files(run)],
+        [f"{R}/statistics/{table}.json" for table in PROFILE.tables],
+        reader_files(),
         sorted({card_file(run) for run in SCORED}),
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,
     params:
-        code=code_digest("training/tracking"),
+        code=code_digest("tracking/publish"),
         results=R,
+        reports=REPORTS,
     shell:
-        "{RECAP} track publish --profile {PROFILE.name} --results {params.results:q} --store {STORE:q} --out {output:q}"
+        "{RECAP} track publish --profile {PROFILE.name:q} --results {params.results:q} --reports {params.reports:q}"
+        " --store {STORE:q} --out {output:q}"

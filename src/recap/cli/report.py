@@ -98,9 +98,9 @@ def add_report(commands: Commands) -> None:
         write_summary(spec=checked(a, "Summary"), scores=a.scores, out=a.out)
 
     def curves(a: Arguments) -> None:
-        from recap.reporting.summary import write_curves
+        from recap.reporting.curves import write_curves
 
-        write_curves(spec=checked(a, "Curves"), runs=a.runs, out=a.out)
+        write_curves(spec=checked(a, "Curves"), runs=a.runs, out=a.out, figure=a.figure)
 
     def show(a: Arguments) -> None:
         for path in a.files:
@@ -111,11 +111,11 @@ def add_report(commands: Commands) -> None:
     parser = command(
         commands,
         "table",
-        purpose="statistics -> tex, csv, md",
+        purpose="statistics -> tex, csv, html, md",
         example="""recap report table --spec "$(cat table.json)" --statistics mine.json --out reports/tables""",
     )
     spec(parser, "Table")
-    paths(parser, "statistics", out="folder of the three files")
+    paths(parser, "statistics", out="folder of the four files")
     parser.set_defaults(function=table)
     parser = command(
         commands,
@@ -165,11 +165,14 @@ def add_report(commands: Commands) -> None:
     parser = command(
         commands,
         "curves",
-        purpose="learning curves of all runs, for `dvc plots`",
-        example="""recap report curves --spec '{"runs": {"name": "path/of/run"}}' --runs runs --out curves.csv""",
+        purpose="learning curves of all runs: a CSV, and a figure for `dvc plots`",
+        example="""
+            recap report curves --spec '{"runs": [{"label": "mine", "seed": 1, "stage": "xe", "path": "path/of/run"}]}' \\
+              --runs results/mine/runs --out curves.csv --figure curves.png
+        """,
     )
     spec(parser, "Curves")
-    paths(parser, runs="folder results/<profile>/runs", out="the CSV")
+    paths(parser, runs="folder results/<profile>/runs", out="the CSV", figure="the PNG")
     parser.set_defaults(function=curves)
     parser = command(
         commands, "show", purpose="print finished reports", example="recap report show reports/demo/tables/demo.md"
@@ -188,14 +191,20 @@ def add_track(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def init(a: Arguments) -> None:
-        from recap.training.tracking import init_store
+        from recap.tracking.store import init_store
 
         init_store(a.store)
 
     def publish(a: Arguments) -> None:
-        from recap.training.tracking import publish as run
+        from recap.tracking.publish import publish as run
 
-        run(profile=a.profile, results=a.results, store=a.store, out=a.out)
+        run(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
+
+    def addresses(a: Arguments) -> None:
+        from recap.tracking.views import addresses as found
+
+        for experiment, address in found(store=a.store, port=a.port).items():
+            print(f"runs on {experiment}: {address}")
 
     parser = command(
         commands, "init", purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
@@ -205,12 +214,22 @@ def add_track(commands: Commands) -> None:
     parser = command(
         commands,
         "publish",
-        purpose="bring all runs of a profile into MLflow",
+        purpose="bring all runs and tables of a profile into MLflow",
         example="""
-            recap track publish --profile demo --results results/demo --store mlflow/mlflow.db \\
-              --out mlflow/demo.published.json
+            recap track publish --profile demo --results results/demo --reports reports/demo \\
+              --store mlflow/mlflow.db --out mlflow/demo.published.json
         """,
     )
     parser.add_argument("--profile", required=True, metavar="NAME", help="name of the profile")
-    paths(parser, "results", store="SQLite file of the store", out="JSON with what was published")
+    paths(parser, "results", reports="folder reports/<profile>", store="SQLite file of the store")
+    paths(parser, out="JSON with what was published")
     parser.set_defaults(function=publish)
+    parser = command(
+        commands,
+        "addresses",
+        purpose="where a browser finds the runs while `make ui` serves the store",
+        example="recap track addresses --store mlflow/mlflow.db",
+    )
+    paths(parser, store="SQLite file of the store")
+    parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
+    parser.set_defaults(function=addresses)

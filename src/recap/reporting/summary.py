@@ -1,20 +1,12 @@
-"""Small flat files for comparing versions of the results: mean scores of every table row, and learning curves.
-
-``dvc metrics diff`` reads the first, ``dvc plots show`` the second.
-"""
+"""A small flat file for comparing versions of the results with ``dvc metrics diff``: mean scores of every table row."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import read_json, write_json, write_text
+from recap.core.atomic import read_json, write_json
 from recap.core.checksums import check
-from recap.core.errors import RecapError
-
-CURVE_COLUMNS = ("run", "stage", "epoch", "loss", "val_cider_d")
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
@@ -37,39 +29,3 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
             if all(value is not None for value in values):
                 summary[f"{row}.{metric}"] = sum(values) / len(values)
     write_json(out, summary)
-
-
-def write_curves(*, spec: dict[str, Any], runs: Path, out: Path) -> None:
-    """Write the learning curves of all runs below each other: run, stage, epoch, loss, validation CIDEr-D.
-
-    Args:
-        spec: ``{"runs": {"<name>": run path up to the seed's stage}}``, paths relative to ``runs``.
-        runs: the folder ``results/<profile>/runs``.
-        out: the CSV to write.
-
-    Raises:
-        RecapError: a ``history.csv`` is missing or lacks a column.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CURVE_COLUMNS)
-    for name, run in spec["runs"].items():
-        for line in _history(runs / run / "history.csv"):
-            writer.writerow([name, Path(run).name, line["epoch"], line["loss"], line["val_cider_d"]])
-    write_text(out, text.getvalue())
-
-
-def _history(path: Path) -> list[dict[str, str]]:
-    """Read a history; a missing or changed file or a missing column is an error that names it."""
-    check(path)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            lines = list(reader)
-            columns = reader.fieldnames or []
-    except FileNotFoundError as error:
-        raise RecapError(f"{path}: no such file; train this run first") from error
-    missing = [column for column in CURVE_COLUMNS[2:] if column not in columns]
-    if missing:
-        raise RecapError(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
-    return lines

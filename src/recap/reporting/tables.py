@@ -1,4 +1,4 @@
-"""Writes one result table as LaTeX, CSV and Markdown."""
+"""Writes one result table as LaTeX, CSV, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from recap.core.atomic import write_text
 from recap.core.config import Table
 from recap.reporting.content import Content, Entry, table_content
+from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
@@ -20,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.tex``, ``<name>.csv`` and ``<name>.md``; equal statistics give equal bytes.
+    """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes.
 
     Args:
         name: id of the table.
@@ -29,13 +30,18 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
         out: folder.
 
     Returns:
-        The three paths.
+        The four paths.
 
     Raises:
         RecapError: the statistics were made for another version of the table.
     """
     content = table_content(table, statistics)
-    texts = {"tex": latex_table(content, name), "csv": csv_table(statistics), "md": markdown_table(content)}
+    texts = {
+        "tex": latex_table(content, name),
+        "csv": csv_table(statistics),
+        "html": html_table(content),
+        "md": markdown_table(content),
+    }
     paths = [out / f"{name}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)

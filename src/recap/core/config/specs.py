@@ -73,10 +73,19 @@ class Summary(Strict):
     rows: dict[str, list[str]] = Field(description="<table>.<row> -> paths of its runs below --scores")
 
 
+class Curve(Strict):
+    """A run whose curve is drawn."""
+
+    label: str = Field(description="the row that it belongs to, as tables call it")
+    seed: int
+    stage: Literal["xe", "scst"]
+    path: str = Field(description="its folder below --runs")
+
+
 class Curves(Strict):
     """``recap report curves``."""
 
-    runs: dict[str, str] = Field(description="name of a run -> its path below --runs")
+    runs: list[Curve] = Field(description="the runs, each with `label`, `seed`, `stage`, `path` (folder below --runs)")
 
 
 SPECS: dict[str, Any] = {

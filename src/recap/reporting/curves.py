@@ -1,0 +1,133 @@
+"""Learning curves of all runs: the numbers as a CSV, validation CIDEr-D as a picture for ``dvc plots`` and reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from recap.core.atomic import atomic_path, write_text
+from recap.core.checksums import check
+from recap.core.errors import RecapError
+from recap.reporting.content import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
+_READ = COLUMNS[3:]
+_FIRST, _SECOND = "xe", "scst"
+# Colours that the colour-blind can part (Okabe and Ito); further labels begin again.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One training stage of one seed: the lines of its history, texts by column."""
+
+    label: str
+    seed: int
+    stage: str
+    lines: list[dict[str, str]]
+
+    def points(self) -> list[tuple[int, float]]:
+        """Return epoch and validation CIDEr-D of every epoch that was validated."""
+        return [(int(line["epoch"]), float(line["val_cider_d"])) for line in self.lines if line["val_cider_d"]]
+
+
+def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
+    """Write the learning curves of all runs: a CSV with one line an epoch, and validation CIDEr-D as a PNG.
+
+    Args:
+        spec: ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below runs}, ...]}``.
+        runs: the folder ``results/<profile>/runs``.
+        out: the CSV to write.
+        figure: the PNG to write.
+
+    Raises:
+        RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text in place of a number.
+    """
+    curves = [
+        Curve(run["label"], run["seed"], run["stage"], _history(runs / run["path"] / "history.csv"))
+        for run in spec["runs"]
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for curve in curves:
+        writer.writerows([curve.label, curve.seed, curve.stage, *(line[key] for key in _READ)] for line in curve.lines)
+    draw_curves(curves, figure)
+    write_text(out, text.getvalue())
+
+
+def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
+    """Draw validation CIDEr-D by epoch as a PNG: a colour a label, a dash a seed; self-critical epochs follow."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    seeds = sorted({curve.seed for curve in curves})
+    canvas = FigureCanvasAgg(Figure(figsize=(9, 5), dpi=150, layout="constrained"))
+    axes = canvas.figure.add_subplot()
+    before = {(curve.label, curve.seed): len(curve.lines) for curve in curves if curve.stage == _FIRST}
+    for curve in curves:
+        start = before.get((curve.label, curve.seed), 0) if curve.stage == _SECOND else 0
+        axes.plot(
+            [start + epoch for epoch, _ in curve.points()],
+            [value for _, value in curve.points()],
+            color=_COLOURS[labels.index(curve.label) % len(_COLOURS)],
+            linestyle=_DASHES[seeds.index(curve.seed) % len(_DASHES)],
+            marker="^" if curve.stage == _SECOND else "o",
+            markersize=5,
+        )
+    axes.set_title("Validation CIDEr-D after each epoch")
+    axes.set_xlabel("epoch (self-critical epochs, triangles, follow those of cross-entropy)")
+    axes.set_ylabel("CIDEr-D (10 is the most)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    _legend(axes, labels, seeds)
+    with atomic_path(figure) as temporary:
+        canvas.figure.savefig(temporary, format="png")
+
+
+def _legend(axes: Axes, labels: Sequence[str], seeds: Sequence[int]) -> None:
+    """Say beside the axes which colour is which label, and which dash which seed."""
+    from matplotlib.lines import Line2D
+
+    colours = [Line2D([], [], color=_COLOURS[index % len(_COLOURS)], linewidth=3) for index in range(len(labels))]
+    dashes = [Line2D([], [], color="grey", linestyle=_DASHES[index % len(_DASHES)]) for index in range(len(seeds))]
+    names = [plain(label) for label in labels] + [f"seed {seed}" for seed in seeds]
+    legend = axes.legend(colours + dashes, names, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _history(path: Path) -> list[dict[str, str]]:
+    """Read a history; a missing file or column, or text in place of a number, is an error that names it."""
+    check(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            lines = list(reader)
+            columns = reader.fieldnames or []
+    except FileNotFoundError as error:
+        raise RecapError(f"{path}: no such file; train this run first") from error
+    missing = [column for column in _READ if column not in columns]
+    if missing:
+        raise RecapError(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
+    for line in lines:
+        _check_numbers(path, line)
+    return lines
+
+
+def _check_numbers(path: Path, line: Mapping[str, str]) -> None:
+    """Refuse a line whose cells are no numbers; validation may be left out."""
+    try:
+        int(line["epoch"]), float(line["loss"]), float(line["val_cider_d"] or 0)
+    except (TypeError, ValueError) as error:
+        raise RecapError(f"{path}: {error} in a line of the history; delete it and train this run again") from error

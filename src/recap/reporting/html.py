@@ -1,0 +1,54 @@
+"""A result table as a piece of HTML that stands alone in a browser and inside a report; it loads nothing."""
+
+from __future__ import annotations
+
+from html import escape
+
+from recap.reporting.content import Block, Content, Entry, Line
+
+_STYLE = """
+.recap-table { font: 13px/1.45 system-ui, sans-serif; max-width: 70rem; overflow-x: auto; }
+.recap-table table { border-collapse: collapse; margin: 1em 0; }
+.recap-table th, .recap-table td { padding: 0.2em 0.6em; text-align: right; white-space: nowrap; }
+.recap-table th[scope=row] { font-weight: normal; padding-left: 1.6em; text-align: left; }
+.recap-table thead th { border-bottom: 2px solid #444; }
+.recap-table th[scope=rowgroup] { border-top: 1px solid #bbb; text-align: left; }
+.recap-table .notes { color: #444; font-size: 12px; overflow-wrap: anywhere; }
+"""
+
+
+def html_table(content: Content) -> str:
+    """Return the table with its scale, footnotes and notes; every text in it is escaped."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in content.columns)
+    notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
+    notes += [f"Signature: {text}" for text in content.signatures]
+    lines = [
+        '<meta charset="utf-8">',
+        '<div class="recap-table">',
+        f"<style>{_STYLE}</style>",
+        f"<h2>{escape(content.title)}</h2>",
+        f"<p><strong>Scale of this run: {escape(content.scale)}</strong></p>",
+        f"<table>\n<thead><tr><td></td>{head}</tr></thead>",
+        *(_block(block, len(content.columns)) for block in content.blocks),
+        '</table>\n<ul class="notes">',
+        *(f"<li>{escape(note)}</li>" for note in notes),
+        "</ul>\n</div>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: Block, columns: int) -> str:
+    """Return all lines of one row of the table."""
+    label = f'<tr><th scope="rowgroup" colspan="{columns + 1}">{escape(block.label)}</th></tr>'
+    return "\n".join(["<tbody>", label, *map(_line, block.lines), "</tbody>"])
+
+
+def _line(line: Line) -> str:
+    cells = "".join(f"<td>{_entry(entry)}</td>" for entry in line.entries)
+    return f'<tr><th scope="row">{escape(line.kind)}</th>{cells}</tr>'
+
+
+def _entry(entry: Entry) -> str:
+    """Return one cell."""
+    text = f"<strong>{escape(entry.text)}</strong>" if entry.strong else escape(entry.text)
+    return text + (f"<sup>{escape(entry.mark)}</sup>" if entry.mark else "")

@@ -1,0 +1,188 @@
+"""Reads what training and evaluation wrote, as flat records; knows nothing of any tracking service.
+
+A record is one training stage of one seed. Records are flat, without parents: a list of them shows every score, and
+means over seeds are a grouping of the list.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.core.atomic import read_json
+from recap.core.checksums import check
+from recap.core.errors import RecapError
+from recap.core.manifests import sha256_file, value_hash
+
+# Part of every record's hash: change it when records are built in another way, and all are published anew.
+LAYOUT = 2
+MAIN_METRIC = "CIDEr"
+STAGE_FILES = ("config.yaml", "history.csv", "training.json")
+SCORE_FILES = ("metrics.json", "captions.test.json")
+STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
+
+
+@dataclass
+class Record:
+    """What a tracking service is told of one run.
+
+    ``description`` is Markdown, ``artifacts`` are files by where they lie below the run's artifacts, ``started`` and
+    ``ended`` are milliseconds since 1970.
+    """
+
+    key: str
+    name: str
+    experiment: str
+    tags: dict[str, str]
+    started: int
+    ended: int
+    description: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: list[tuple[str, float, int]] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+    artifacts: dict[str, Path] = field(default_factory=dict)
+    hash: str = ""
+
+    def points(self) -> list[tuple[str, float, int]]:
+        """Return every number as name, value and step (the epoch; 0 for what holds for the whole run).
+
+        The scores come first, led by the main metric: comparisons open on the number that was written first.
+        """
+        names = sorted(self.scores, key=lambda name: (name != MAIN_METRIC, name))
+        return [*((name, self.scores[name], 0) for name in names), *self.metrics]
+
+
+def read_runs(*, profile: str, results: Path, descriptions: Mapping[str, str]) -> list[Record]:
+    """Return the records of all finished runs below ``results``.
+
+    Args:
+        profile: name of the profile; part of every record's key.
+        results: the folder ``results/<profile>``.
+        descriptions: what the tables say of a setting (``<dataset>/<subset>/<features>/<model>@<recipe>``).
+
+    Raises:
+        RecapError: a file of a run is missing or broken; the sentence names it.
+    """
+    runs = results / "runs"
+    folders = sorted(path.parent for path in runs.glob("*/*/*/*@*/seed-*/*/training.json"))
+    return [_run(profile, folder.relative_to(runs).as_posix(), results, descriptions) for folder in folders]
+
+
+def _run(profile: str, path: str, results: Path, descriptions: Mapping[str, str]) -> Record:
+    """Return the record of one stage of one seed."""
+    setting, seed_folder, stage = path.rsplit("/", 2)
+    seed = seed_folder.removeprefix("seed-")
+    folder, scores = results / "runs" / path, results / "scores" / path
+    files = [folder / name for name in STAGE_FILES]
+    files += [scores / name for name in SCORE_FILES if (scores / name).exists()]
+    digests = [[file.name, digest(file)] for file in files]
+    facts = read_json(folder / "training.json")
+    ended = int((folder / "training.json").stat().st_mtime * 1000)
+    params, hashes = _config(folder / "config.yaml")
+    names = setting_names(setting)
+    record = Record(
+        key=f"{profile}/{path}",
+        name=f"{names['model']} seed {seed} {stage}",
+        experiment=names["dataset"],
+        tags={**hashes, **names, "recap_profile": profile, "stage": stage, "seed": seed, "level": "run"},
+        started=ended - int(float(facts.get("seconds", 0)) * 1000),
+        ended=ended,
+        description=_described(descriptions.get(setting), seed, stage),
+        params=params,
+        metrics=_history(folder / "history.csv"),
+        artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
+    )
+    _add_facts(record, facts)
+    if (scores / "metrics.json").exists():
+        _add_scores(record, read_json(scores / "metrics.json"))
+    record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, digests])
+    return record
+
+
+def setting_names(setting: str) -> dict[str, str]:
+    """Return dataset, subset, features, model and recipe of a setting's folder."""
+    dataset, subset, features, last = setting.split("/")
+    model, recipe = last.split("@", 1)
+    return {"dataset": dataset, "subset": subset, "features": features, "model": model, "recipe": recipe}
+
+
+def digest(path: Path) -> str:
+    """Return a file's hash; a missing, unreadable or changed one is an error that names it."""
+    try:
+        check(path)
+        return sha256_file(path)
+    except OSError as error:
+        raise RecapError(f"{path}: cannot be read ({error.strerror}); run the step that makes it again") from error
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of nested mappings as ``a.b.c`` and text; lists are leaves, written as JSON."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _described(tables: str | None, seed: str, stage: str) -> str:
+    """Return the description of a run: what it is, and what the tables that show its setting say of it."""
+    head = f"Seed {seed}, {STAGE_NAMES.get(stage, stage)}."
+    return f"{tables}\n\n{head}" if tables else head
+
+
+def _config(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the settings of a run as flat params, and the hashes of what it was made from, which are no settings."""
+    config = _read_yaml(path)
+    settings = config.pop("spec", {})
+    return dict(flat(settings)), dict(flat({name: value for name, value in config.items() if value is not None}))
+
+
+def _add_facts(record: Record, facts: dict[str, Any]) -> None:
+    """Add training.json: numbers become metrics, the rest tags."""
+    for name, value in facts.items():
+        if isinstance(value, bool | str):
+            record.tags.setdefault(name, str(value))
+        elif isinstance(value, int | float) and name not in record.tags:
+            record.metrics.append(("training_seconds" if name == "seconds" else name, float(value), 0))
+
+
+def _add_scores(record: Record, metrics: dict[str, Any]) -> None:
+    """Add metrics.json, rounded to what a column shows; what did not run is a tag with the reason, never a number."""
+    record.scores = {name: round(float(value), 6) for name, value in metrics["scores"].items() if value is not None}
+    record.tags["signature"] = str(metrics["signature"])
+    record.tags |= {f"not_run.{name}": str(reason) for name, reason in metrics.get("not_run", {}).items()}
+
+
+def _history(path: Path) -> list[tuple[str, float, int]]:
+    """Return every number of a history with its epoch as the step; empty cells are left out."""
+    points = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                epoch = int(line.pop("epoch"))
+                points += [(_epoch_name(name), float(text), epoch) for name, text in line.items() if text]
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise RecapError(f"{path}: not a history of training ({error}); delete it and train this run again") from error
+    return [point for point in points if not math.isnan(point[1])]
+
+
+def _epoch_name(column: str) -> str:
+    """Return the metric's name of a column; seconds and steps of an epoch are no facts of the whole run."""
+    return {"seconds": "epoch_seconds", "step": "optimizer_step"}.get(column, column)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """Read a run's config; a missing or broken one is an error that names it."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecapError(f"{path}: cannot be read; delete its folder and train this run again") from error
+    return values if isinstance(values, dict) else {}

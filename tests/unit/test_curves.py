@@ -1,0 +1,91 @@
+"""Learning curves: the numbers as they stand in the histories, and a picture that names every run."""
+
+import pytest
+from PIL import Image
+
+from recap.core.checksums import record
+from recap.core.errors import RecapError
+from recap.reporting.curves import Curve, draw_curves, write_curves
+
+HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"
+
+
+def run(label, seed, stage="xe"):
+    return {"label": label, "seed": seed, "stage": stage, "path": f"{label}/seed-{seed}/{stage}"}
+
+
+def write_history(tmp_path, named, text):
+    folder = tmp_path / named["path"]
+    folder.mkdir(parents=True)
+    (folder / "history.csv").write_text(text)
+    return folder / "history.csv"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes the curves of the named runs and returns CSV and figure."""
+
+    def write(*runs):
+        out, figure = tmp_path / "curves.csv", tmp_path / "figures" / "curves.png"
+        try:
+            write_curves(spec={"runs": list(runs)}, runs=tmp_path, out=out, figure=figure)
+        finally:
+            assert out.exists() == figure.exists()
+        return out, figure
+
+    return write
+
+
+def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path, write):
+    runs = [run("ZoDIAC (a $ign)", 1), run("ZoDIAC (a $ign)", 1, "scst"), run("Transformer", 2)]
+    for number, named in enumerate(runs):
+        write_history(tmp_path, named, f"{HEAD}1,5,3.0,0.1,0.{number},9\n2,10,2.5,0.1,,9\n")
+    out, figure = write(*runs)
+    assert out.read_text().splitlines() == [
+        "label,seed,stage,epoch,loss,val_cider_d",
+        "ZoDIAC (a $ign),1,xe,1,3.0,0.0",
+        "ZoDIAC (a $ign),1,xe,2,2.5,",
+        "ZoDIAC (a $ign),1,scst,1,3.0,0.1",
+        "ZoDIAC (a $ign),1,scst,2,2.5,",
+        "Transformer,2,xe,1,3.0,0.2",
+        "Transformer,2,xe,2,2.5,",
+    ]
+    with Image.open(figure) as picture:
+        assert picture.format == "PNG"
+        assert len(picture.convert("RGB").getcolors(2**20)) > 10
+
+
+def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
+    lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2, 3)]
+    drawn = set()
+    for curve in (Curve("a", 1, "xe", lines), Curve("a", 1, "scst", lines), Curve("a", 1, "xe", lines[:1])):
+        draw_curves([curve], tmp_path / "one.png")
+        drawn.add((tmp_path / "one.png").read_bytes())
+    draw_curves([], tmp_path / "one.png")
+    assert len(drawn | {(tmp_path / "one.png").read_bytes()}) == 4
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (None, "no such file"),
+        ("epoch,loss\n0,1\n", "'val_cider_d' is missing"),
+        (f"{HEAD}1,5,much,0.1,0.3,9\n", "'much' in a line of the history"),
+        (f"{HEAD}1,5\n", "in a line of the history"),
+    ],
+)
+def test_a_missing_or_broken_history_is_named(tmp_path, write, text, message):
+    named = run("one", 1)
+    if text:
+        write_history(tmp_path, named, text)
+    with pytest.raises(RecapError, match=rf"history\.csv.*{message}"):
+        write(named)
+
+
+def test_a_history_that_changed_after_it_was_finished_is_refused(tmp_path, write):
+    named = run("one", 1)
+    history = write_history(tmp_path, named, f"{HEAD}1,5,3.0,0.1,0.3,9\n")
+    record(history)
+    history.write_text(f"{HEAD}1,5,3.0,0.1,0.9,9\n")
+    with pytest.raises(RecapError, match=r"history\.csv: has changed"):
+        write(named)
