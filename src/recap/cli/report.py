@@ -38,8 +38,10 @@ def add_report(commands: Any) -> None:
 
     def table(a: Arguments) -> None:
         from recap.core.atomic import read_json
+        from recap.core.checksums import check
         from recap.reporting.tables import write_table
 
+        check(a.statistics)
         write_table(name=a.statistics.stem, table=_table_of(a.spec), statistics=read_json(a.statistics), out=a.out)
 
     def captions(a: Arguments) -> None:

@@ -10,8 +10,10 @@ import io
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import read_json, write_json, write_text
+from recap.core.atomic import write_json, write_text
+from recap.core.checksums import check
 from recap.core.errors import RecapError
+from recap.statistics.scores import read_metrics
 
 CURVE_COLUMNS = ("run", "stage", "epoch", "loss", "val_cider_d")
 
@@ -29,7 +31,7 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     """
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():
-        seeds = [read_json(scores / run / "metrics.json")["scores"] for run in runs]
+        seeds = [read_metrics(scores / run)["scores"] for run in runs]
         for metric in seeds[0]:
             values = [seed.get(metric) for seed in seeds]
             # A metric that could not run for some seed has no mean; it is left out, never counted as 0.
@@ -60,6 +62,7 @@ def write_curves(*, spec: dict[str, Any], runs: Path, out: Path) -> None:
 
 def _history(path: Path) -> list[dict[str, str]]:
     """Read a history; a missing file or column is an error that names it."""
+    check(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from recap.core.atomic import read_json
+from recap.core.checksums import check
 from recap.core.errors import TrainingError
 from recap.core.manifests import sha256_file, value_hash
 
@@ -75,6 +76,7 @@ def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
     scores = results / "scores" / path
     files = [folder / name for name in STAGE_FILES]
     files += [scores / name for name in SCORE_FILES if (scores / name).exists()]
+    digests = [[file.name, _digest(file)] for file in files]
     facts = read_json(folder / "training.json")
     ended = int((folder / "training.json").stat().st_mtime * 1000)
     record = Record(
@@ -92,7 +94,7 @@ def _child(profile: str, setting: str, folder: Path, results: Path) -> Record:
     _add_facts(record, facts)
     if (scores / "metrics.json").exists():
         _add_scores(record, read_json(scores / "metrics.json"))
-    record.hash = value_hash([LAYOUT, record.tags, [[file.name, _digest(file)] for file in files]])
+    record.hash = value_hash([LAYOUT, record.tags, digests])
     return record
 
 
@@ -194,7 +196,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    """Return a file's hash; a missing one is an error that names it."""
+    """Return a file's hash; a missing or changed one is an error that names it."""
+    check(path)
     try:
         return sha256_file(path)
     except OSError as error:
