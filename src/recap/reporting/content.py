@@ -221,7 +221,7 @@ def _note_on_p(statistics: Mapping[str, Any]) -> str:
     """Return what the p of a table speak of, and what its arrows mark."""
     family = statistics["family"]
     label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
-    tests = f"p: two-sided against {label}, Holm-corrected over the {family['made']} comparisons of this table."
+    tests = f"p: two-sided against {label}, of each kind Holm-corrected over the comparisons of this table."
     bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
     images = f"Images: paired t over images{bleu}"
     below = f"below {SIGNIFICANT:g}; bold is better so. Wilcoxon, intervals and effect sizes stand in the CSV."

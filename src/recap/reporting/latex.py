@@ -57,7 +57,7 @@ def latex_table(content: Content, name: str) -> str:
     columns = content.columns
     lines = [
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
-        r"% needs in the preamble: \usepackage{booktabs}   (and \usepackage[T1]{fontenc} for letters beyond ASCII)",
+        r"% needs in the preamble: \usepackage{booktabs}",
         r"\begin{table}[tbp]",
         r"\centering",
         rf"\caption{{{escape(content.title)}. \textbf{{Scale of this run: {escape(content.scale)}}}}}",
