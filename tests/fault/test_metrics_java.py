@@ -72,8 +72,8 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     start = time.monotonic()
     scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"], timeout_seconds=2)
     assert time.monotonic() - start < 2 * 2
-    assert scores.corpus["METEOR"] is None
-    assert scores.not_run["METEOR"] == "METEOR did not finish within 2 s and was stopped"
+    assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
+    assert scores.failed["METEOR"] == "METEOR did not finish within 2 s and was stopped"
     assert scores.corpus["BLEU-1"] is not None and scores.corpus["ROUGE-L"] is not None
     assert gone(int(pid.read_text()))
 
@@ -90,8 +90,8 @@ def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, reason):
     java = fake_java(tmp_path / "java", body)
     monkeypatch.setattr(coco, "java_executable", lambda: java)
     scores = score(REFERENCES, HYPOTHESES, metrics=["METEOR", "ROUGE-L"], timeout_seconds=20)
-    assert scores.corpus["METEOR"] is None
-    assert scores.not_run["METEOR"].startswith(reason)
+    assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
+    assert scores.failed["METEOR"].startswith(reason)
     assert scores.corpus["ROUGE-L"] is not None
 
 
@@ -146,9 +146,10 @@ def item(image_id, f):
 
 
 def test_spice_status_looks_at_files_only(tmp_path):
-    assert spice_status(java=None, folder=tmp_path) == "no-java"
+    assert spice_status(java=None, folder=tmp_path) == "no-models"
     assert spice_status(java=tmp_path / "java", folder=tmp_path) == "no-models"
     java = spice_folder(tmp_path, [])
+    assert spice_status(java=None, folder=tmp_path) == "no-java"
     assert spice_status(java=java, folder=tmp_path) == "ok"
 
 

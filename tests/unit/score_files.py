@@ -41,7 +41,8 @@ def write_run(folder, images, *, ids=(11, 12, 13, 14), signature=SIGNATURE, not_
         "images": len(ids),
     }
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    pq.write_table(pa.table({"image_id": list(ids), **images}), folder / "scores.test.parquet")
+    table = pa.table({"image_id": list(ids), **images})
+    pq.write_table(table, folder / "scores.test.parquet", write_page_checksum=True)
     captions = [{"image_id": i, "caption": f"{folder.parts[-3]} says {i}"} for i in ids]
     (folder / "captions.test.json").write_text(json.dumps(captions))
 

@@ -10,12 +10,15 @@ import yaml
 from safetensors.torch import save_file
 
 from recap.core.config import ScenesDataset
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, MetricError
 from recap.data.build import build_corpus
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.features.writer import ImageFeatures, build_store
+from recap.metrics import coco
+from recap.metrics.java import java_executable
 from recap.metrics.signature import parse
 from recap.models.registry import build_model
+from recap.training import evaluation
 from recap.training.evaluation import evaluate
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
@@ -28,9 +31,9 @@ class Prepared:
     model: object
     words: object
 
-    def captions(self, out, **evaluation):
+    def captions(self, out, **changes):
         """Evaluate, and return the captions by image and the signature's fields."""
-        settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **evaluation}
+        settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **changes}
         spec = {"evaluation": settings, "device": "cpu", "threads": 1}
         evaluate(spec=spec, **self.files, model=[self.model], out=out)
         rows = json.loads((out / "captions.test.json").read_text())
@@ -88,6 +91,51 @@ def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
     assert fields["rules"] == f"ngram1+endings({','.join(sorted(last))})"
     with pytest.raises(ConfigError, match="'zebrafish' is no word of the vocabulary"):
         prepared.captions(tmp_path / "unknown", rules={"bad_endings": ["zebrafish"]})
+
+
+def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_path, monkeypatch):
+    killed = tmp_path / "java"
+    real = java_executable()
+    killed.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {real} "$@";; esac\n')
+    killed.chmod(0o755)
+    monkeypatch.setattr(coco, "java_executable", lambda: killed)
+    out = tmp_path / "scores"
+    with pytest.raises(MetricError, match=r"METEOR stopped early with exit code -9.*the same command tries again"):
+        prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
+    assert not {"metrics.json", "captions.test.json", "scores.test.parquet"} & {path.name for path in out.iterdir()}
+    expected, _ = prepared.captions(tmp_path / "unbroken", metrics=["BLEU"], n_best=2)
+    monkeypatch.setattr(coco, "java_executable", lambda: real)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "decode_candidates", lambda *_, **__: pytest.fail("searched again"))
+        captions, _ = prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
+    assert captions == expected
+    assert json.loads((out / "metrics.json").read_text())["scores"]["METEOR"] > 0
+    assert n_best(out) == n_best(tmp_path / "unbroken")
+    assert not list(out.glob(".decoded*"))
+
+
+@pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
+def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
+    monkeypatch.setattr(coco, "java_executable", lambda: None)
+    with pytest.raises(MetricError, match="METEOR needs Java"):
+        prepared.captions(tmp_path, metrics=["METEOR"])
+    (kept,) = tmp_path.glob(".decoded*")
+    if change == "a damaged file":
+        kept.write_text(kept.read_text()[:-20])
+    if change == "other captions":
+        kept.write_text(kept.read_text().replace("[[[", "[[[3, ", 1))
+    beam = 2 if change == "another beam" else 4
+    captions, _ = prepared.captions(tmp_path, beam=beam)
+    expected, _ = prepared.captions(tmp_path / "unbroken", beam=beam)
+    assert captions == expected
+
+
+def test_the_scores_are_said_in_one_line(prepared, tmp_path, capsys):
+    prepared.captions(tmp_path / "transformer@demo" / "seed-1" / "scst")
+    (line,) = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("transformer@demo seed-1 scst: ")
+    ]
+    assert line.count("BLEU-") == 4
 
 
 def n_best(folder):

@@ -5,6 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from recap.core.checksums import recorded
 from recap.core.errors import MetricError
 from recap.metrics.coco import NAMES, score
 from recap.metrics.evaluate import evaluate_captions
@@ -87,7 +88,9 @@ def test_files_hold_captions_scores_and_signature(evaluated):
     fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
     expected = {"tok": "ptb", "refs": "2", "images": "4", "split": "test@ab12", "beam": "3", "len": "20", "lp": "0"}
     assert {key: fields[key] for key in expected} == expected
-    assert sorted(path.name for path in out.iterdir()) == ["captions.test.json", "metrics.json", "scores.test.parquet"]
+    names = ["captions.test.json", "metrics.json", "scores.test.parquet"]
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", *names]
+    assert sorted(recorded(out)) == names
 
 
 def test_java_comes_with_the_install():
@@ -109,19 +112,31 @@ def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):
     assert java_executable() == tmp_path / "home" / "bin" / "java"
 
 
-def test_without_java_the_tokeniser_is_named_and_java_metrics_did_not_run(tmp_path, monkeypatch):
+def test_without_java_the_tokeniser_is_named_in_the_signature(tmp_path, monkeypatch):
     monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
     scores = evaluate_captions(
         references=REFERENCES,
         hypotheses=HYPOTHESES,
-        metrics=["BLEU", "METEOR", "SPICE", "ROUGE-L", "CIDEr"],
+        metrics=["BLEU", "SPICE", "ROUGE-L", "CIDEr"],
         settings=SETTINGS,
         out=tmp_path,
     )
-    assert scores.corpus["METEOR"] is None and scores.corpus["SPICE"] is None
-    assert scores.not_run == {"METEOR": "no Java was found", "SPICE": "no Java was found"}
+    assert set(scores.not_run) == {"METEOR", "SPICE"} and not scores.failed
     assert scores.corpus["BLEU-1"] is not None and scores.corpus["BLEU-1"] > 0.5
     assert parse(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
+
+
+def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    with pytest.raises(MetricError, match=r"METEOR needs Java.*take METEOR out of evaluation\.metrics"):
+        evaluate_captions(
+            references=REFERENCES,
+            hypotheses=HYPOTHESES,
+            metrics=["BLEU", "METEOR", "SPICE"],
+            settings=SETTINGS,
+            out=tmp_path / "scores",
+        )
+    assert not (tmp_path / "scores").exists()
 
 
 def test_a_metric_that_was_not_asked_for_says_so(monkeypatch):

@@ -134,8 +134,8 @@ def test_long_captions_stay_on_the_sheet():
     long = Sample(7, "7.png", [("A row", "word " * 120)], ["reference " * 60, "W" * 300])
     short = Sample(8, "8.png", [("A row", "")], ["short"])
     photos = [Image.new("RGB", (500, 20)), Image.new("RGB", (20, 500))]
-    tall = contact_sheet([long, short], photos, heading="heading " * 60)
-    low = contact_sheet([short, short], photos, heading="heading")
+    tall = contact_sheet([long, short], photos, title="A title", scale="scale " * 60)
+    low = contact_sheet([short, short], photos, title="A title", scale="scale")
     assert tall.height > low.height
     # A white margin all round: no text runs over the right or the lower edge.
     right = tall.crop((tall.width - 10, 0, tall.width, tall.height))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -57,16 +58,17 @@ def test_latex_structure(made):
     assert [tex.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     body = tex.split(r"\midrule")[1].split(r"\bottomrule")[0]
     full = [line for line in body.splitlines() if line.endswith(r"\\") and not line.startswith(r"\multicolumn")]
-    assert len(full) == 4 + 5  # ours, sd, printed, ours - printed; and ours, sd, printed, ours - baseline, p
+    assert len(full) == 3 + 6  # ours, sd, printed; and ours, sd, ours - baseline, p over images, runs and both
     assert {len(re.findall(r"(?<!\\)&", line)) for line in full} == {3}
 
 
 def test_the_scale_stands_in_the_caption_and_printed_values_are_marked(made):
     caption = next(line for line in made["tex"].splitlines() if line.startswith(r"\caption"))
     assert r"\textbf{Scale of this run: 4 tiny images instead of 5,000}" in caption
-    assert "Printed: quoted from the paper" in made["tex"]
+    assert "Printed: quoted from the paper, measured there; on another scale than ours" in made["tex"]
     assert "**Scale of this run: 4 tiny images instead of 5,000**" in made["md"]
-    assert all("4 tiny images" in line for line in made["csv"].splitlines()[1:])
+    assert {row["scale"] for row in csv.DictReader(io.StringIO(made["csv"]))} == {"other"}
+    assert r"% needs in the preamble: \usepackage{booktabs}" in made["tex"]
 
 
 def lines_of(markdown):
@@ -81,22 +83,53 @@ def test_markdown_shows_ours_printed_differences_and_p(made):
     assert lines[1][0] == "**Transformer (baseline)**"
     assert lines[2] == ("ours (n = 3)", ["21.0 ± 1.0", "31.0 ± 1.0", "-- [a]"])
     assert lines[3] == ("printed", ["--", "127.8", "--"])
-    assert lines[4] == ("ours minus printed", ["--", "-96.8", "--"])
-    assert lines[6] == ("ours (n = 3)", ["21.0 ± 1.0", "**56.0 ± 1.0**", "-- [a]"])
-    assert lines[7] == ("printed", ["--", "--", "--"])
-    assert lines[8] == ("ours minus baseline", ["+0.00", "+25.00", "-- [a]"])
-    assert lines[9] == ("p (Holm)", ["-- [b]", "0.030 ↑", "-- [a]"])
+    assert lines[5] == ("ours (n = 3)", ["21.0 ± 1.0", "**56.0 ± 1.0**", "-- [a]"])
+    assert lines[6] == ("ours minus baseline", ["+0.00", "+25.00 ↑", "-- [a]"])
+    assert lines[7] == ("p, images (Holm)", ["-- [b]", "0.030", "-- [a]"])
+    assert lines[8] == ("p, runs (Holm)", ["1.000", "<0.001", "-- [a]"])
+    assert lines[9] == ("p, both (Holm)", ["-- [b]", "0.030", "-- [a]"])
+    assert len(lines) == 10
     assert "[a] SPICE was not run: its models are not installed." in made["md"]
-    assert "[b] No t-test for METEOR: all differences are zero." in made["md"]
+    assert "[b] No test: all differences are zero." in made["md"]
+    assert "An arrow marks a difference with all three below 0.05" in made["md"]
     assert "seeds 1, 2, 3" in made["md"] and "tok:ptb" in made["md"]
     assert len({len(line) for line in made["md"].splitlines() if line.startswith("|")}) == 1
+
+
+def test_the_distance_to_the_paper_is_shown_at_its_scale_alone(tmp_path):
+    table = make_table(paper_scale=True)
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    made = texts(tmp_path, table)
+    assert lines_of(made["md"])[4] == ("ours minus printed", ["--", "-96.8", "--"])
+    assert "Printed: quoted from the paper, measured there." in made["md"]
+    assert {row["scale"] for row in csv.DictReader(io.StringIO(made["csv"]))} == {"paper"}
+
+
+def test_a_table_without_printed_values_does_not_speak_of_a_paper(tmp_path):
+    rows = [{**row.model_dump(), "printed": {}} for row in make_table().rows]
+    table = make_table(rows=rows)
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    made = texts(tmp_path, table)
+    assert "rinted" not in made["md"] + made["tex"]
+
+
+def test_what_seeds_do_not_support_has_no_arrow_and_is_not_bold(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    for run, shift in zip(row_runs(table.rows[1], [1, 2, 3]), (-0.3, 0.0, 0.3), strict=True):
+        write_run(tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]})
+    made = texts(tmp_path, table)
+    lines = dict(lines_of(made["md"])[-4:])
+    assert lines["p, images (Holm)"] == ["0.034"] and lines["ours minus baseline"] == ["+24.00"]
+    assert float(lines["p, both (Holm)"][0]) >= float(lines["p, runs (Holm)"][0]) > 0.05
+    assert not re.search(r"\*\*\d|\d ↑", made["md"]) and r"\textbf{5" not in made["tex"]
 
 
 def test_bold_only_when_significantly_better(tmp_path):
     table = make_table(columns=["CIDEr"])
     worse = {"transformer": BETTER, "zodiac": BASE}
     unclear = {"transformer": BASE, "zodiac": {"CIDEr": [0.9, 0.4, 0.3, 0.1]}}
-    for name, images, p in (("worse", worse, "0.030 ↓"), ("unclear", unclear, None)):
+    for name, images, p in (("worse", worse, "-25.00 ↓"), ("unclear", unclear, None)):
         write_scores(tmp_path / name / "scores", table, [1, 2], images)
         made = texts(tmp_path / name, table, (1, 2))
         assert not re.search(r"\*\*\d", made["md"])
@@ -104,19 +137,22 @@ def test_bold_only_when_significantly_better(tmp_path):
         if p is None:
             assert "↑" not in made["md"] and "↓" not in made["md"]
         else:
-            assert p in made["md"]
+            assert p in made["md"] and r"$\downarrow$$-$25.00" in made["tex"]
 
 
 def test_image_and_corpus_scores_that_disagree_are_not_called_better(tmp_path):
     table = make_table(columns=["CIDEr"])
-    write_scores(tmp_path / "scores", table, [1])
-    result = statistics(tmp_path, table, [1])
-    comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
-    comparison["difference"] = -comparison["difference"]
-    paths = write_table(name="two", table=table, statistics=result, out=tmp_path)
-    text = paths[2].read_text()
-    assert "↑" not in text and "↓" not in text and not re.search(r"\*\*\d", text)
+    write_scores(tmp_path / "scores", table, [1, 2])
+    for run in row_runs(table.rows[1], [1, 2]):
+        path = tmp_path / "scores" / run.path / "metrics.json"
+        metrics = json.loads(path.read_text())
+        metrics["scores"]["CIDEr"] = 0.1 + 0.01 * run.seed
+        path.write_text(json.dumps(metrics))
+    text = texts(tmp_path, table, (1, 2))["md"]
+    assert not re.search(r"\d [↑↓]|\*\*\d", text)
     assert "opposite directions" in text
+    for seed in (1, 2):
+        assert not re.search(r"\d [↑↓]|\*\*\d", texts(tmp_path, table, (seed,))["md"])
 
 
 def test_one_seed_says_that_there_is_no_spread(tmp_path):
@@ -125,6 +161,8 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     made = texts(tmp_path, table, (5,))
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
     assert "seed 5 alone, so no spread" in made["md"]
+    assert "with one seed, p speaks of other images alone, not of another training" in made["md"]
+    assert [kind for kind, _ in lines_of(made["md"])][-1] == "p, images (Holm)"
     assert "nan" not in "".join(made.values()).lower()
 
 
@@ -138,6 +176,8 @@ def test_csv_is_tidy_and_exact(made):
     assert float(cider["paired_p"]) == pytest.approx(0.030466, abs=1e-6)
     assert [float(value) for value in cider["values"].split()] == pytest.approx([0.55, 0.56, 0.57])
     assert cider["seeds"] == "1 2 3"
+    assert (cider["mark"], rows[3]["mark"]) == ("1", "0")
+    assert float(cider["joint_p"]) >= max(float(cider["paired_p"]), float(cider["welch_p"]))
     assert rows[5]["mean"] == "" and "SPICE" in rows[5]["reason"]
 
 
@@ -199,6 +239,15 @@ def test_statistics_of_another_table_are_refused(tmp_path):
     assert not (tmp_path / "t").exists()
 
 
+def test_statistics_of_an_earlier_version_are_refused(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    result = statistics(tmp_path, table, [1])
+    del result["family"]["units"]
+    with pytest.raises(RecapError, match="lack the test over both units; make them again"):
+        write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
+
+
 def test_quoted_rows_stand_first_and_have_no_run(tmp_path):
     quoted = {"id": "scst", "label": "SCST", "printed": {"METEOR": 26.7}}
     table = make_table(quoted=[quoted])
@@ -228,4 +277,6 @@ def test_an_ensemble_row_is_one_run_of_all_seeds(tmp_path):
     write_scores(tmp_path / "scores", table, [1, 2])
     result = statistics(tmp_path, table, [1, 2])
     assert [row["cells"]["CIDEr"]["n"] for row in result["rows"]] == [2, 1]
-    assert result["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]["p"] is not None
+    comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
+    assert comparison["paired"]["p_holm"] < 0.05 and comparison["mark"] == 0
+    assert "No test: a row has one run alone." in texts(tmp_path, table, (1, 2))["md"]

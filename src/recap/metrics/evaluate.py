@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.atomic import atomic_path, write_json
+from recap.core.checksums import record
 from recap.core.errors import MetricError
 from recap.metrics.coco import NAMES, Scores, score
 from recap.metrics.sanitise import sanitise
@@ -36,7 +37,8 @@ def evaluate_captions(
         timeout_seconds: longest time of each Java program.
 
     Raises:
-        MetricError: as :func:`recap.metrics.coco.score`, or a setting is missing.
+        MetricError: as :func:`recap.metrics.coco.score`, or a setting is missing, or a metric failed that may run when
+            tried again; then no file is written.
     """
     missing = [key for key in SETTINGS if key not in settings]
     if missing:
@@ -44,6 +46,11 @@ def evaluate_captions(
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
     captions = {int(image_id): sanitise(caption) for image_id, caption in sorted(hypotheses.items())}
     scores = score(refs, captions, metrics=metrics, timeout_seconds=timeout_seconds)
+    if scores.failed:
+        raise MetricError(
+            f"{out}: {'; '.join(scores.failed.values())}; no score was written, so the same command tries again: "
+            f"see to Java, memory and time, or take {' and '.join(scores.failed)} out of evaluation.metrics"
+        )
     line = signature(
         tokenizer=scores.tokenizer,
         references=reference_range(refs),
@@ -52,10 +59,12 @@ def evaluate_captions(
         **{key: settings[key] for key in SETTINGS},
     )
     split = settings["split"]
-    write_json(out / f"captions.{split}.json", [{"image_id": i, "caption": text} for i, text in captions.items()])
-    _write_scores(out / f"scores.{split}.parquet", list(captions), scores)
+    files = [out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")]
+    write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
+    _write_scores(files[1], list(captions), scores)
     values = {"scores": scores.corpus, "not_run": scores.not_run, "signature": line, "images": len(captions)}
-    write_json(out / "metrics.json", values)
+    write_json(files[2], values)
+    record(*files)
     return scores
 
 
@@ -69,4 +78,4 @@ def _write_scores(path: Path, ids: Sequence[int], scores: Scores) -> None:
         if name in scores.per_image:
             columns[name] = pa.array([scores.per_image[name][i] for i in ids], pa.float64())
     with atomic_path(path) as temporary:
-        pq.write_table(pa.table(columns), temporary)
+        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)

@@ -13,24 +13,21 @@ from recap.core.errors import MetricError
 from recap.metrics.java import run_java
 
 MODEL_JARS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
-REASONS = {
-    "no-java": "no Java was found",
-    "no-models": f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib",
-}
+NO_MODELS = f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib"
 # The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close.
 _OPENED = ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
 
 
 def spice_status(*, java: Path | None, folder: Path) -> str:
-    """Say whether SPICE can run, from files alone: ``ok``, ``no-java`` or ``no-models``.
+    """Say whether SPICE can run, from files alone: ``ok``, ``no-models`` or, with them, ``no-java``.
 
     Args:
         java: the executable, or None.
         folder: the folder of spice-1.0.jar.
     """
-    if java is None:
-        return "no-java"
-    return "ok" if all((folder / "lib" / name).is_file() for name in MODEL_JARS) else "no-models"
+    if not all((folder / "lib" / name).is_file() for name in MODEL_JARS):
+        return "no-models"
+    return "no-java" if java is None else "ok"
 
 
 def spice_scores(

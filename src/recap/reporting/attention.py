@@ -89,7 +89,7 @@ def _heading(text: str, width: int) -> Image:
     from PIL import Image as Pillow
     from PIL import ImageDraw
 
-    font = fonts_of_sheets()["bold"]
+    font = fonts_of_sheets()["plain"]
     lines = wrapped(plain(text), font, width - 2 * _GAP)
     strip = Pillow.new("RGB", (width, len(lines) * _LINE + 2 * _GAP), _PAPER)
     ImageDraw.Draw(strip).multiline_text((_GAP, _GAP), "\n".join(lines), font=font, fill=_INK)

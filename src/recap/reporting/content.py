@@ -8,14 +8,14 @@ from typing import Any
 
 from recap.core.config import Table
 from recap.core.errors import RecapError
+from recap.statistics.comparison import SIGNIFICANT, UNITS
 
-SIGNIFICANT = 0.05
 NONE = "--"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell: ``text``, ``strong`` when significantly better than the baseline, ``mark`` of its footnote if any."""
+    """One cell: ``text``, ``strong`` when marked as better than the baseline, ``mark`` of its footnote if any."""
 
     text: str
     strong: bool = False
@@ -72,7 +72,7 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
         entries = [Entry(_number(quoted.printed.get(column), 1)) for column in content.columns]
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [Line("printed", entries)]))
     for row in statistics["rows"]:
-        content.blocks.append(_block(row, statistics["baseline"], content))
+        content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = _notes(statistics)
     return content
@@ -93,31 +93,37 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     """Refuse statistics that were made for other rows, columns or another baseline."""
     asked = ([row.id for row in table.rows], list(table.columns), table.baseline)
     found = ([row["id"] for row in statistics["rows"]], statistics["columns"], statistics["baseline"])
+    again = "make them again with `recap statistics`"
     if asked != found:
         raise RecapError(
-            f"the statistics of table {statistics['table']!r} were made for other rows or columns; "
-            "make them again with `recap statistics`"
+            f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"
         )
+    if "units" not in statistics["family"]:
+        raise RecapError(f"the statistics of table {statistics['table']!r} lack the test over both units; {again}")
 
 
-def _block(row: Mapping[str, Any], baseline: str, content: Content) -> Block:
+# Lines that stand under a row only where the paper has numbers for it: name, key of the cell, with a sign.
+_PRINTED = (
+    ("printed", "printed_percent", False),
+    ("ours minus printed", "difference_to_printed_percent", True),
+)
+
+
+def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
-    cells = [row["cells"][column] for column in content.columns]
-    counts = {cell["n"] for cell in cells if cell["n"]}
+    baseline, units = statistics["baseline"], statistics["family"]["units"]
+    cells = _zip(row, content)
+    counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
-    lines = [
-        Line(
-            "ours" if same is None else f"ours (n = {same})",
-            [_ours(c, col, same, content) for col, c in _zip(row, content)],
-        ),
-        Line("printed", [Entry(_number(cell["printed_percent"], 1)) for cell in cells]),
-    ]
-    if any(cell["printed_percent"] is not None for cell in cells):
-        differences = [Entry(_number(cell["difference_to_printed_percent"], 1, signed=True)) for cell in cells]
-        lines.append(Line("ours minus printed", differences))
+    kind = "ours" if same is None else f"ours (n = {same})"
+    lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
+    for kind, key, signed in _PRINTED:
+        if any(cell[key] is not None for _, cell in cells):
+            lines.append(Line(kind, [Entry(_number(cell[key], 1, signed=signed)) for _, cell in cells]))
     if row["id"] != baseline:
-        lines.append(Line("ours minus baseline", [_to_baseline(c, col, content) for col, c in _zip(row, content)]))
-        lines.append(Line("p (Holm)", [_p(c, col, content) for col, c in _zip(row, content)]))
+        lines.append(Line("ours minus baseline", [_to_baseline(cell, column, content) for column, cell in cells]))
+        for unit in units:
+            lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
     label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
     return Block(label, lines)
 
@@ -145,7 +151,7 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
     if same is None:
         text += f" ({cell['n']})"
     mark = content.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
-    return Entry(text, strong=_direction(cell) > 0, mark=mark)
+    return Entry(text, strong=_mark(cell) > 0, mark=mark)
 
 
 def _not_run(cell: Mapping[str, Any], column: str, content: Content) -> str:
@@ -160,42 +166,29 @@ def _incomparable(cell: Mapping[str, Any], column: str, content: Content) -> Ent
     return Entry(NONE, mark=content.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
 
 
-def _direction(cell: Mapping[str, Any]) -> int:
-    """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0.
-
-    Image scores and corpus score must point the same way: for BLEU and METEOR they need not.
-    """
-    comparison = cell["comparison"]
-    if comparison is None or comparison["paired"] is None or comparison["paired"]["p_holm"] is None:
-        return 0
-    paired = comparison["paired"]
-    if paired["p_holm"] >= SIGNIFICANT or paired["mean_difference"] * comparison["difference"] <= 0:
-        return 0
-    return 1 if comparison["difference"] > 0 else -1
+def _mark(cell: Mapping[str, Any]) -> int:
+    """Return 1 or -1 where a row is marked as better or worse than the baseline, else 0."""
+    return 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
 
 
 def _to_baseline(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
-    """Return the difference of corpus scores to the baseline in percent points."""
+    """Return the difference of corpus scores to the baseline in percent points, with an arrow where it is marked."""
     comparison = cell["comparison"]
     if comparison["difference"] is None:
         return _incomparable(cell, column, content)
-    return Entry(_number(100 * comparison["difference"], 2, signed=True))
+    arrow = {1: " ↑", -1: " ↓", 0: ""}[_mark(cell)]
+    return Entry(_number(100 * comparison["difference"], 2, signed=True) + arrow)
 
 
-def _p(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
-    """Return the adjusted p of the paired t-test, with an arrow where it is significant."""
-    comparison = cell["comparison"]
-    paired = comparison["paired"]
-    if paired is None:
+def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Entry:
+    """Return the adjusted p of the test over a unit."""
+    test = cell["comparison"][UNITS[unit]]
+    if test is None:
         return _incomparable(cell, column, content)
-    if paired["p_holm"] is None:
-        return Entry(NONE, mark=content.mark(f"No t-test for {column}: {plain(paired['reason'])}."))
-    p = paired["p_holm"]
-    text = "<0.001" if p < 0.001 else f"{p:.3f}"
-    direction = _direction(cell)
-    if direction == 0 and p < SIGNIFICANT:
-        return Entry(text, mark=content.mark(f"{column}: image scores and corpus score point in opposite directions."))
-    return Entry(text + {1: " ↑", -1: " ↓", 0: ""}[direction])
+    p = test["p_holm"]
+    if p is None:
+        return Entry(NONE, mark=content.mark(f"No test: {plain(test['reason'])}."))
+    return Entry("<0.001" if p < 0.001 else f"{p:.3f}")
 
 
 def _signatures(statistics: Mapping[str, Any]) -> list[str]:
@@ -210,21 +203,35 @@ def _signatures(statistics: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the sentences that stand below every table."""
+    """Return the sentences that stand below a table."""
     seeds = statistics["seeds"]
     listed = ", ".join(str(seed) for seed in seeds)
     spread = f"seed {listed} alone, so no spread"
     if len(seeds) > 1:
         spread = f"mean ± standard deviation over seeds {listed}"
-    tests = statistics["family"]["tests"]["paired.p"]
+    notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
+    cells = [cell for row in statistics["rows"] for cell in row["cells"].values()]
+    if statistics["quoted"] or any(cell["printed_percent"] is not None for cell in cells):
+        missing = "" if statistics["paper_scale"] else "; on another scale than ours, so no difference to it is shown"
+        notes.append(f"Printed: quoted from the paper, measured there{missing}.")
+    return notes + ([_note_on_p(statistics)] if len(statistics["rows"]) > 1 else [])
+
+
+def _note_on_p(statistics: Mapping[str, Any]) -> str:
+    """Return what the p of a table speak of, and what its arrows mark."""
+    family = statistics["family"]
     label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
-    return [
-        f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images.",
-        "Printed: quoted from the paper, measured there on the paper's data and scale, not here; "
-        "a difference to it also holds the difference in data and scale.",
-        f"p: two-sided paired t-test over images (scores averaged over seeds) against {label}, "
-        f"Holm-corrected over the {tests} comparisons of this table; "
-        f"an arrow marks p < {SIGNIFICANT:g}, bold is significantly better. "
-        "Wilcoxon, Welch over seeds, intervals and effect sizes stand in the CSV. "
-        "BLEU is tested on sentence-level BLEU.",
-    ]
+    tests = f"p: two-sided against {label}, of each kind Holm-corrected over the comparisons of this table."
+    bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
+    images = f"Images: paired t over images{bleu}"
+    below = f"below {SIGNIFICANT:g}; bold is better so. Wilcoxon, intervals and effect sizes stand in the CSV."
+    if family["units"] == ["images"]:
+        return (
+            f"{tests} {images}: with one seed, p speaks of other images alone, not of another training, which may turn "
+            f"a difference round. An arrow marks p {below}"
+        )
+    return (
+        f"{tests} {images}, speaks of other images for these trainings. Runs: Welch over the runs, speaks of other "
+        "trainings on these images. Both: the largest of these two and of their joint test (min F'), images and runs "
+        f"drawn by chance. An arrow marks a difference with all three {below}"
+    )

@@ -61,8 +61,7 @@ def write_samples(
     )
     source = ImageSource(list(image_roots))
     photos = [_side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
-    heading = f"{plain(table.title)}  |  Scale of this run: {plain(table.scale)}"
-    sheet = contact_sheet(samples, photos, heading=heading)
+    sheet = contact_sheet(samples, photos, title=plain(table.title), scale=plain(table.scale))
     picture = out / f"{name}_captions.png"
     with atomic_path(picture) as temporary:
         sheet.save(temporary, format="PNG")
@@ -71,7 +70,7 @@ def write_samples(
     return samples
 
 
-def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, heading: str) -> Image:
+def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, title: str, scale: str) -> Image:
     """Return the sheet as an RGB picture: cards in two columns (one where there are at most two samples)."""
     from PIL import Image, ImageDraw
 
@@ -81,11 +80,13 @@ def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, heading
     heights = [max(_PHOTO, _LEADING * len(lines)) + _MARGIN for lines in texts]
     rows = [range(start, min(start + columns, len(samples))) for start in range(0, len(samples), columns)]
     card_width = _PHOTO + _TEXT + 2 * _MARGIN
-    head = wrapped(heading, fonts["bold"], columns * card_width - _MARGIN)
+    parts = ((title, "bold", _INK), (f"Scale of this run: {scale}", "plain", _GREY))
+    width = columns * card_width - _MARGIN
+    head = [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], width)]
     height = _MARGIN + _LEADING * len(head) + _MARGIN + sum(max(heights[i] for i in row) for row in rows)
     sheet = Image.new("RGB", (columns * card_width + _MARGIN, height), _PAPER)
     draw = ImageDraw.Draw(sheet)
-    _write(draw, fonts, (_MARGIN, _MARGIN), [(line, "bold", _INK) for line in head])
+    _write(draw, fonts, (_MARGIN, _MARGIN), head)
     top = 2 * _MARGIN + _LEADING * len(head)
     for row in rows:
         for column, index in enumerate(row):

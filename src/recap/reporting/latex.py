@@ -53,10 +53,11 @@ def _escape_char(char: str) -> str:
 
 
 def latex_table(content: Content, name: str) -> str:
-    """Return a ``table`` environment; it needs ``\\usepackage{booktabs}`` and nothing else."""
+    """Return a ``table`` environment with, on top, what the document's preamble needs."""
     columns = content.columns
     lines = [
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
+        r"% needs in the preamble: \usepackage{booktabs}",
         r"\begin{table}[tbp]",
         r"\centering",
         rf"\caption{{{escape(content.title)}. \textbf{{Scale of this run: {escape(content.scale)}}}}}",
@@ -100,7 +101,7 @@ def _block(block: Block, columns: int) -> list[str]:
 
 def _kind(kind: str) -> str:
     """Return the name of a line; n, p and differences are mathematics."""
-    return escape(kind).replace("(n =", "($n$ =").replace("p (", "$p$ (").replace(" minus ", " $-$ ")
+    return escape(kind).replace("(n =", "($n$ =").replace("p, ", "$p$, ").replace(" minus ", " $-$ ")
 
 
 def _cell(entry: Entry) -> str:

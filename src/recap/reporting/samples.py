@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.atomic import read_json
 from recap.core.config import Table
 from recap.core.errors import MetricError
 from recap.core.grid import row_runs
 from recap.core.seeding import generator
-from recap.core.signatures import parse_signature
 from recap.data.corpus import Corpus
 from recap.reporting.content import plain
+from recap.statistics.scores import read_captions, read_metrics, split_of
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,8 @@ def samples_markdown(samples: Sequence[Sample], *, title: str, scale: str, pictu
 
 def _captions(folder: Path) -> tuple[str, dict[int, str]]:
     """Return the split and the captions of one run: image id -> caption."""
-    signature = parse_signature(read_json(folder / "metrics.json")["signature"])
-    split = signature.get("split", "").partition("@")[0]
-    items = read_json(folder / f"captions.{split}.json")
-    return split, {int(item["image_id"]): item["caption"] for item in items}
+    split = split_of(read_metrics(folder)["signature"])
+    return split, read_captions(folder, split)
 
 
 def _wrapped(label: str, text: str, width: int) -> str:

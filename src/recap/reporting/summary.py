@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import read_json, write_json
-from recap.core.checksums import check
+from recap.core.atomic import write_json
+from recap.statistics.scores import read_metrics
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
@@ -22,7 +22,7 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     """
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():
-        seeds = [read_json(scores / run / "metrics.json")["scores"] for run in runs]
+        seeds = [read_metrics(scores / run)["scores"] for run in runs]
         for metric in seeds[0]:
             values = [seed.get(metric) for seed in seeds]
             # A metric that could not run for some seed has no mean; it is left out, never counted as 0.

@@ -10,12 +10,14 @@ from typing import Any
 
 from recap.core.atomic import write_text
 from recap.core.config import Table
+from recap.core.log import say
 from recap.reporting.content import Content, Entry, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
+_JOINT = _WELCH
 # A spreadsheet runs a cell that starts so as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -45,6 +47,7 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
     paths = [out / f"{name}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
+    say(f"table {name}: {len(table.rows)} rows, {len(table.columns)} columns -> {paths[-1]}")
     return paths
 
 
@@ -64,7 +67,10 @@ def markdown_table(content: Content) -> str:
 
 
 def csv_table(statistics: Mapping[str, Any]) -> str:
-    """Return one line a row and metric with all numbers; scores are fractions, printed values percent."""
+    """Return one line a row and metric with all numbers; scores are fractions, printed values percent.
+
+    The sentence about the scale is the Markdown's and the JSON's; a line says only whether it is the paper's.
+    """
     records = list(_records(statistics))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
@@ -79,10 +85,10 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for row in statistics["rows"]:
         for metric, cell in row["cells"].items():
             comparison = cell["comparison"] or {}
-            paired, welch = comparison.get("paired") or {}, comparison.get("welch") or {}
+            paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
             yield {
                 "table": statistics["table"],
-                "scale": statistics["scale"],
+                "scale": "paper" if statistics["paper_scale"] else "other",
                 **{
                     key: row[key]
                     for key in ("id", "label", "dataset", "subset", "features", "model", "recipe", "stage")
@@ -97,7 +103,11 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "images": statistics["images"],
                 **{f"paired_{key}": paired.get(key) for key in _PAIRED},
                 **{f"welch_{key}": welch.get(key) for key in _WELCH},
-                "reason": _reasons(cell["reason"], comparison.get("reason"), paired.get("reason"), welch.get("reason")),
+                **{f"joint_{key}": joint.get(key) for key in _JOINT},
+                "mark": comparison.get("mark"),
+                "reason": _reasons(
+                    cell["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))
+                ),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
             }
 
@@ -116,8 +126,8 @@ def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _reasons(*reasons: str | None) -> str:
-    """Return the reasons why values are missing, joined."""
-    return "; ".join(reason for reason in reasons if reason)
+    """Return the reasons why values are missing, each once, joined."""
+    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
 
 
 def _csv_value(value: Any) -> Any:

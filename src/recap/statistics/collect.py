@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.atomic import read_json
 from recap.core.config import Row, Table
 from recap.core.config.tables import SERVER
 from recap.core.errors import MetricError
 from recap.core.grid import row_runs
 from recap.core.signatures import parse_signature
+from recap.statistics.scores import read_image_scores, read_metrics, split_of
 
 # Scores that differ in one of these are scores of different things.
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 COMPARABLE = ("tok", "refs", "images", "split")
+# Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted why in so many words.
+_FAILED = re.compile("(METEOR|SPICE) (stopped|did not finish|answered|failed|ended|gave)|no Java was found|MemoryError")
 
 
 @dataclass
@@ -67,23 +70,18 @@ def collect(table: Table, seeds: Sequence[int], scores_root: Path) -> list[RowSc
     return rows
 
 
-def split_of(signature: str) -> str:
-    """Return the split that a signature names, e.g. ``test``."""
-    return parse_signature(signature).get("split", "").partition("@")[0]
-
-
 def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_root: Path) -> RowScores:
     """Read all seeds of one row."""
     scores = RowScores(row)
     per_image: dict[str, list[np.ndarray]] = {}
     for run in row_runs(row, list(seeds)):
         folder = scores_root / run.path
-        metrics = read_json(folder / "metrics.json")
+        metrics = read_metrics(folder)
         scores.signatures[run.seed] = metrics["signature"]
         _check_comparable(
             f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics["signature"]
         )
-        images = _read_images(folder / f"scores.{split_of(metrics['signature'])}.parquet")
+        images = read_image_scores(folder, split_of(metrics["signature"]))
         ids = images.pop("image_id").tolist()
         if scores.image_ids and ids != scores.image_ids:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
@@ -107,7 +105,7 @@ def _take(
     value = metrics["scores"].get(column)
     if value is None:
         unknown = SERVER_ALONE if column in SERVER else "not in metrics.json"
-        scores.reasons[column] = metrics["not_run"].get(column, unknown)
+        scores.reasons[column] = _reason(metrics["not_run"].get(column, unknown), folder)
         return
     if column not in images:
         raise MetricError(
@@ -117,18 +115,11 @@ def _take(
     per_image.setdefault(column, []).append(images[column])
 
 
-def _read_images(path: Path) -> dict[str, np.ndarray]:
-    """Read scores per image, sorted by image id: column -> ``[images]``."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path).sort_by("image_id")
-    except FileNotFoundError as error:
-        raise MetricError(f"{path}: no such file; evaluate this run again") from error
-    except (pa.ArrowInvalid, KeyError) as error:
-        raise MetricError(f"{path}: not a file of scores ({error}); evaluate this run again") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
+def _reason(reason: str, folder: Path) -> str:
+    """Return why a score is missing, and what to do if it should be there."""
+    if not _FAILED.match(reason):
+        return reason
+    return f"{reason}; this is a failure and no result: delete {folder / 'metrics.json'} and run the same command again"
 
 
 def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:

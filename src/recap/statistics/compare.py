@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from recap.core.atomic import write_json
+from recap.core.checksums import record
 from recap.core.config import Row, Table
 from recap.core.errors import MetricError
+from recap.core.log import say
 from recap.statistics.collect import RowScores, collect
-from recap.statistics.corrections import holm
-from recap.statistics.paired import compare_paired
-from recap.statistics.welch import welch
+from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
-    "the paired tests compare image scores, averaged over the seeds: they speak of other images, not other trainings",
-    "Welch's test compares corpus scores, one a seed: it speaks of other trainings",
+    "the paired tests compare image scores, averaged over the runs: they speak of other images, not other trainings",
+    "Welch's test compares corpus scores, one a run: it speaks of other trainings, not other images",
+    "the joint test takes images and runs for drawn by chance (Clark's min F'); its p is the largest of the three, and "
+    "with several seeds a difference is marked only if all three are significant",
+    "in the tests, a BLEU below 0.001 counts as 0, which it stands for in pycocoevalcap",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
     "a paired difference need not equal the difference of the corpus scores",
 ]
@@ -48,12 +50,13 @@ def compare_table(
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
     rows = collect(table, seeds, scores_root)
     baseline = next(scores for scores in rows if scores.row.id == table.baseline)
-    described = [_describe(scores, baseline, table.columns) for scores in rows]
-    family = _correct(described)
+    described = [_describe(scores, baseline, table) for scores in rows]
+    family = _correct(described, seeds)
     result = {
         "table": name,
         "title": table.title,
         "scale": table.scale,
+        "paper_scale": table.paper_scale,
         "baseline": table.baseline,
         "columns": list(table.columns),
         "seeds": list(seeds),
@@ -64,10 +67,12 @@ def compare_table(
         "rows": described,
     }
     write_json(statistics_out, result)
+    record(statistics_out)
+    say(f"statistics {name}: {_summary(family)}")
     return result
 
 
-def _describe(scores: RowScores, baseline: RowScores, columns: Sequence[str]) -> dict[str, Any]:
+def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str, Any]:
     """Return one row of the result."""
     row = scores.row
     parts = ("dataset", "subset", "features", "model", "recipe", "stage")
@@ -76,11 +81,11 @@ def _describe(scores: RowScores, baseline: RowScores, columns: Sequence[str]) ->
         "label": row.label,
         **{part: getattr(row, part) for part in parts},
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
-        "cells": {column: _cell(scores, baseline, column) for column in columns},
+        "cells": {column: _cell(scores, baseline, column, table.paper_scale) for column in table.columns},
     }
 
 
-def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
+def _cell(scores: RowScores, baseline: RowScores, column: str, paper_scale: bool) -> dict[str, Any]:
     """Return one metric of one row."""
     values = scores.values.get(column, {})
     mean = fmean(values.values()) if values else None
@@ -90,13 +95,13 @@ def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]
         "sd": stdev(values.values()) if len(values) > 1 else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
-        **_against_paper(scores.row, column, mean),
+        **_against_paper(scores.row, column, mean if paper_scale else None),
         "comparison": None if scores is baseline else _comparison(scores, baseline, column),
     }
 
 
 def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
-    """Return the printed value and our difference to it, in percent as in the paper."""
+    """Return the printed value and the difference to it of a mean at the paper's scale, in percent as in the paper."""
     printed = row.printed.get(column)
     difference = None if printed is None or mean is None else 100 * mean - printed
     return {"printed_percent": printed, "difference_to_printed_percent": difference}
@@ -108,28 +113,28 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
     if not ours or not theirs:
         missing = scores if not ours else baseline
         reason = f"row {missing.row.id!r} has no {column}: {missing.reasons.get(column)}"
-        return {"difference": None, "paired": None, "welch": None, "reason": reason}
-    paired = compare_paired(baseline.images[column].tolist(), scores.images[column].tolist())
-    return {
-        "difference": fmean(ours.values()) - fmean(theirs.values()),
-        "paired": asdict(paired),
-        "welch": asdict(welch(list(theirs.values()), list(ours.values()))),
-        "reason": None,
-    }
+        return no_comparison(reason)
+    return compare_rows(
+        column,
+        baseline_images=baseline.images[column].tolist(),
+        images=scores.images[column].tolist(),
+        baseline_runs=list(theirs.values()),
+        runs=list(ours.values()),
+    )
 
 
-def _correct(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add Holm-adjusted p-values for each kind of test to the rows, and describe the families."""
+def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+    """Correct and mark the comparisons of all rows, and describe the family."""
     comparisons = [cell["comparison"] for row in rows for cell in row["cells"].values()]
     made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
-    counts = {}
-    for test, key, adjusted_key in (
-        ("paired", "p", "p_holm"),
-        ("paired", "p_wilcoxon", "p_wilcoxon_holm"),
-        ("welch", "p", "p_holm"),
-    ):
-        p_values = [comparison[test][key] for comparison in made]
-        for comparison, adjusted in zip(made, holm(p_values), strict=True):
-            comparison[test][adjusted_key] = adjusted
-        counts[f"{test}.{key}"] = sum(p is not None for p in p_values)
-    return {"correction": "Holm", "over": _FAMILY, "tests": counts, "shown": "paired.p_holm"}
+    # One seed cannot tell what another training would give; the table then says so.
+    units = list(UNITS) if len(seeds) > 1 else ["images"]
+    tests = correct(made, units=units)
+    marked = sum(comparison["mark"] != 0 for comparison in made)
+    return {"correction": "Holm", "over": _FAMILY, "tests": tests, "units": units, "made": len(made), "marked": marked}
+
+
+def _summary(family: dict[str, Any]) -> str:
+    """Return one line for the log."""
+    units = "over images alone (one seed)" if family["units"] == ["images"] else "over images, runs and both"
+    return f"{family['marked']} of {family['made']} differences to the baseline row hold {units}"

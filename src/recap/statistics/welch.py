@@ -26,13 +26,13 @@ class Welch:
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
-    """Compare corpus scores of two systems, one value a seed; the seeds of one need not be those of the other."""
+    """Compare corpus scores ``[runs]`` of two systems; the seeds of one need not be those of the other."""
     if min(len(first), len(second)) < 2:
-        return Welch(reason="needs at least 2 seeds")
+        return Welch(reason="a row has one run alone")
     # Rounded as in the paired test: seeds that agree must not differ by the last digit.
     one, two = np.round(np.asarray(first, np.float64), 12), np.round(np.asarray(second, np.float64), 12)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
-        return Welch(reason="all seeds of both rows give the same value")
+        return Welch(reason="the runs of each row all give the same value")
     from scipy import stats
 
     parts = [float(values.var(ddof=1)) / len(values) for values in (one, two)]

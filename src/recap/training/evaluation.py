@@ -10,18 +10,25 @@ from typing import Any
 import torch
 
 from recap.core.atomic import write_text
+from recap.core.checksums import record
 from recap.core.config import Evaluation
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
+from recap.core.log import say
+from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
+from recap.core.source import code_digest
 from recap.core.stopping import Stop
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.features.store import FeatureStore
+from recap.metrics.coco import Scores
 from recap.metrics.evaluate import evaluate_captions
+from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
 from recap.training.decode_split import Candidate, decode_candidates
+from recap.training.kept import Kept
 from recap.training.saved import load_model
 
 
@@ -29,9 +36,10 @@ from recap.training.saved import load_model
 def evaluate(
     *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
 ) -> None:
-    """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`.
+    """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`; say the latter.
 
-    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`.
+    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Decoded captions are kept
+    until they have been scored, so that a scorer that fails does not cost another search.
 
     Args:
         spec: {"evaluation", "device", "threads"}.
@@ -47,8 +55,45 @@ def evaluate(
     images = sorted(references)
     store.require(images)
     captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
-    captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-    found = decode_candidates(
+    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, store, table, model))
+    found = kept.read()
+    if found is None:
+        captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
+        found = kept.write(_decode(settings, captioner, words, store, images, device))
+    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
+    scores = evaluate_captions(
+        references=references,
+        hypotheses={image: words.decode(found[image][0].words) for image in images},
+        metrics=settings.metrics,
+        settings={
+            "split": settings.split,
+            "split_hash": table.split_hash,
+            "beam": settings.beam,
+            "max_length": settings.max_length,
+            "length_penalty": settings.length_penalty,
+            "constraints": settings.rules.text,
+        },
+        out=out,
+    )
+    kept.remove()
+    say(f"{' '.join(out.parts[-3:])}: {_line(scores)}")
+
+
+def _line(scores: Scores) -> str:
+    """Return the scores that ran as one line, in percent."""
+    return ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.corpus.items() if value is not None)
+
+
+def _decode(
+    settings: Evaluation,
+    captioner: Captioner,
+    words: AnyVocabulary,
+    store: FeatureStore,
+    images: list[int],
+    device: torch.device,
+) -> dict[int, list[Candidate]]:
+    """Search the captions of all images."""
+    return decode_candidates(
         captioner,
         store,
         images,
@@ -62,20 +107,23 @@ def evaluate(
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,
     )
-    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
-    evaluate_captions(
-        references=references,
-        hypotheses={image: words.decode(found[image][0].words) for image in images},
-        metrics=settings.metrics,
-        settings={
-            "split": settings.split,
+
+
+def _identity(
+    settings: Evaluation, words: AnyVocabulary, store: FeatureStore, table: Corpus, folders: Sequence[Path]
+) -> str:
+    """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
+    return value_hash(
+        {
+            "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
-            "beam": settings.beam,
-            "max_length": settings.max_length,
-            "length_penalty": settings.length_penalty,
-            "constraints": settings.rules.text,
-        },
-        out=out,
+            "vocabulary_hash": words.hash,
+            "feature_hash": store.feature_hash,
+            "models": [
+                sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
+            ],
+            "code": code_digest("training/decode_split", "models/registry"),
+        }
     )
 
 
@@ -99,6 +147,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
         for rank, candidate in enumerate(candidates[:count], 1)
     ]
     write_text(path, "\n".join(lines) + "\n")
+    record(path)
 
 
 def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None:

@@ -53,6 +53,9 @@ class Table(Strict):
 
     title: str
     scale: str = Field(description="what was scaled down, in words; stands under the table")
+    paper_scale: bool = Field(
+        False, description="data, features and training are the paper's: differences to it are shown"
+    )
     columns: list[Literal[METRICS]]  # type: ignore[valid-type]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")

@@ -1,0 +1,99 @@
+"""One metric of two rows against each other: the tests, their correction over a table, and what is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from recap.statistics.corrections import holm
+from recap.statistics.joint import compare_jointly
+from recap.statistics.paired import compare_paired
+from recap.statistics.welch import welch
+
+SIGNIFICANT = 0.05
+# What a table shows of each unit: name -> where the comparison keeps its test.
+UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
+# pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as the caption shrinks.
+_BLEU_FLOOR = 1e-3
+
+
+def compare_rows(
+    metric: str,
+    *,
+    baseline_images: Sequence[float],
+    images: Sequence[float],
+    baseline_runs: Sequence[float],
+    runs: Sequence[float],
+) -> dict[str, Any]:
+    """Test one metric of a row against the baseline row.
+
+    Args:
+        metric: its name; in the tests, a BLEU below 0.001 counts as 0.
+        baseline_images, images: scores ``[images]``, averaged over the runs, in one order.
+        baseline_runs, runs: corpus scores ``[runs]``; the rows may differ in their number.
+
+    Returns:
+        ``difference`` of the mean corpus scores and the tests ``paired``, ``welch`` and ``joint``.
+    """
+    paired = compare_paired(_tested(metric, baseline_images), _tested(metric, images))
+    over_runs = welch(_tested(metric, baseline_runs), _tested(metric, runs))
+    return {
+        "difference": fmean(runs) - fmean(baseline_runs),
+        "paired": asdict(paired),
+        "welch": asdict(over_runs),
+        "joint": asdict(compare_jointly(paired, over_runs)),
+        "mark": 0,
+        "reason": None,
+    }
+
+
+def no_comparison(reason: str) -> dict[str, Any]:
+    """Return the comparison of a row that lacks the metric, or whose baseline does."""
+    return {"difference": None, "paired": None, "welch": None, "joint": None, "mark": 0, "reason": reason}
+
+
+def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str]) -> dict[str, int]:
+    """Add Holm's p to every kind of test of one family of comparisons, then ``mark`` what holds.
+
+    Args:
+        comparisons: made by :func:`compare_rows`; changed in place.
+        units: of ``UNITS``; a difference is marked if it is significant in all of them.
+
+    Returns:
+        Kind of test -> how many of the comparisons it could be made for.
+    """
+    counts = {}
+    for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
+        p_values = [comparison[test][key] for comparison in comparisons]
+        for comparison, adjusted in zip(comparisons, holm(p_values), strict=True):
+            comparison[test][f"{key}_holm"] = adjusted
+        counts[f"{test}.{key}"] = sum(p is not None for p in p_values)
+    for comparison in comparisons:
+        comparison["mark"] = _mark(comparison, units)
+    return counts
+
+
+def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
+    """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0.
+
+    Image scores and corpus score must point the same way: for BLEU and METEOR they need not.
+    """
+    adjusted = [comparison[UNITS[unit]]["p_holm"] for unit in units]
+    if any(p is None or p >= SIGNIFICANT for p in adjusted):
+        return 0
+    difference = comparison["difference"]
+    if comparison["paired"]["mean_difference"] * difference <= 0:
+        return 0
+    return 1 if difference > 0 else -1
+
+
+def _tested(metric: str, values: Sequence[float]) -> list[float]:
+    """Return scores as the tests see them."""
+    if not metric.startswith("BLEU"):
+        return list(values)
+    scores = np.asarray(values, np.float64)
+    return np.where(scores < _BLEU_FLOOR, 0.0, scores).tolist()
