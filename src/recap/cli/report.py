@@ -168,8 +168,8 @@ def add_report(commands: Commands) -> None:
         "curves",
         purpose="learning curves of all runs: a CSV, and a figure for `dvc plots`",
         example="""
-            recap report curves --spec '{"runs": [{"label": "mine", "seed": 1, "stage": "xe", "path": "path/of/run"}]}' \\
-              --runs results/mine/runs --out curves.csv --figure curves.png
+            recap report curves --spec '{"runs": [{"label": "a", "seed": 1, "stage": "xe", "path": "path/of/run"}]}' \\
+              --runs runs --out curves.csv --figure curves.png
         """,
     )
     spec(parser, "Curves")

@@ -56,10 +56,10 @@ def evaluate(
     store.require(images)
     captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
     kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, store, table, model))
-    found = kept.read()
+    found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, words, store, images, device))
+        found = kept.write(_decode(settings, captioner, words, store, images, device, name))
     _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
     scores = evaluate_captions(
         references=references,
@@ -76,7 +76,7 @@ def evaluate(
         out=out,
     )
     kept.remove()
-    say(f"{' '.join(out.parts[-3:])}: {_line(scores)}")
+    say(f"{name}: {_line(scores)}")
 
 
 def _line(scores: Scores) -> str:
@@ -91,8 +91,9 @@ def _decode(
     store: FeatureStore,
     images: list[int],
     device: torch.device,
+    name: str,
 ) -> dict[int, list[Candidate]]:
-    """Search the captions of all images."""
+    """Search the captions of all images; `name` is the run's, for messages."""
     return decode_candidates(
         captioner,
         store,
@@ -102,7 +103,7 @@ def _decode(
         length_penalty=settings.length_penalty,
         batch_size=settings.batch_size,
         device=device,
-        name=f"{' '.join(out.parts[-3:])}, beam {settings.beam}",
+        name=f"{name}, beam {settings.beam}",
         constraint=_constraint(settings, words),
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,
