@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from recap.core.atomic import atomic_path, read_json
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
 from recap.core.log import progress, say
 from recap.core.seeding import derived_seed
 from recap.data.images import ImageSource
@@ -45,9 +45,13 @@ def pretrain_backbone(
         out: the weights.
 
     Raises:
+        ConfigError: the settings name other weights than 'boxes'.
         DataError: a picture is missing, or no training picture has boxes.
     """
-    assert spec.pretraining is not None
+    if spec.weights != "boxes":
+        raise ConfigError(
+            f"weights: {spec.weights!r} are not trained; set `weights: boxes` and `pretraining` to train a backbone"
+        )
     target = select_device(device)
     torch.set_num_threads(threads)
     records = [record for record in read_json(boxes)["images"] if record["split"] == "train" and record["objects"]]
