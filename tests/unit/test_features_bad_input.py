@@ -1,6 +1,5 @@
 """Numbers of another type, values that do not fit, and places that cannot be written: one sentence each."""
 
-import json
 import zipfile
 
 import h5py
@@ -38,7 +37,7 @@ KINDS = {
     "relu": lambda rng: np.maximum(rng.normal(size=(ROWS, WIDTH)), 0),
     "few above zero": lambda rng: np.maximum(rng.normal(size=(ROWS, WIDTH)) - 1.5, 0),
     "averaged relu": lambda rng: np.maximum(rng.normal(size=(ROWS, 49, WIDTH)) - 1, 0).mean(1),
-    "skew": lambda rng: np.exp(3 * rng.normal(size=(ROWS, WIDTH))),
+    "skew": lambda rng: np.exp(2 * rng.normal(size=(ROWS, WIDTH))),
     "softmax": lambda rng: (lambda x: x / x.sum(1, keepdims=True))(np.exp(3 * rng.normal(size=(ROWS, 1600)))),
     "normalised": lambda rng: rng.normal(size=(ROWS, WIDTH)) / 45,
     "whole numbers": lambda rng: rng.integers(0, 5, (ROWS, WIDTH)),
@@ -77,7 +76,7 @@ HUGE = b"9" * 5000
     ("place", "value", "words"),
     [
         (0, b"9" * 19, "image id 9999999999999999999 is larger than"),
-        (0, HUGE, "image id 99999.* is larger than"),
+        (0, HUGE, "has no tab after an image id"),
         (1, b"2147483648", "a side of the image is b'2147483648', expected a whole number up to 2147483647"),
         (3, HUGE, "num_boxes is b'99999.*expected a whole number"),
         (3, b"2147483647", "bytes of features do not make 2147483647 vectors"),
@@ -111,8 +110,8 @@ def test_lineidx_beyond_every_file(tmp_path):
         (lambda f: f.create_dataset("7_size", data=[np.nan, 2]), "7_size: holds nan 2.0, expected height and width"),
         (lambda f: f.create_dataset("7_size", data=[1e300, 2]), "7_size: holds 1e.300 2.0, expected height"),
         (lambda f: f.create_group("7_boxes"), "7_boxes: cannot be read .*no dataset of numbers"),
-        (lambda f: f.create_dataset("7_boxes", data=["a", "b", "c"]), "7_boxes: cannot be read .*no dataset of numbers"),
-        (lambda f: f.create_dataset("7_boxes", (10**9, 2048), chunks=(1, 2048)), "too large for one image"),
+        (lambda f: f.create_dataset("7_boxes", data=["a"] * 3), "7_boxes: cannot be read .*no dataset of numbers"),
+        (lambda f: f.create_dataset("7_boxes", (10**9, 2048), "f4", chunks=(1, 2048)), "too large for one image"),
         (lambda f: f.create_dataset("7_boxes", data=np.ones(3)), r"boxes of shape \[3\], expected \[rows, 4\]"),
         (lambda f: f.create_dataset("7_mask", data=np.full((3, 49), 300)), "region/cells exceed the range of uint8"),
     ],
@@ -127,11 +126,8 @@ def test_hdf5_that_holds_something_else(tmp_path, change, words):
 
 def test_npz_that_lies(tmp_path):
     folder = write_npz(tmp_path, boxes=False)
-    header = (
-        json.dumps({"descr": "<f4", "fortran_order": False, "shape": [10**9, 240]}).replace("[", "(").replace("]", ")")
-    )
-    content = b"\x93NUMPY\x01\x00" + (119).to_bytes(2, "little")
-    content += header.replace("false", "False").encode().ljust(118) + b"\n"
+    header = repr({"descr": "<f4", "fortran_order": False, "shape": (10**9, 240)}).encode().ljust(118) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     with zipfile.ZipFile(folder / "7.npz", "w") as archive:
         archive.writestr("feat.npy", content)
     refused(tmp_path, r"7\.npz: truncated, damaged or no array", "npz_folder", folder)
@@ -179,7 +175,7 @@ def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
 
 
 def test_picture_sizes_that_cannot_be(tmp_path):
-    with pytest.raises(FeatureError, match=r"image id 1: a size of \[-1, 5\] pixels cannot be"):
+    with pytest.raises(FeatureError, match="image id 1: a picture cannot have -1 x 5 pixels"):
         build_store(
             out=tmp_path / "f.h5",
             shards=tmp_path / "shards",
