@@ -225,6 +225,7 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
     ("changes", "words"),
     [
         ({"backbone": "test_resnt"}, "timm has no 'test_resnt'; did you mean 'test_resnet'"),
+        ({"backbone": "nope"}, r"timm has no 'nope'; the nearest of its \d+ are nfnet_"),
         ({"out_index": 9}, "has the stages 0 to 4, not 9"),
         (
             {"backbone": "test_resnet.r160_in2k"},

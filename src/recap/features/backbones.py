@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from recap.core.config import CropFeatures, GridFeatures
-from recap.core.errors import ConfigError, FeatureError, nearest
+from recap.core.errors import ConfigError, FeatureError
 from recap.core.seeding import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
 
@@ -69,8 +69,10 @@ def check_name(backbone: str) -> None:
             return
         known, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
     if wanted not in known:
-        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.3) or known[:5]
-        raise ConfigError(f"backbone: timm has no {backbone!r}; {nearest(wanted, close)}")
+        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.0)
+        likely = difflib.get_close_matches(wanted, close, n=1)
+        hint = f"did you mean {likely[0]!r}?" if likely else f"the nearest of its {len(known)} are {', '.join(close)}"
+        raise ConfigError(f"backbone: timm has no {backbone!r}; {hint}")
 
 
 def check_stage(model: Any, spec: GridFeatures) -> None:

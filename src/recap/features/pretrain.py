@@ -21,7 +21,7 @@ from recap.core import checksums
 from recap.core.atomic import atomic_path, read_json
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
 from recap.core.log import progress, say
 from recap.core.seeding import derived_seed
 from recap.data.images import ImageSource
@@ -46,9 +46,13 @@ def pretrain_backbone(
         out: the weights.
 
     Raises:
+        ConfigError: the settings name other weights than 'boxes'.
         DataError: a picture is missing, or no training picture has boxes.
     """
-    assert spec.pretraining is not None
+    if spec.weights != "boxes":
+        raise ConfigError(
+            f"weights: {spec.weights!r} are not trained; set `weights: boxes` and `pretraining` to train a backbone"
+        )
     target = select_device(device)
     torch.set_num_threads(threads)
     checksums.check(boxes)

@@ -37,7 +37,8 @@ def stored_arrays(record: ImageFeatures, *, dtype: str, streams: Sequence[str]) 
     """
     if not all(0 <= side < 2**31 for side in record.size):
         raise FeatureError(
-            f"image id {record.image_id}: a picture of {record.size[0]} x {record.size[1]} pixels cannot be"
+            f"image id {record.image_id}: a picture cannot have {record.size[0]} x {record.size[1]} pixels; "
+            "look at what gives its size"
         )
     values = record.values if isinstance(record.values, Mapping) else {streams[0]: record.values}
     arrays = {name if "/" in name else f"{name}/{VALUES}": array for name, array in values.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -90,6 +91,22 @@ def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[]
         say(f"{path}: pictures or files that it was made from have changed since (making it again)")
         return False
     return True
+
+
+def check_place(path: Path) -> None:
+    """Make the folder of a file that will be written, before hours are spent on what goes into it.
+
+    Raises:
+        FeatureError: the folder cannot be made or written, or the file is a folder.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise FeatureError(f"{path.parent}: cannot be written ({error.strerror}); name another folder") from error
+    if path.is_dir():
+        raise FeatureError(f"{path}: is a folder; name a file in it")
 
 
 def remove_parts(shards: Path, out: Path) -> None:

@@ -14,7 +14,7 @@ from recap.features.layout import GRID
 from recap.features.origins import Nothing, Origins, joint_hash
 from recap.features.packing import join
 from recap.features.records import ImageFeatures
-from recap.features.shards import Shard, clear, finished, remove_parts
+from recap.features.shards import Shard, check_place, clear, finished, remove_parts
 from recap.features.store import FeatureStore
 
 __all__ = ["Extract", "ImageFeatures", "build_store", "finished"]
@@ -52,11 +52,13 @@ def build_store(
 
     Raises:
         FeatureError: features are not finite or do not fit together, a picture or file was changed while it was read,
-            or the disk is too small.
+            or the disk is too small or may not be written.
     """
     ordered = sorted({int(image_id) for image_id in ids})
     if not ordered:
         raise FeatureError(f"{out}: there are no images to extract features from; check the corpus")
+    for path in (out, shards / "shard"):
+        check_place(path)
     origins = origins or Nothing()
     groups = [ordered[start : start + shard_size] for start in range(0, len(ordered), shard_size)]
     pieces = [Shard(shards, job, number, group, origins) for number, group in enumerate(groups)]

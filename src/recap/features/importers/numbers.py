@@ -79,7 +79,7 @@ def check_float32(vectors: np.ndarray, where: str) -> None:
         FeatureError: they look like another type, or like no features at all.
     """
     sample = vectors.ravel()[:_SAMPLE]
-    if not sample[0::2].any() and np.count_nonzero(sample[1::2]) >= _LEAST:
+    if not np.count_nonzero(sample[0::2]) and np.count_nonzero(sample[1::2]) >= _LEAST:
         raise _other_type("float64", where)
     spread, middle = _octaves(sample)
     if spread <= _USUAL and abs(middle) <= _ABSURD:

@@ -1,0 +1,194 @@
+"""Numbers of another type, values that do not fit, and places that cannot be written: one sentence each."""
+
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
+
+from recap.core.config import GridFeatures, ImportedFeatures
+from recap.core.errors import ConfigError, FeatureError
+from recap.features.importers.job import import_features
+from recap.features.importers.numbers import check_float32
+from recap.features.pretrain import pretrain_backbone
+from recap.features.writer import ImageFeatures, build_store
+
+ROWS, WIDTH = 36, 2048
+
+
+def bring(folder, form, source, **changes):
+    spec = ImportedFeatures(kind="imported", form=form, sources=[source.name], **{"dtype": "float32", **changes})
+    return import_features(
+        spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "out" / "f.h5"
+    )
+
+
+def refused(folder, words, form, source, **changes):
+    with pytest.raises(FeatureError, match=words) as error:
+        bring(folder, form, source, **changes)
+    assert "\n" not in str(error.value)
+    assert not (folder / "out" / "f.h5").exists()
+
+
+KINDS = {
+    "normal": lambda rng: rng.normal(size=(ROWS, WIDTH)),
+    "relu": lambda rng: np.maximum(rng.normal(size=(ROWS, WIDTH)), 0),
+    "few above zero": lambda rng: np.maximum(rng.normal(size=(ROWS, WIDTH)) - 1.5, 0),
+    "averaged relu": lambda rng: np.maximum(rng.normal(size=(ROWS, 49, WIDTH)) - 1, 0).mean(1),
+    "skew": lambda rng: np.exp(2 * rng.normal(size=(ROWS, WIDTH))),
+    "softmax": lambda rng: (lambda x: x / x.sum(1, keepdims=True))(np.exp(3 * rng.normal(size=(ROWS, 1600)))),
+    "normalised": lambda rng: rng.normal(size=(ROWS, WIDTH)) / 45,
+    "whole numbers": lambda rng: rng.integers(0, 5, (ROWS, WIDTH)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_type_of_the_numbers_is_told_from_the_numbers(kind):
+    values = KINDS[kind](np.random.default_rng(0))
+    half, single = values.astype(np.float16), values.astype(np.float32)
+    coarse = (single.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    for real in (single, half.astype(np.float32), coarse):
+        check_float32(real, "a.tsv")
+    wrong = [half, values.astype(np.float64), single.astype(np.float64), half.astype(np.float64)]
+    for array in [*wrong, single.astype(">f4"), half.astype(">f2"), values.astype(">f8"), half.astype(">f4")]:
+        with pytest.raises(FeatureError, match=r"a\.tsv: the features (are no float32 but look like|read as float32)"):
+            check_float32(np.frombuffer(array.tobytes(), np.float32).reshape(len(array), -1), "a.tsv")
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4"])
+def test_tsv_of_another_type_is_refused(tmp_path, dtype):
+    vectors = np.random.default_rng(0).normal(size=(3, WIDTH)).astype(dtype)
+    fields = six_columns(7).split(b"\t")
+    name = {"<f2": "float16", "<f8": "float64", ">f4": "big-endian float32"}[dtype]
+    path = write_lines(tmp_path / "features.tsv", [b"\t".join([*fields[:5], text(vectors)])])
+    refused(tmp_path, f"line 1: the features are no float32 but look like {name}", "bottom_up_tsv", path)
+    write_lines(path, [b"\t".join([b"7", b"3", text(vectors)])])
+    (tmp_path / "features.lineidx").write_text("0\n")
+    refused(tmp_path, f"line 1: the features are no float32 but look like {name}", "vinvl_tsv", path)
+
+
+HUGE = b"9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (0, b"9" * 19, "image id 9999999999999999999 is larger than"),
+        (0, HUGE, "has no tab after an image id"),
+        (1, b"2147483648", "a side of the image is b'2147483648', expected a whole number up to 2147483647"),
+        (3, HUGE, "num_boxes is b'99999.*expected a whole number"),
+        (3, b"2147483647", "bytes of features do not make 2147483647 vectors"),
+    ],
+)
+def test_numbers_too_large_for_a_tsv(tmp_path, place, value, words):
+    fields = six_columns(7).split(b"\t")
+    fields[place] = value
+    refused(tmp_path, words, "bottom_up_tsv", write_lines(tmp_path / "a.tsv", [b"\t".join(fields)]))
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"num_boxes": 1e999, "features": ""}', b'{"num_boxes": ' + HUGE + b"}", b"[" * 9999, b'{"a": 1}']
+)
+def test_vinvl_line_that_is_no_json_of_boxes(tmp_path, content):
+    path = write_lines(tmp_path / "features.tsv", [b"7\t" + content])
+    (tmp_path / "features.lineidx").write_text("0\n")
+    refused(tmp_path, "line 1: (no JSON with num_boxes|the number of boxes is b'inf')", "vinvl_tsv", path)
+
+
+def test_lineidx_beyond_every_file(tmp_path):
+    path = write_vinvl(tmp_path)
+    (tmp_path / "features.lineidx").write_text(f"0\n{2**63}\n")
+    refused(tmp_path, "expected a byte position a line", "vinvl_tsv", path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.create_dataset("7_size", data=[1, 2, 3]), "7_size: holds 1 2 3, expected height and width"),
+        (lambda f: f.create_dataset("7_size", data=[np.nan, 2]), "7_size: holds nan 2.0, expected height and width"),
+        (lambda f: f.create_dataset("7_size", data=[1e300, 2]), "7_size: holds 1e.300 2.0, expected height"),
+        (lambda f: f.create_group("7_boxes"), "7_boxes: cannot be read .*no dataset of numbers"),
+        (lambda f: f.create_dataset("7_boxes", data=["a"] * 3), "7_boxes: cannot be read .*no dataset of numbers"),
+        (lambda f: f.create_dataset("7_boxes", (10**9, 2048), "f4", chunks=(1, 2048)), "too large for one image"),
+        (lambda f: f.create_dataset("7_boxes", data=np.ones(3)), r"boxes of shape \[3\], expected \[rows, 4\]"),
+        (lambda f: f.create_dataset("7_mask", data=np.full((3, 49), 300)), "region/cells exceed the range of uint8"),
+    ],
+)  # fmt: skip
+def test_hdf5_that_holds_something_else(tmp_path, change, words):
+    path = tmp_path / "a.hdf5"
+    with h5py.File(path, "w") as file:
+        file["7_features"] = regions(7)[0]
+        change(file)
+    refused(tmp_path, words, "m2_hdf5", path, clip_boxes=True)
+
+
+def test_npz_that_lies(tmp_path):
+    folder = write_npz(tmp_path, boxes=False)
+    header = repr({"descr": "<f4", "fortran_order": False, "shape": (10**9, 240)}).encode().ljust(118) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(folder / "7.npz", "w") as archive:
+        archive.writestr("feat.npy", content)
+    refused(tmp_path, r"7\.npz: truncated, damaged or no array", "npz_folder", folder)
+    np.savez(folder / "7.npz", feat=np.array(["a", "b"]))
+    refused(tmp_path, r"7\.npz: holds <U1, expected numbers", "npz_folder", folder)
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.ones(1, 8, 3, 3, dtype=torch.int64), torch.ones(1, 1, 1, 1).expand(1, 2048, 10**4, 10**4)]
+)
+def test_pth_of_whole_numbers_or_of_a_size_that_lies(tmp_path, tensor):
+    folder = write_pth(tmp_path / "maps")
+    torch.save(tensor, folder / "7.pth")
+    refused(tmp_path, r"7\.pth: holds \d+ numbers of torch\.\w+, expected floating-point", "grid_feats_pth", folder)
+
+
+def test_folder_where_a_file_should_be(tmp_path):
+    for form in ("bottom_up_tsv", "vinvl_tsv", "m2_hdf5"):
+        refused(tmp_path, "is no file; this form takes", form, write_npz(tmp_path / form))
+    refused(tmp_path, "no such file or folder of features", "bottom_up_tsv", tmp_path / ("a" * 300))
+
+
+def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
+    def extract(groups):
+        raise AssertionError("asked for features")
+
+    (tmp_path / "file").write_text("")
+    for out, shards, words in [
+        ("file/f.h5", "shards", "file: cannot be written"),
+        (".", "shards", "is a folder; name a file in it"),
+        ("f.h5", "file", "file: cannot be written"),
+        ("a" * 300 + "/f.h5", "shards", "cannot be written .File name too long"),
+    ]:
+        with pytest.raises(FeatureError, match=words):
+            build_store(
+                out=tmp_path / out,
+                shards=tmp_path / shards,
+                ids=[1],
+                shard_size=2,
+                dtype="float16",
+                job="0" * 16,
+                attributes={},
+                extract=extract,
+            )
+
+
+def test_picture_sizes_that_cannot_be(tmp_path):
+    with pytest.raises(FeatureError, match="image id 1: a picture cannot have -1 x 5 pixels"):
+        build_store(
+            out=tmp_path / "f.h5",
+            shards=tmp_path / "shards",
+            ids=[1],
+            shard_size=2,
+            dtype="float16",
+            job="0" * 16,
+            attributes={},
+            extract=lambda groups: iter([ImageFeatures(1, (-1, 5), np.ones((2, 3)))]),
+        )
+
+
+def test_only_weights_that_boxes_train_are_trained(tmp_path):
+    spec = GridFeatures(kind="grid", backbone="test_resnet", weights="random", image_size=64, grid=2)
+    with pytest.raises(ConfigError, match="weights: 'random' are not trained; set `weights: boxes`"):
+        pretrain_backbone(spec=spec, boxes=tmp_path, images=[], device="cpu", threads=1, out=tmp_path / "w.safetensors")
