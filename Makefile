@@ -4,12 +4,13 @@
 # make test-slow  the tests that take minutes: kills, mutated inputs, simulations
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
+# make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
 # make clean    remove results and reports (not inputs, not the environment)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-slow lint bench ui clean
+.PHONY: demo run repro install test test-slow lint bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -66,6 +67,12 @@ ui: $(INSTALLED)
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/python -m mlflow ui \
 	    --backend-store-uri sqlite:///mlflow/mlflow.db --artifacts-destination ./mlflow/artifacts \
 	    --host 127.0.0.1 --port $(PORT) --workers 1
+
+# In an environment of its own, which is thrown away: what audits is no dependency of what is audited.
+audit:
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && "$(PYTHON)" -m venv "$$folder" && \
+	    "$$folder/bin/pip" install --quiet pip-audit && \
+	    "$$folder/bin/pip-audit" --requirement requirements/lock.txt --no-deps --disable-pip $(AUDIT)
 
 clean:
 	rm -rf results work mlflow reports/*/ dvc_plots .snakemake

@@ -146,6 +146,7 @@ def test_links_and_paths_in_an_archive_lead_nowhere(tmp_path):
     assert "CXR10,,a picture is missing from the images: CXR10_IM-0010-1001," in rows
     assert not (inputs.parent.parent / f"{names(10)[1]}.png").exists()
     assert sorted(path.name for path in (inputs / "out").iterdir()) == [
+        "SHA256SUMS",
         "corpus.parquet",
         "counts.md",
         "images.zip",

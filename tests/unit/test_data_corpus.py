@@ -36,7 +36,7 @@ def test_everything_is_there(built):
 def test_two_runs_give_the_same_bytes(built, tmp_path):
     build_corpus(name="tiny", spec=SPEC, inputs=tmp_path / "in", out=tmp_path / "again")
     assert (tmp_path / "again" / "corpus.parquet").read_bytes() == built.read_bytes()
-    assert sorted(path.name for path in built.parent.iterdir()) == ["corpus.parquet"]
+    assert sorted(path.name for path in built.parent.iterdir()) == ["SHA256SUMS", "corpus.parquet"]
 
 
 def test_rows_are_sorted_by_caption_id_whatever_the_order(tmp_path):
