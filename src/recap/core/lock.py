@@ -68,9 +68,17 @@ def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
 
 
 def taken(handle: int) -> bool:
-    """Take the lock of an open file without waiting; return whether it is ours now."""
+    """Take the lock of an open file without waiting; return whether it is ours now.
+
+    Raises:
+        RecapError: the file system knows no locks.
+    """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise RecapError(
+            f"this file system has no locks ({error.strerror}); work in a folder on another disk"
+        ) from error
     return True
