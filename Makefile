@@ -4,7 +4,7 @@
 # make test-slow  the tests that take minutes: kills, mutated inputs, simulations
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
-# make clean    remove results and reports (not inputs, not the environment)
+# make clean    remove what one profile made (make clean PROFILE=flickr8k) after asking (CONFIRM=yes: without)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,6 +15,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= demo
 INPUTS ?=
+CONFIRM ?=
 CORES ?= all
 PORT ?= 5000
 
@@ -35,6 +36,8 @@ run: $(INSTALLED)
 
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
+	@# MLflow's view is no output of a stage: after a pull DVC has nothing to do, and the view is still to be made.
+	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/demo.yaml
 
 install: $(INSTALLED)
 
@@ -62,5 +65,5 @@ ui: $(INSTALLED)
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db \
 	    --host 127.0.0.1 --port $(PORT) --workers 1
 
-clean:
-	rm -rf results work mlflow reports/*/ dvc_plots .snakemake
+clean: $(INSTALLED)
+	@$(BIN)/python -m recap artifacts clean '$(PROFILE)' $(if $(filter yes,$(CONFIRM)),--yes)

@@ -1,9 +1,8 @@
-"""sha256 of files and folders, each read once: a note keeps what was read, and counts while size and time are the same."""
+"""sha256 of files and folders, each read once: a note keeps what was read while size and time stay the same."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 from recap.core.atomic import read_json, write_json
@@ -27,7 +26,7 @@ class Hashes:
 
     def of(self, path: str) -> str:
         """Return the sha256 of a file; of a folder, that of the names and hashes of all files in it."""
-        if not os.path.isdir(path):  # noqa: PTH112 - a path as Snakemake has it
+        if not Path(path).is_dir():
             return self._file(path)
         digest = hashlib.sha256()
         for file in sorted(each for each in Path(path).rglob("*") if each.is_file()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from recap.cli.artifacts import add_artifacts
 from recap.cli.config import add_config
 from recap.cli.data import add_data
 from recap.cli.export import add_export
@@ -39,6 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_statistics(groups.add_parser("statistics", help="means, intervals and tests of one table"))
     add_report(groups.add_parser("report", help="tables and figures").add_subparsers(required=True))
     add_export(groups.add_parser("export", help="results in other forms").add_subparsers(required=True))
+    add_artifacts(
+        groups.add_parser("artifacts", help="results: push, pull, verify, clean").add_subparsers(required=True)
+    )
     add_track(groups.add_parser("track", help="MLflow").add_subparsers(required=True))
     add_config(groups.add_parser("config", help="check parameter files").add_subparsers(required=True))
     return parser

@@ -62,6 +62,17 @@ def publish(*, profile: str, results: Path, store: Path, out: Path) -> None:
     say(f"mlflow: {changed} of {len(records)} runs written to {store}")
 
 
+def withdraw(*, profile: str, store: Path) -> None:
+    """Remove the runs of a profile from the store; those of others stay.
+
+    Raises:
+        TrainingError: the store cannot be written or is no MLflow store.
+    """
+    with _locked(store), _explained(store):
+        _upgrade(store)
+        _synchronise(store, profile, [])
+
+
 @contextmanager
 def _locked(store: Path) -> Iterator[None]:
     """Hold the lock file beside the store; whoever comes second waits."""
