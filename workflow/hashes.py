@@ -33,6 +33,10 @@ class Hashes:
             digest.update(f"{file.relative_to(path).as_posix()}\0{self._file(str(file))}\n".encode())
         return digest.hexdigest()
 
+    def touched(self, path: str) -> None:
+        """Keep a file's hash although it has got another time; its bytes are the same."""
+        self._note_down(path, self._known[path][2])
+
     def save(self) -> None:
         """Write the note, if there is something new in it."""
         if self._new:
@@ -44,6 +48,10 @@ class Hashes:
         if known is not None and known[:2] == [state.st_size, state.st_mtime_ns]:
             return str(known[2])
         digest = sha256_file(path)
+        self._note_down(path, digest)
+        return digest
+
+    def _note_down(self, path: str, digest: str) -> None:
+        state = Path(path).stat()
         self._known[path] = [state.st_size, state.st_mtime_ns, digest]
         self._new = True
-        return digest

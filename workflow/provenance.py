@@ -137,6 +137,7 @@ class Keeper:
                 (times if known == digest else changed).append(then)
         moment = min(changed) - 1 if changed else max(times)
         os.utime(file, (moment, moment))
+        hashes.touched(file)
         born[file] = _time(file)
         return born[file]
 

@@ -176,3 +176,12 @@ def test_a_broken_history_is_named(results, history):
 def test_flat_params_keep_their_path():
     values = {"a": {"b": {"c": 1}}, "d": [1, 2], "e": "text", "f": None, "g": {}}
     assert dict(flat(values)) == {"a.b.c": "1", "d": "[1, 2]", "e": "text", "f": "null"}
+
+
+def test_withdrawn_runs_are_gone_and_those_of_other_profiles_stay(tmp_path, publish):
+    from recap.training.tracking import withdraw
+
+    publish()
+    publish("other")
+    withdraw(profile="demo", store=tmp_path / "mlflow" / "mlflow.db")
+    assert {profile for profile, _ in publish("other")} == {"other"}

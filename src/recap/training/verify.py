@@ -23,8 +23,8 @@ def problems(folder: Path) -> Iterator[str]:
     """
     if not folder.is_dir():
         raise RecapError(f"{folder}: no such folder; name a folder of results, such as results/demo")
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    lists = [file for file in files if file.name in LISTS]
+    files = [file for file in folder.absolute().rglob("*") if file.is_file()]
+    lists = sorted(file for file in files if file.name in LISTS)
     if not lists:
         raise RecapError(f"{folder}: there is neither {' nor '.join(LISTS)} in it; is this a folder of results?")
     expected: dict[Path, dict[str, str]] = {}
@@ -49,7 +49,7 @@ def _listed(path: Path) -> dict[Path, str]:
 
 def _root(home: Path, entries: dict) -> Path:
     """Return the folder from which a provenance names its files: the one from which some of them lie in ``home``."""
-    parts = home.absolute().parts
+    parts = home.parts
     for count in range(1, len(parts)):
         if any(file.startswith("/".join(parts[count:]) + "/") for file in entries):
             return Path(*parts[:count])
