@@ -5,7 +5,7 @@
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
-# make clean    remove results and reports (not inputs, not the environment)
+# make clean    remove what one profile made (make clean PROFILE=flickr8k) after asking (CONFIRM=yes: without)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,6 +16,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= demo
 INPUTS ?=
+CONFIRM ?=
 CORES ?= all
 PORT ?= 5000
 
@@ -38,6 +39,8 @@ run: $(INSTALLED)
 
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
+	@# MLflow's view is no output of a stage: after a pull DVC has nothing to do, and the view is still to be made.
+	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/demo.yaml
 
 install: $(INSTALLED)
 
@@ -74,5 +77,5 @@ audit:
 	    "$$folder/bin/pip" install --quiet pip-audit && \
 	    "$$folder/bin/pip-audit" --requirement requirements/lock.txt --no-deps --disable-pip $(AUDIT)
 
-clean:
-	rm -rf results work mlflow reports/*/ dvc_plots .snakemake
+clean: $(INSTALLED)
+	@$(BIN)/python -m recap artifacts clean '$(PROFILE)' $(if $(filter yes,$(CONFIRM)),--yes)

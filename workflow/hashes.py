@@ -1,9 +1,8 @@
-"""sha256 of files and folders, each read once: a note keeps what was read, and counts while size and time are the same."""
+"""sha256 of files and folders, each read once: a note keeps what was read while size and time stay the same."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 from recap.core.atomic import read_json, write_json
@@ -27,12 +26,16 @@ class Hashes:
 
     def of(self, path: str) -> str:
         """Return the sha256 of a file; of a folder, that of the names and hashes of all files in it."""
-        if not os.path.isdir(path):  # noqa: PTH112 - a path as Snakemake has it
+        if not Path(path).is_dir():
             return self._file(path)
         digest = hashlib.sha256()
         for file in sorted(each for each in Path(path).rglob("*") if each.is_file()):
             digest.update(f"{file.relative_to(path).as_posix()}\0{self._file(str(file))}\n".encode())
         return digest.hexdigest()
+
+    def touched(self, path: str) -> None:
+        """Keep a file's hash although it has got another time; its bytes are the same."""
+        self._note_down(path, self._known[path][2])
 
     def save(self) -> None:
         """Write the note, if there is something new in it."""
@@ -45,6 +48,10 @@ class Hashes:
         if known is not None and known[:2] == [state.st_size, state.st_mtime_ns]:
             return str(known[2])
         digest = sha256_file(path)
+        self._note_down(path, digest)
+        return digest
+
+    def _note_down(self, path: str, digest: str) -> None:
+        state = Path(path).stat()
         self._known[path] = [state.st_size, state.st_mtime_ns, digest]
         self._new = True
-        return digest

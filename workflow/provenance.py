@@ -1,10 +1,11 @@
 """Provenance that travels with the results, so that a clone with pulled results makes nothing again that is right.
 
-Snakemake knows by file name which rule, parameters, code and inputs made a file, and it compares times of files. Git and DVC
-carry neither: in a clone everything has the time of its checkout and nothing a history. So after each run what Snakemake
-knows is written beside the results (`.provenance.json`, with the sha256 of each file and of its inputs), and before each run
-it is given back to Snakemake where it is missing: only for files that still are what they were, and with times that say
-"older than what was made from it" where that is so. What changed in a clone is then redone, and nothing else.
+Snakemake knows by file name which rule, parameters, code and inputs made a file, and it compares times of files. Git
+and DVC carry neither: in a clone everything has the time of its checkout and nothing a history. So after each run what
+Snakemake knows is written beside the results (`.provenance.json`, with the sha256 of each file and of its inputs), and
+before each run it is given back to Snakemake where it is missing: only for files that still are what they were, and
+with times that say "older than what was made from it" where that is so. What changed in a clone is then redone, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 
 from snakemake.persistence import MetadataRecord
 from snakemake.persistence.file import FilePersistence
+from workflow.hashes import Hashes
 
 from recap.core import provenance
 from recap.core.errors import DataError
-from workflow.hashes import Hashes
 
 Entry = dict[str, Any]
 Entries = dict[str, Entry]
@@ -94,7 +95,7 @@ class Keeper:
             old = provenance.read(home)
             files = [str(file) for file in sorted(home.rglob("*")) if file.is_file() and file.name != provenance.NAME]
             if home == self._homes[-1]:
-                files += filter(os.path.exists, self._loose)
+                files += [file for file in self._loose if Path(file).exists()]
             new = {file: self._entry(store, hashes, file, old.get(file)) for file in files}
             provenance.write(home, {file: entry for file, entry in new.items() if entry is not None})
         hashes.save()
@@ -106,7 +107,7 @@ class Keeper:
             return old
         if old is not None and record.starttime == old["times"]["starttime"]:
             return old
-        inputs = {path: _input_hash(hashes, record, path) for path in record.input or [] if os.path.exists(path)}
+        inputs = {path: _input_hash(hashes, record, path) for path in record.input or [] if Path(path).exists()}
         entry = {
             "sha256": hashes.of(file),
             "inputs": {self._portable(path): digest for path, digest in inputs.items()},
@@ -130,12 +131,13 @@ class Keeper:
         times, changed = [min(unknown[file]["times"]["endtime"], time.time())], []
         for path, digest in unknown[file]["inputs"].items():
             local = self._local(path)
-            if os.path.exists(local):
+            if Path(local).exists():
                 known = unknown[local]["sha256"] if local in unknown else hashes.of(local)
                 then = self._set_time(local, unknown, hashes, born)
                 (times if known == digest else changed).append(then)
         moment = min(changed) - 1 if changed else max(times)
         os.utime(file, (moment, moment))
+        hashes.touched(file)
         born[file] = _time(file)
         return born[file]
 
@@ -154,7 +156,7 @@ class Keeper:
 
 def _is_known(store: FilePersistence, file: str) -> bool:
     """Return whether there is nothing to give back: no such file, or Snakemake knows of this very one or of its job."""
-    if not os.path.exists(file):
+    if not Path(file).exists():
         return True
     record = store._read_record(file)
     if record is not None and record.endtime == _time(file):
@@ -171,4 +173,4 @@ def _input_hash(hashes: Hashes, record: MetadataRecord, path: str) -> str:
 
 def _time(path: str) -> float:
     """Return when a file was written, as Snakemake compares it."""
-    return os.stat(path, follow_symlinks=False).st_mtime
+    return Path(path).lstat().st_mtime

@@ -348,3 +348,12 @@ def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name
 def test_flat_params_keep_their_path():
     values = {"a": {"b": {"c": 1}}, "d": [1, 2], "e": "text", "f": None, "g": {}}
     assert dict(flat(values)) == {"a.b.c": "1", "d": "[1, 2]", "e": "text", "f": "null"}
+
+
+def test_withdrawn_runs_are_gone_and_those_of_other_profiles_stay(tmp_path, publish):
+    from recap.training.tracking import withdraw
+
+    publish()
+    publish("other")
+    withdraw(profile="demo", store=tmp_path / "mlflow" / "mlflow.db")
+    assert {profile for profile, _ in publish("other")} == {"other"}

@@ -51,6 +51,16 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
 
 
+@pytest.mark.parametrize("lost", ["scores/**/captions.test.json", "runs/**/xe/model.safetensors"])
+def test_a_file_that_got_lost_under_a_finished_report_is_made_again(finished, lost):
+    file = next((finished.folder / "results" / "tiny").glob(lost))
+    aside = file.rename(finished.folder / "aside")
+    planned = finished.planned()
+    aside.rename(file)
+    assert planned["evaluate"] >= 1
+    assert planned["table"] == 1
+
+
 def test_a_deleted_view_is_made_again_from_the_results(finished):
     (finished.folder / "mlflow" / "tiny.published.json").unlink()
     assert finished.planned() == {"publish": 1, "all": 1}
@@ -101,3 +111,42 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     assert "tiny.zodiac.CIDEr" in dvc(folder, "metrics", "show")
     assert "index.html" in dvc(folder, "plots", "show")
     assert finished.planned() == {}
+
+
+def artifacts(folder, action):
+    command = [sys.executable, "-m", "recap", "artifacts", action]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_path):
+    if not (finished.folder / ".git").exists():
+        put_under_dvc(finished.folder)
+    dvc(finished.folder, "remote", "add", "--default", "store", str(tmp_path / "store"))
+    artifacts(finished.folder, "push")
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    subprocess.run([*git, "add", "-A"], cwd=finished.folder, check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "results"], cwd=finished.folder, check=True)
+    clone = Workspace.__new__(Workspace)
+    clone.folder = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(finished.folder), str(clone.folder)], check=True)
+    dvc(clone.folder, "pull")
+    assert clone.planned() == {"track_init": 1, "publish": 1, "all": 1}
+    artifacts(clone.folder, "pull")
+    assert clone.planned() == {}
+    before = written(clone.folder)
+    dvc(clone.folder, "repro")
+    assert written(clone.folder) == before
+    planned = clone.planned("train_all", config=("seeds=[1, 2]",))
+    assert planned == {"subset": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
+    model = next(clone.folder.glob("results/**/xe/model.safetensors"))
+    flipped = bytearray(model.read_bytes())
+    flipped[-1] ^= 1
+    model.chmod(0o644)
+    model.write_bytes(flipped)
+    refused = clone.snakemake("--dry-run")
+    assert f"recap: {model.relative_to(clone.folder)}: changed since made" in refused.stderr

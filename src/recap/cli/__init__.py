@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recap import __version__
+from recap.cli.artifacts import add_artifacts
 from recap.cli.config import add_config
 from recap.cli.data import add_data
 from recap.cli.ending import one_sentence
@@ -41,6 +42,7 @@ def build_parser() -> Parser:
     add_statistics(commands)
     add_report(group(commands, "report", purpose="tables and figures"))
     add_export(group(commands, "export", purpose="results in other forms"))
+    add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
     add_track(group(commands, "track", purpose="MLflow"))
     add_config(group(commands, "config", purpose="check parameter files"))
     return parser

@@ -1,7 +1,7 @@
 """`.provenance.json`: how the finished files of a folder were made, and their hashes; it travels with them.
 
-The workflow writes it (workflow/provenance.py) from what Snakemake knows, which stays behind in `.snakemake/` when results
-are pushed and pulled. Here is only the form of the file, so that results can be verified without Snakemake.
+The workflow writes it (workflow/provenance.py) from what Snakemake knows, which stays behind in `.snakemake/` when
+results are pushed and pulled. Here is only the form of the file, so that results can be verified without Snakemake.
 """
 
 from __future__ import annotations

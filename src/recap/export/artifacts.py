@@ -1,0 +1,99 @@
+"""Results of one profile to and from a DVC remote: DVC and Snakemake are called as commands, never imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from recap.core.errors import ConfigError, RecapError
+from recap.core.log import say
+from recap.core.params import read_mapping
+
+STAGES = Path("dvc.yaml")
+
+
+def push(*, inputs: str | None = None) -> None:
+    """Record the finished results of dvc.yaml's profile in dvc.lock and send them to the DVC remote.
+
+    Args:
+        inputs: the folder of outside files, if it is not the profile's own.
+
+    Raises:
+        RecapError: results are missing or not up to date, no remote is set, or DVC fails.
+    """
+    profile = _profile()
+    remote = _remote()
+    planned = _snakemake(profile, inputs, "--dry-run", "kept_all")
+    if "Nothing to be done" not in planned:
+        raise RecapError(
+            f"results/{profile}: jobs are still to be done, so there is nothing to keep; run Snakemake first"
+        )
+    # A run that was killed after its last job has not written the provenance beside the results.
+    _snakemake(profile, inputs, "--cores", "1", "save_provenance")
+    _dvc("commit", "--force", "--quiet")
+    _dvc("push", "--quiet")
+    say(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git, for a clone pulls what they name")
+
+
+def pull(*, inputs: str | None = None) -> None:
+    """Bring the results that dvc.lock names from the DVC remote, and publish them in MLflow again; train nothing.
+
+    Args:
+        inputs: the folder of outside files, if it is not the profile's own.
+
+    Raises:
+        RecapError: there is no dvc.lock or no remote, DVC fails, or a file that came is not what was pushed.
+    """
+    profile = _profile()
+    if not Path("dvc.lock").exists():
+        raise RecapError("dvc.lock: no such file, so nothing says which results to pull; recap artifacts push makes it")
+    remote = _remote()
+    _dvc("pull", "--quiet")
+    view = f"mlflow/{profile}.published.json"
+    _snakemake(profile, inputs, "--cores", "1", view, "--allowed-rules", "track_init", "publish")
+    say(f"{profile}: pulled from {remote} and published in MLflow")
+
+
+def _profile() -> str:
+    """Return the profile that dvc.yaml keeps."""
+    if not STAGES.exists():
+        raise ConfigError(f"{STAGES}: no such file; run this in the project's folder")
+    variables = [each for each in read_mapping(STAGES).get("vars", []) if isinstance(each, dict)]
+    named = [each["profile"] for each in variables if "profile" in each]
+    if not named:
+        raise ConfigError(f"{STAGES}: vars names no profile; add `- profile: demo` there")
+    return str(named[0])
+
+
+def _remote() -> str:
+    """Return the default remote as DVC names it."""
+    remotes = _dvc("remote", "list").splitlines()
+    chosen = [line.removesuffix("(default)").split() for line in remotes if line.endswith("(default)")]
+    if not chosen:
+        raise ConfigError("DVC has no default remote; say where results go: dvc remote add -d NAME FOLDER_OR_URL")
+    return chosen[0][1]
+
+
+def _dvc(*arguments: str) -> str:
+    """Run DVC and return what it printed."""
+    return _run(f"dvc {arguments[0]}", [sys.executable, "-m", "dvc", *arguments])
+
+
+def _snakemake(profile: str, inputs: str | None, *arguments: str) -> str:
+    """Run Snakemake on a profile and return what it printed."""
+    command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", f"params/{profile}.yaml"]
+    return _run("snakemake", [*command, *(["--config", f"inputs={inputs}"] if inputs else [])])
+
+
+def _run(name: str, command: list[str]) -> str:
+    """Run a command; if it fails, the first line in which it says why becomes the sentence."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout + done.stderr
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    marks = ("ERROR: ", "recap: ")
+    why = next((line for line in lines if line.startswith(marks)), lines[-1] if lines else "it does not say why")
+    for mark in marks:
+        why = why.removeprefix(mark)
+    raise RecapError(f"{name} failed (exit status {done.returncode}): {why}")

@@ -1,0 +1,110 @@
+"""A folder of results, checked whole: every file is what its lists say, and what checks itself is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from recap.core import checksums, provenance
+from recap.core.errors import RecapError
+from recap.core.manifests import sha256_file
+
+LISTS = (checksums.NAME, provenance.NAME)
+
+
+def problems(folder: Path) -> Iterator[str]:
+    """Yield one sentence for each file that is missing, changed, damaged, or named by no list.
+
+    Files are compared with `SHA256SUMS` and `.provenance.json` beside or above them; feature stores, weights and
+    Parquet files are also read and compared with the checksums inside them.
+
+    Raises:
+        RecapError: the folder is missing, or no list is in it.
+    """
+    if not folder.is_dir():
+        raise RecapError(f"{folder}: no such folder; name a folder of results, such as results/demo")
+    files = [file for file in folder.absolute().rglob("*") if file.is_file()]
+    lists = sorted(file for file in files if file.name in LISTS)
+    if not lists:
+        raise RecapError(f"{folder}: there is neither {' nor '.join(LISTS)} in it; is this a folder of results?")
+    expected: dict[Path, dict[str, str]] = {}
+    for path in lists:
+        try:
+            for file, digest in _listed(path).items():
+                expected.setdefault(file, {})[path.name] = digest
+        except RecapError as error:
+            yield str(error)
+    for file in sorted({*files, *expected} - set(lists)):
+        yield from _file_problems(file, expected.get(file, {}))
+
+
+def _listed(path: Path) -> dict[Path, str]:
+    """Return the hashes that one list gives, by file."""
+    if path.name == checksums.NAME:
+        return {path.parent / name: digest for name, digest in checksums.recorded(path.parent).items()}
+    entries = provenance.read(path.parent)
+    root = _root(path.parent, entries)
+    return {root / file: entry["sha256"] for file, entry in entries.items()}
+
+
+def _root(home: Path, entries: dict) -> Path:
+    """Return the folder from which a provenance names its files: the one from which some of them lie in ``home``."""
+    parts = home.parts
+    for count in range(1, len(parts)):
+        if any(file.startswith("/".join(parts[count:]) + "/") for file in entries):
+            return Path(*parts[:count])
+    raise RecapError(f"{home / provenance.NAME}: names files of other folders; this folder was moved or renamed")
+
+
+def _file_problems(file: Path, expected: dict[str, str]) -> Iterator[str]:
+    """Yield what is wrong with one file; a changed file is not opened."""
+    if not file.exists():
+        yield f"{file}: missing, but {' and '.join(expected)} of its folder names it; restore it or make it again"
+        return
+    digest = sha256_file(file) if expected else ""
+    wrong = [name for name, each in expected.items() if each != digest]
+    if wrong:
+        yield f"{file}: changed since made (its sha256 is not in {' and '.join(wrong)}); restore it or make it again"
+        return
+    check = CHECKS.get(file.suffix)
+    if check is not None:
+        try:
+            check(file)
+        except RecapError as error:
+            yield str(error)
+    elif not expected:
+        yield f"{file}: no list names it; delete it if it was left over, or run the workflow, which lists what it makes"
+
+
+def _check_store(file: Path) -> None:
+    from recap.features.store import FeatureStore
+
+    FeatureStore(file).verify()
+
+
+def _check_parquet(file: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        parquet.read_table(file, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise RecapError(f"{file}: damaged ({str(error).splitlines()[0]}); restore it or make it again") from error
+
+
+def _check_weights(file: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        load_file(file)
+    except SafetensorError as error:
+        raise RecapError(f"{file}: damaged ({error}); restore it or train it again") from error
+
+
+# What reads a kind of file against the checksums inside it; a RecapError is a problem.
+CHECKS: dict[str, Callable[[Path], None]] = {
+    ".h5": _check_store,
+    ".parquet": _check_parquet,
+    ".safetensors": _check_weights,
+}

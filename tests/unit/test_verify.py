@@ -1,0 +1,93 @@
+"""`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+
+from recap.cli import main
+from recap.core import checksums, provenance
+from recap.core.errors import RecapError
+from recap.core.manifests import sha256_file
+from recap.training.verify import problems
+
+RUN = "results/tiny/runs/a/seed-1/xe"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Results in two folders with lists: the files of a run, and statistics with the summary beside them."""
+    folder = tmp_path / "results" / "tiny"
+    run, statistics = tmp_path / RUN, folder / "statistics"
+    run.mkdir(parents=True)
+    statistics.mkdir()
+    (run / "config.yaml").write_text("spec: {}\n")
+    save_file({"weight": np.ones(1000, np.float32)}, run / "model.safetensors")
+    pd.DataFrame({"x": np.arange(1000)}).to_parquet(run / "scores.parquet")
+    checksums.record(run / "config.yaml")
+    (statistics / "tiny.json").write_text("{}")
+    (folder / "summary.json").write_text("{}")
+    listed = {"runs": [f"{RUN}/model.safetensors"]}
+    listed["statistics"] = ["results/tiny/statistics/tiny.json", "results/tiny/summary.json"]
+    for home, files in listed.items():
+        provenance.write(folder / home, {file: {"sha256": sha256_file(tmp_path / file)} for file in files})
+    return folder
+
+
+def test_whole_results_have_no_problem(results, capsys):
+    main(["artifacts", "verify", str(results)])
+    assert "every file is what it was" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "runs/a/seed-1/xe/model.safetensors", "summary.json"])
+def test_a_flipped_bit_is_named_and_the_status_is_two(results, name, capsys):
+    data = bytearray((results / name).read_bytes())
+    data[-1] ^= 1
+    (results / name).write_bytes(data)
+    with pytest.raises(SystemExit) as stopped:
+        main(["artifacts", "verify", str(results)])
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert f"{results / name}: changed since made" in said.out
+    assert said.err.strip() == f"recap: {results}: 1 problem"
+
+
+@pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "statistics/tiny.json", "summary.json"])
+def test_a_missing_file_is_named(results, name):
+    (results / name).unlink()
+    (sentence,) = problems(results)
+    assert sentence.startswith(f"{results / name}: missing")
+
+
+def test_a_file_that_no_list_names_is_a_problem(results):
+    stray = results / "runs" / "a" / "seed-1" / "xe" / ".config.yaml.x.part"
+    stray.write_text("")
+    (sentence,) = problems(results)
+    assert sentence.startswith(f"{stray}: no list names it")
+
+
+def test_an_unlisted_table_with_damaged_pages_is_found_by_reading_it(results):
+    table = results / "runs" / "a" / "seed-1" / "xe" / "scores.parquet"
+    table.write_bytes(table.read_bytes()[:200])
+    (sentence,) = problems(results)
+    assert sentence.startswith(f"{table}: damaged")
+
+
+def test_a_relative_folder_is_found_from_the_working_folder(results, monkeypatch):
+    monkeypatch.chdir(results.parent)
+    assert list(problems(results.relative_to(results.parent))) == []
+
+
+def test_a_damaged_list_is_a_problem_and_the_rest_is_checked_still(results):
+    (results / "runs" / provenance.NAME).write_text("{")
+    (results / "statistics" / "tiny.json").write_text("[]")
+    said = list(problems(results))
+    assert any("not valid JSON" in sentence for sentence in said)
+    assert any("tiny.json: changed" in sentence for sentence in said)
+
+
+def test_a_folder_without_lists_is_refused(tmp_path):
+    with pytest.raises(RecapError, match="is this a folder of results"):
+        list(problems(tmp_path))
+    with pytest.raises(RecapError, match="no such folder"):
+        list(problems(tmp_path / "gone"))
