@@ -16,7 +16,7 @@ from recap.core.checksums import record
 from recap.core.errors import RecapError
 from recap.tracking import store as store_room
 from recap.tracking.publish import publish as publish_now
-from recap.tracking.publish import read_records
+from recap.tracking.publish import read_records, withdraw
 from recap.tracking.records import flat
 from recap.tracking.store import init_store
 from recap.tracking.views import addresses
@@ -249,6 +249,14 @@ def test_runs_whose_results_are_gone_leave_and_other_profiles_stay(publish, resu
     assert ("demo", "transformer seed 2 scst") not in runs
     assert ("other", "transformer seed 1 xe") in runs
     assert len(runs) == 1 + 3
+
+
+def test_a_profile_is_withdrawn_and_others_stay(publish, tmp_path, store):
+    write_run(tmp_path / "results" / "other", cider=0.1)
+    publish("other", tmp_path / "results" / "other")
+    publish()
+    withdraw(profile="demo", store=store)
+    assert {run.data.tags["recap_profile"] for run in active(store)} == {"other"}
 
 
 def test_a_half_written_run_is_written_again(publish, store):

@@ -24,12 +24,14 @@ def finished(tmp_path_factory):
 @pytest.mark.timeout(600)
 def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     reports = finished.folder / "reports" / "tiny"
-    for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.md", "figures/tiny_captions.png"):
+    for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.html", "tables/tiny.md"):
         assert (reports / name).stat().st_size > 0
+    for name in ("tiny_captions.png", "curves.png"):
+        assert (reports / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
     published = json.loads((finished.folder / "mlflow" / "tiny.published.json").read_text())
-    assert published["runs"] == 2 + 3
+    assert published["runs"] == 3 + 1
 
 
 def test_nothing_is_done_twice(finished):
@@ -110,6 +112,8 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     assert {run for run in after if after[run] != before[run]} == {"zodiac@other"}
     assert "tiny.zodiac.CIDEr" in dvc(folder, "metrics", "show")
     assert "index.html" in dvc(folder, "plots", "show")
+    page = (folder / "dvc_plots" / "index.html").read_text()
+    assert "curves.png" in page and "://" not in page
     assert finished.planned() == {}
 
 

@@ -50,6 +50,16 @@ def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Pat
     say(f"mlflow: {changed} of {len(records)} runs written to {store}")
 
 
+def withdraw(*, profile: str, store: Path) -> None:
+    """Remove the runs of a profile from the store; those of others stay.
+
+    Raises:
+        RecapError: the store cannot be written or is no MLflow store.
+    """
+    with opened(store) as address:
+        _synchronise(address, store.parent / "artifacts", profile, [])
+
+
 def read_records(*, profile: str, results: Path, reports: Path) -> list[Record]:
     """Return the records of all finished runs and tables of a profile.
 

@@ -14,7 +14,8 @@ from recap.core.atomic import atomic_path
 from recap.core.errors import RecapError
 from recap.core.lock import exclusive
 
-_WAIT_SECONDS = 60
+# Making a store takes seconds, on a busy machine minutes; publishing a large profile, too.
+_WAIT_SECONDS = 600
 # What SQLite and the file system say, and what to do about it; the first that fits counts.
 _REFUSALS = (
     (
