@@ -3,15 +3,14 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 
 from recap.core.checksums import recorded
-from recap.core.claim import claimed
-from recap.core.errors import RecapError, TrainingError
+from recap.core.errors import RecapError
+from recap.core.lock import exclusive
 from recap.data.vocabulary import load_vocabulary
 from recap.training.loop import SAVED
 from recap.training.saved import load_model
@@ -80,27 +79,13 @@ def test_a_signal_before_the_first_step_ends_at_once(prepared):
 
 def test_two_trainings_never_share_a_state(prepared, unbroken):
     folder = prepared.folder / "shared" / "state"
-    with claimed(folder):
+    with exclusive(folder / "lock", wait_seconds=0, what="the state"):
         process = subprocess.Popen(prepared.command("shared"), stderr=subprocess.PIPE, text=True)
         waiting = process.stderr.readline()
-        assert f"{folder}: held by another training, process {os.getpid()}; waiting up to 60 s" in waiting
-        refusal = pytest.raises(TrainingError, match=rf"another training, process {os.getpid()}, is at work")
-        with refusal, claimed(folder, patience=0.3):
-            pass
+        assert f"the state folder {folder} is in use by process {os.getpid()}: waiting for it" in waiting
         assert not (folder / "last.pt").exists() and process.poll() is None
     assert process.communicate()[1] and process.returncode == 0  # its turn has come
     assert (prepared.folder / "shared" / "run" / "model.safetensors").read_bytes() == unbroken
-
-
-def test_a_lock_dies_with_its_process(tmp_path):
-    script = "import sys, time; from pathlib import Path; from recap.core.claim import claimed\n"
-    script += "with claimed(Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "mine\n"
-    process.kill()
-    process.wait()
-    with claimed(tmp_path, patience=0):
-        assert (tmp_path / "lock").read_text() == str(os.getpid())
 
 
 def test_a_run_folder_is_verified(prepared, unbroken):

@@ -29,7 +29,7 @@ def test_the_second_waits_says_so_and_goes_on_when_the_first_ends(tmp_path, caps
     holder = hold(tmp_path / "deep" / "lock", 2)
     with exclusive(tmp_path / "deep" / "lock", wait_seconds=20, what="the store"):
         assert holder.wait(5) == 0
-    assert "the store is in use by another process: waiting for it, at most 20 s" in capsys.readouterr().err
+    assert f"the store is in use by process {holder.pid}: waiting for it, at most 20 s" in capsys.readouterr().err
 
 
 def test_a_wait_ends_in_one_sentence(tmp_path):

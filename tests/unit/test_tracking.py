@@ -359,7 +359,7 @@ def test_flat_params_keep_their_path():
 
 
 def test_withdrawn_runs_are_gone_and_those_of_other_profiles_stay(tmp_path, publish):
-    from recap.training.tracking import withdraw
+    from recap.tracking.publish import withdraw
 
     publish()
     publish("other")

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
+from recap.artifacts.verify import problems
 from recap.cli import main
 from recap.core import checksums, provenance
 from recap.core.errors import RecapError
 from recap.core.manifests import sha256_file
-from recap.training.verify import problems
 
 RUN = "results/tiny/runs/a/seed-1/xe"
 

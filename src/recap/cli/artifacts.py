@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from recap.cli.arguments import Arguments
+from recap.cli.parser import Commands, Parser, command
 from recap.core.errors import ConfigError, RecapError
 
 
-def add_artifacts(commands: Any) -> None:
+def add_artifacts(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def push(a: Arguments) -> None:
-        from recap.export.artifacts import push as run
+        from recap.artifacts.transfer import push as run
 
         run(inputs=a.inputs)
 
     def pull(a: Arguments) -> None:
-        from recap.export.artifacts import pull as run
+        from recap.artifacts.transfer import pull as run
 
         run(inputs=a.inputs)
 
     def verify(a: Arguments) -> None:
-        from recap.training.verify import problems
+        from recap.artifacts.verify import problems
 
         found = 0
         for folder in a.folders:
@@ -37,7 +37,7 @@ def add_artifacts(commands: Any) -> None:
         print(f"{checked}: every file is what it was when it was made")
 
     def clean(a: Arguments) -> None:
-        from recap.training.clean import belongings, remove
+        from recap.artifacts.clean import belongings, remove
 
         paths = belongings(a.profile)
         if not paths:
@@ -54,17 +54,43 @@ def add_artifacts(commands: Any) -> None:
         remove(a.profile)
         print(f"{a.profile}: removed {', '.join(map(str, paths))}")
 
-    inputs = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"
-    parser = commands.add_parser("push", help="record finished results in dvc.lock and send them to the DVC remote")
-    parser.add_argument("--inputs", help=inputs)
+    def add_inputs(parser: Parser) -> None:
+        parser.add_argument(
+            "--inputs",
+            metavar="FOLDER",
+            help="folder of outside files, as given to Snakemake with --config inputs=FOLDER",
+        )
+
+    parser = command(
+        commands,
+        "push",
+        purpose="record finished results in dvc.lock and send them to the DVC remote (docs/artifacts.md)",
+        example="recap artifacts push",
+    )
+    add_inputs(parser)
     parser.set_defaults(function=push)
-    parser = commands.add_parser("pull", help="bring the results that dvc.lock names and publish them in MLflow")
-    parser.add_argument("--inputs", help=inputs)
+    parser = command(
+        commands,
+        "pull",
+        purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
+        example="recap artifacts pull",
+    )
+    add_inputs(parser)
     parser.set_defaults(function=pull)
-    parser = commands.add_parser("verify", help="check every file of results against its checksums")
+    parser = command(
+        commands,
+        "verify",
+        purpose="check every file of results against its checksums",
+        example="recap artifacts verify results/demo reports/demo",
+    )
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="such as results/demo reports/demo")
     parser.set_defaults(function=verify)
-    parser = commands.add_parser("clean", help="remove the results, reports, states and MLflow runs of one profile")
-    parser.add_argument("profile", help="its name")
+    parser = command(
+        commands,
+        "clean",
+        purpose="remove the results, reports, states and MLflow runs of one profile",
+        example="recap artifacts clean flickr8k",
+    )
+    parser.add_argument("profile", metavar="PROFILE", help="its name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(function=clean)

@@ -20,7 +20,8 @@ _UNSAID = 1.0  # seconds of waiting that nobody needs to hear of
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     """Hold the lock on a folder, or on a file that is made if it is missing; whoever comes second waits, and says so.
 
-    The lock is the kernel's (flock): it is gone when its process is, however that ended.
+    The lock is the kernel's (flock): it is gone when its process is, however that ended. A lock file holds the number
+    of its process, for the sentence of whoever waits.
 
     Args:
         path: an existing folder, or the lock file.
@@ -33,6 +34,9 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     handle = _opened(path)
     try:
         _wait(handle, path, wait_seconds, what)
+        if not path.is_dir():
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(handle)
@@ -56,15 +60,18 @@ def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
         if waited >= wait_seconds:
             break
         if waited > _UNSAID and not said:
-            say(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+            say(f"{what} is in use by {_owner(handle, path)}: waiting for it, at most {wait_seconds:g} s")
             said = True
         time.sleep(_PAUSE)
     else:
         return
-    after = f" after {wait_seconds:g} s" if wait_seconds else ""
-    raise RecapError(
-        f"{what} is still in use by another process{after} (lock {path}); let that process end, then run this again"
-    )
+    who = _owner(handle, path) + (f" after {wait_seconds:g} s" if wait_seconds else "")
+    raise RecapError(f"{what} is still in use by {who} (lock {path}); let that process end, then run this again")
+
+
+def _owner(handle: int, path: Path) -> str:
+    number = "" if path.is_dir() else os.pread(handle, 20, 0).decode("ascii", "replace")
+    return f"process {number}" if number.isdecimal() else "another process"
 
 
 def taken(handle: int) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from recap.core.claim import claimed
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.core.device import select_device
+from recap.core.lock import exclusive
 from recap.core.log import say
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
@@ -36,6 +36,7 @@ from recap.training.saved import load_weights
 from recap.training.self_critical import SelfCriticalObjective
 from recap.training.validation import validator
 
+_SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
 STAGES: dict[str, type[Stage]] = {"xe": CrossEntropy, "scst": SelfCritical}
 
 
@@ -67,7 +68,7 @@ def train(
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
     name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
     group = join(select_device(spec["device"]))
-    with Stop(name), claimed(state) if group.first else nullcontext():
+    with Stop(name), _claimed(state, group):
         group.wait()  # until the state is ours
         _prepare(spec, stage, group)
         words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
@@ -112,6 +113,13 @@ def train(
             warn_if_no_better(name, counters)
             write_run(out, made_from, counters, training.best_weights, model, group.device)
         group.leave()
+
+
+def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
+    """Let one training at a time work in a state folder: two would save into each other's state."""
+    if not group.first:
+        return nullcontext()
+    return exclusive(state / "lock", wait_seconds=_SAVING_SECONDS, what=f"the state folder {state}")
 
 
 def warn_if_no_better(name: str, counters: Counters) -> None:

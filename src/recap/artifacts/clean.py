@@ -29,7 +29,7 @@ def remove(profile: str) -> None:
         TrainingError: MLflow's store cannot be written.
     """
     if STORE.exists():
-        from recap.training.tracking import withdraw
+        from recap.tracking.publish import withdraw
 
         withdraw(profile=profile, store=STORE)
     for path in belongings(profile):

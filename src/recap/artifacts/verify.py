@@ -93,13 +93,9 @@ def _check_parquet(file: Path) -> None:
 
 
 def _check_weights(file: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from recap.training.weights import read_weights
 
-    try:
-        load_file(file)
-    except SafetensorError as error:
-        raise RecapError(f"{file}: damaged ({error}); restore it or train it again") from error
+    read_weights(file)
 
 
 # What reads a kind of file against the checksums inside it; a RecapError is a problem.

@@ -1,0 +1,1 @@
+"""Finished results as a whole: checked, brought to and from a DVC remote, removed."""
