@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import runpy
+import signal
 import warnings
 from pathlib import Path
 
@@ -261,6 +262,16 @@ def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
     assert sorted(reader.ask("names", path)) == ["digests", "grid", "ids", "image_sizes", "region"]
     with pytest.raises(FeatureError, match="no dataset of numbers"):
         reader.ask("dataset", path, "grid")
+
+
+def test_answer_that_nobody_waited_for_is_not_given_to_the_next_question(tmp_path, monkeypatch):
+    path, reader = small_store(tmp_path), hdf5.Reader()
+    reader.ask("names", path)
+    with monkeypatch.context() as patched:
+        patched.setattr(reader._connection, "recv", lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            reader.ask("store", path)
+    assert reader.ask("dataset", path, "ids").tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_store_whose_arrays_lie_is_refused(tmp_path):

@@ -56,6 +56,11 @@ class Reader:
             well, answer = self._connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return False, self._reason(self._process.wait())
+        except BaseException:
+            # Whoever stops waiting must not get this answer to the next question.
+            self._process.kill()
+            self._process.wait()
+            raise
         return well, answer
 
     def _start(self) -> None:
