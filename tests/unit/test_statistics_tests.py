@@ -81,7 +81,11 @@ def test_welch_against_a_hand_calculation():
 
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
-    [([0.5], [0.6, 0.7], "2 seeds"), ([0.5, 0.6], [0.6], "2 seeds"), ([0.5, 0.5], [0.6, 0.6], "same value")],
+    [
+        ([0.5], [0.6, 0.7], "one run alone"),
+        ([0.5, 0.6], [0.6], "one run alone"),
+        ([0.5, 0.5], [0.6, 0.6], "same value"),
+    ],
 )
 def test_welch_says_why_it_cannot(first, second, reason):
     result = welch(first, second)
