@@ -141,6 +141,8 @@ class Messages(logging.Handler):
         self._say(f"{_clock()} FAILED  {self._took(record.jobid)}: {reason}")
 
     def _sum_up(self) -> None:
+        if not self.failed:  # somebody stopped it
+            return
         jobs = "a job" if len(self.failed) == 1 else f"{len(self.failed)} jobs"
         lines = [f"recap: {jobs} failed; when the cause is mended, the same command does what is left:"]
         self._say("\n".join([*lines, *(f"  {failed}" for failed in self.failed)]))

@@ -95,6 +95,10 @@ def test_a_job_says_when_it_begins_and_ends(told):
     )
 
 
+def test_a_workflow_that_was_stopped_speaks_of_no_failure(told):
+    assert told(LogEvent.ERROR, "WorkflowError:\nAt least one job did not complete successfully.") == ""
+
+
 def test_what_is_not_known_to_be_noise_is_passed_on(told):
     assert told(None, "Unlocked working directory.") == "Unlocked working directory.\n"
     assert told(LogEvent.ERROR, "MissingInputException: ...").endswith("MissingInputException: ...\n")
