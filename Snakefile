@@ -38,7 +38,7 @@ include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
 
-hold_when_started(workflow, [R, WORK, "reports", "mlflow"])
+hold_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
 
 
 onstart:
