@@ -83,6 +83,10 @@ ANNOTATIONS = {
         "the study CXR3_IM-0003: asks for view 2, but its report CXR3 refers to 2 pictures",
     ),
     "a path of another form": (lambda c: first(c).update(image_path=["x/a.png"]), "'x/a.png' is not like"),
+    "a view of many digits": (
+        lambda c: first(c).update(image_path=[f"a/{'9' * 5000}.png"]),
+        "the number counting views from 0",
+    ),
     "no pictures": (lambda c: first(c).update(image_path=[]), "has no pictures under 'image_path'"),
     "no text": (lambda c: first(c).update(report=" "), "CXR3_IM-0003 has no text under 'report'"),
     "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "CXR3_IM-0003 has half of a surrogate pair"),

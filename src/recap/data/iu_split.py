@@ -90,7 +90,7 @@ def _entry(entry: Any, split: str, reports: Mapping[str, Report], path: Path) ->
 def _picture(file: str, report: Report, where: str) -> str:
     """Return the name of picture k of a report for ``<study>/k.png``."""
     number = PurePosixPath(file).stem
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise DataError(f"{where}: {file!r} is not like 'CXR2384_IM-0942/0.png', the number counting views from 0")
     if int(number) >= len(report.pictures):
         raise DataError(
