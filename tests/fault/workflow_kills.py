@@ -23,6 +23,7 @@ POLITE = ("sigterm", "sigint", "sigint group")
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
 SAVED_LINES = 12  # of messages after a polite signal
 NO_JOB = "no job"
+TIMED = ("SHA256SUMS", ".provenance.json")  # hold the hash of a file with seconds in it, or say when
 
 
 @dataclass
@@ -129,8 +130,7 @@ def leftovers(folder: Path) -> list[str]:
 def results(folder: Path) -> dict[str, bytes]:
     """Return all files for a reader and all results by name, without the seconds that a training took."""
     files = [file for top in ("results", "reports") for file in (folder / top).rglob("*") if file.is_file()]
-    # The list of hashes has that of a file with seconds in it.
-    return {str(file.relative_to(folder)): steady(file) for file in files if file.name != "SHA256SUMS"}
+    return {str(file.relative_to(folder)): steady(file) for file in files if file.name not in TIMED}
 
 
 def at_work(snakemake: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
