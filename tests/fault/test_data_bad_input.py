@@ -13,6 +13,7 @@ from recap.core.errors import DataError, RecapError
 from recap.data.build import build_corpus
 from recap.data.corpus import COLUMNS, Corpus
 from recap.data.images import ImageSource
+from recap.data.members import members
 from recap.data.subsample import draw_subset, read_subset
 from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 
@@ -235,3 +236,16 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     vocabulary.write_text("[]")
     with pytest.raises(DataError, match=r"v.json: no vocabulary"):
         Vocabulary.load(vocabulary)
+
+
+def test_a_zip_whose_member_has_no_name_is_damaged(tmp_path):
+    path = tmp_path / "z.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", "x")
+    # The name in the list of contents has the length 0.
+    content = bytearray(path.read_bytes())
+    place = content.index(b"PK\x01\x02")
+    content[place + 28 : place + 30] = b"\0\0"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"z\.zip: truncated or damaged \("):
+        list(members(path, wanted=lambda name: True, max_bytes=100))

@@ -31,7 +31,10 @@ from recap.data.versions import read_versions
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 
 # Pillow says on the side what it finds wrong with a TIFF.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+pytestmark = [
+    *(pytest.mark.slow, pytest.mark.timeout(1200)),
+    pytest.mark.filterwarnings("ignore::UserWarning:PIL"),
+]
 
 HERE = Path(__file__).resolve().parent
 PARAMS = HERE.parent.parent / "params"

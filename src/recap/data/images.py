@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")
 MAX_PIXELS = 100_000_000
 MAX_BYTES = 512 * 2**20
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+# Pillow lets out what Python says of an offset that is no number, or of a tag that is not there.
+_BROKEN = (
+    *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error),
+    *(TypeError, LookupError, OverflowError, AttributeError),
+)
 _BRIGHTEST = 2**16 - 1
 # Below this, 16-bit values would leave 16 greys of 256: more likely 12 bits were stored in 16.
 _DARKEST = 2**12

@@ -15,7 +15,7 @@ from recap.core.errors import DataError
 
 # What the standard library raises for archives that are damaged or packed in a way it does not know.
 DAMAGED = (
-    *(OSError, EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError),
+    *(OSError, EOFError, ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError),
     *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
 )
 
