@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Who gets which signal; half of them SIGKILL Snakemake itself.
 KINDS = ("snakemake", "all", "sigterm", "snakemake", "all", "job", "sigint", "snakemake", "all", "sigint group")
 POLITE = ("sigterm", "sigint", "sigint group")
+EARLY = 0.1  # share of the kills that may come while Snakemake still makes up its mind
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
 SAVED_LINES = 12  # of messages after a polite signal
 NO_JOB = "no job"
@@ -75,9 +76,9 @@ class Killing:
         """Run the command and strike some seconds after its first job began; None if it had finished by then."""
         process = self.start()
         begun = time.monotonic()
-        # Some kills come while Snakemake still makes up its mind.
-        while random.random() > 1 / 80 and process.poll() is None and not at_work(psutil.Process(process.pid))[1]:
-            time.sleep(0.2)
+        if random.random() > EARLY:
+            while process.poll() is None and not at_work(psutil.Process(process.pid))[1]:
+                time.sleep(0.1)
         try:
             status = process.wait(after)
         except subprocess.TimeoutExpired:
