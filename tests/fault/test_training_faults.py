@@ -107,7 +107,7 @@ def test_a_run_folder_is_verified(prepared, unbroken):
         ({"spec": 5}, "holds no spec with a model_config"),
         ({"spec": {"model_config": {}}}, "the key 'kind' is missing"),
         ({"spec": {"model_config": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
-        ({"spec": {"model_config": {"kind": "zodiac", "d_model": -1}}}, "d_model: Input should be greater than 0"),
+        ({"spec": {"model_config": {"kind": "zodiac", "d_model": -1}}}, "d_model: must be above 0"),
     ],
 )
 def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
@@ -150,7 +150,7 @@ def test_absent_gpu_is_said(prepared):
 
 def test_unknown_key_and_model_are_named(prepared):
     wrong = {"stage_config": {"epochs": 1, "learning_rat": 0.1}}
-    assert "unknown key 'learning_rat'; did you mean 'learning_rate'" in refused(prepared, "key", **wrong)
+    assert "unknown key 'stage_config.learning_rat'; did you mean 'learning_rate'" in refused(prepared, "key", **wrong)
     sentence = refused(prepared, "kind", model_config={"kind": "zodiak"})
     assert "unknown kind 'zodiak'; did you mean 'zodiac'" in sentence
     sentence = refused(prepared, "heads", model_config={"kind": "zodiac", "d_model": 10, "heads": 3})

@@ -14,8 +14,8 @@ import sys, time
 from recap.core.atomic import atomic_path
 from recap.core.ending import ending_on_signals
 with ending_on_signals(), atomic_path(sys.argv[1]) as file:
-    print(file, flush=True)
     try:
+        print(file, flush=True)
         time.sleep(60)
     finally:
         print("clearing up", flush=True)

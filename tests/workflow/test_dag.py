@@ -48,7 +48,7 @@ def test_a_phase_stops_where_the_next_begins(workspace):
             "tables/tiny.yaml",
             "model: zodiac",
             "model: zodiak",
-            "tables/tiny.yaml, row 'zodiac': params/models: there is no 'zodiak'; did",
+            "params/models: there is no 'zodiak'; did you mean 'zodiac'? (asked for by row 'zodiac' of table 'tiny')",
         ),
         ("recipes/short.yaml", "epochs: 1", "epoch: 1", "short.yaml: unknown key 'xe.epoch'; did you mean 'epochs'?"),
         ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),

@@ -19,7 +19,7 @@ def add_train(commands: Commands) -> None:
 
     def train(a: Arguments) -> None:
         settings = checked(a, RUNS[a.stage])
-        _make(a.out)
+        _refuse_impossible(a.out)
         become_processes(settings)
         from recap.training.job import train as run
 
@@ -47,7 +47,7 @@ def add_evaluate(commands: Commands) -> None:
 
     def evaluate(a: Arguments) -> None:
         settings = checked(a, "EvaluatedRun")
-        _make(a.out)
+        _refuse_impossible(a.out)
         claim(settings["device"])
         from recap.training.evaluation import evaluate as run
 
@@ -81,6 +81,8 @@ def become_processes(spec: dict[str, Any]) -> None:
         os.execv(sys.executable, [sys.executable, *torchrun, "-m", "recap", *sys.argv[1:]])
 
 
-def _make(out: Path) -> None:
-    """Make the folder of the results: whoever named one that cannot be made should not hear it when hours are over."""
-    out.mkdir(parents=True, exist_ok=True)
+def _refuse_impossible(out: Path) -> None:
+    """Let whoever named a folder that cannot be made hear it now, not when hours are over; nothing is left behind."""
+    if not out.is_dir():
+        out.mkdir(parents=True)
+        out.rmdir()
