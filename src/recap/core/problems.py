@@ -70,8 +70,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return f"unknown key {key!r}; {nearest(location[-1], _known_keys(kind, location))}"
     if problem["type"] == "union_tag_invalid":
-        tag = problem["ctx"]["tag"]
-        return f"unknown kind {tag!r}; {nearest(tag, tags)}"
+        tag, known = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
+        return f"{f'{key}: ' if key else ''}unknown kind {tag!r}; {nearest(tag, known)}"
     if problem["type"] == "union_tag_not_found":
         return "the key 'kind' is missing"
     if problem["type"] == "missing":
