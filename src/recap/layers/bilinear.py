@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from recap.layers.dropout import keep
+from recap.layers.uncompiled import uncompiled
 
 PIECE = 2**21  # entries of q * k made at once
 
 
-@torch.compiler.disable
+@uncompiled
 def pool(
     q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, share: Tensor, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:

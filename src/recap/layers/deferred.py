@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from recap.layers.uncompiled import uncompiled
+
 
 class Deferred:
     """Products with a weight [Q, P] within one loop."""
 
-    @torch.compiler.disable  # a compiler cannot follow what is handed over between forward and backward
+    @uncompiled  # a compiler cannot follow what is handed over between forward and backward
     def __init__(self, weight: Tensor) -> None:
         kind = weight.device.type
         if torch.is_autocast_enabled(kind):
@@ -25,7 +27,7 @@ class Deferred:
         self._gradients: dict[int, Tensor] = {}  # by word, so that a second backward pass replaces the first
         self._weight: Tensor | None = cast(Tensor, _Collect.apply(weight, self))
 
-    @torch.compiler.disable
+    @uncompiled
     def product(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
         assert self._weight is not None, "the loop has ended"

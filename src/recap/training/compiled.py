@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from recap.layers.uncompiled import prepare_compilation
 from recap.models.base import Captioner
 
 
@@ -16,5 +17,6 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
     Batches differ in images, captions, lengths and real words, so all sizes are left open: one graph serves them all.
     Decoding word by word is left as it is. `inductor` needs a C++ compiler on a CPU and Triton on a GPU.
     """
+    prepare_compilation()
     model.encode = torch.compile(model.encode, dynamic=True, backend=backend)  # type: ignore[method-assign]
     model.decode_words = torch.compile(model.decode_words, dynamic=True, backend=backend)  # type: ignore[method-assign]
