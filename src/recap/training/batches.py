@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -73,8 +73,8 @@ class CaptionBatches:
         features, mask = self.store.read(image_ids)
         return Batch(list(image_ids), features, mask, caption_tensor([self.captions[i] for i in image_ids]))
 
-    def read(self, batches: Iterable[Sequence[int]]) -> Iterator[Batch]:
-        """Read batches one ahead of their use, in a thread."""
+    def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
+        """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
         return ahead(self.batch(image_ids) for image_ids in batches)
 
 
@@ -89,7 +89,7 @@ def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
     return tokens
 
 
-def ahead(items: Iterator[Item], depth: int = 2) -> Iterator[Item]:
+def ahead(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
     """Yield the items of an iterator that a thread keeps `depth` ahead of; its errors are raised here."""
     done = object()
     stop = threading.Event()
@@ -113,7 +113,8 @@ def ahead(items: Iterator[Item], depth: int = 2) -> Iterator[Item]:
         except BaseException as error:  # handed over to the reader, whatever it is
             put(error)
 
-    threading.Thread(target=fill, daemon=True).start()
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
     try:
         while (value := line.get()) is not done:
             if isinstance(value, BaseException):
@@ -121,3 +122,4 @@ def ahead(items: Iterator[Item], depth: int = 2) -> Iterator[Item]:
             yield value  # type: ignore[misc]
     finally:
         stop.set()
+        thread.join()  # a thread that is within torch while Python ends would abort the process

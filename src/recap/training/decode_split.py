@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,27 +63,27 @@ def decode_candidates(
     step = forbidding(model.step, (PAD, BOS, UNK))
     found: dict[int, list[Candidate]] = {}
     batches = [image_ids[first : first + batch_size] for first in range(0, len(image_ids), batch_size)]
-    reading: Iterable = ahead((ids, *store.read(ids)) for ids in batches)
-    for ids, features, mask in progress(reading, name=name, unit="batches", total=len(batches)):
-        state = model.start(model.encode(features.to(device), mask.to(device)))
-        options: dict[str, Any] = {
-            "images": len(ids),
-            "max_length": max_length,
-            "length_penalty": length_penalty,
-            "device": device,
-        }
-        options |= {"bos": BOS, "eos": EOS, "pad": PAD, "constraint": constraint}
-        if groups > 1:
-            tokens, scores = diverse_beam_search(
-                step, state, groups=groups, beam=beam // groups, strength=diversity, **options
-            )
-        else:
-            tokens, scores = beam_search(step, state, beam=beam, **options)
-        scores, order = scores.sort(dim=1, descending=True, stable=True)  # diverse groups come one after the other
-        tokens = tokens.gather(1, order[..., None].expand_as(tokens))
-        sums = scores * (tokens != PAD).sum(-1) ** length_penalty
-        rows = zip(ids, tokens.tolist(), scores.tolist(), sums.tolist(), strict=True)
-        found |= {image: [_candidate(*beam) for beam in zip(*beams, strict=True)] for image, *beams in rows}
+    with closing(ahead((ids, *store.read(ids)) for ids in batches)) as reading:
+        for ids, features, mask in progress(reading, name=name, unit="batches", total=len(batches)):
+            state = model.start(model.encode(features.to(device), mask.to(device)))
+            options: dict[str, Any] = {
+                "images": len(ids),
+                "max_length": max_length,
+                "length_penalty": length_penalty,
+                "device": device,
+            }
+            options |= {"bos": BOS, "eos": EOS, "pad": PAD, "constraint": constraint}
+            if groups > 1:
+                tokens, scores = diverse_beam_search(
+                    step, state, groups=groups, beam=beam // groups, strength=diversity, **options
+                )
+            else:
+                tokens, scores = beam_search(step, state, beam=beam, **options)
+            scores, order = scores.sort(dim=1, descending=True, stable=True)  # diverse groups come one after the other
+            tokens = tokens.gather(1, order[..., None].expand_as(tokens))
+            sums = scores * (tokens != PAD).sum(-1) ** length_penalty
+            rows = zip(ids, tokens.tolist(), scores.tolist(), sums.tolist(), strict=True)
+            found |= {image: [_candidate(*beam) for beam in zip(*beams, strict=True)] for image, *beams in rows}
     return found
 
 

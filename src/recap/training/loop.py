@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -125,16 +126,17 @@ class Training:
         todo = [self.group.share(images) for images in self.batches.order(at.epoch)[at.batch :]]
         name = f"{self.name}, epoch {at.epoch + 1}/{self.stage.epochs}"
         since, saved = time.monotonic(), time.monotonic()
-        for batch in progress(self.batches.read(todo), name=name, unit="batches", total=len(todo)):
-            self._step(batch)
-            now = time.monotonic()
-            due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
-            stop, save = self.group.total(self._stop.asked is not None, due)
-            if stop or save:
-                at.seconds, since, saved = at.seconds + now - since, now, now
-                self._save()
-                if stop:
-                    raise self._stop.leave(SAVED)
+        with closing(self.batches.read(todo)) as reading:
+            for batch in progress(reading, name=name, unit="batches", total=len(todo)):
+                self._step(batch)
+                now = time.monotonic()
+                due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
+                stop, save = self.group.total(self._stop.asked is not None, due)
+                if stop or save:
+                    at.seconds, since, saved = at.seconds + now - since, now, now
+                    self._save()
+                    if stop:
+                        raise self._stop.leave(SAVED)
         self._close_epoch(since)
 
     def _step(self, batch: Batch) -> None:
