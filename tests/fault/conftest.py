@@ -80,3 +80,9 @@ def prepare(tmp_path_factory):
         return Prepared(folder)
 
     return make
+
+
+@pytest.fixture
+def tiny_model():
+    """The settings of the model that is trained unless a test says otherwise."""
+    return MODEL

@@ -29,7 +29,7 @@ def jar():
 
 def fake_java(path, body):
     """A program in Java's place: METEOR does `body`, everything else runs the real one."""
-    path.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) {body};; *) exec {java_executable()} "$@";; esac\n')
+    path.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) {body};; *) exec "{java_executable()}" "$@";; esac\n')
     path.chmod(0o755)
     return path
 

@@ -9,11 +9,9 @@ STEADY = {"dropout": 0.0, "feature_dropout": 0.0}
 
 
 @pytest.mark.slow
-def test_a_training_of_two_processes_gives_the_losses_of_one(prepare):
-    from conftest import MODEL
-
+def test_a_training_of_two_processes_gives_the_losses_of_one(prepare, tiny_model):
     prepared = prepare()
-    changes = {"model_config": {**MODEL, **STEADY}}
+    changes = {"model_config": {**tiny_model, **STEADY}}
     for name, several in (("one", {}), ("two", {"processes": 2})):
         done = prepared.train(name, **changes, **several)
         assert done.returncode == 0, done.stderr[-3000:]

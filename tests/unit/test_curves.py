@@ -89,3 +89,9 @@ def test_a_history_that_changed_after_it_was_finished_is_refused(tmp_path, write
     history.write_text(f"{HEAD}1,5,3.0,0.1,0.9,9\n")
     with pytest.raises(RecapError, match=r"history\.csv: has changed"):
         write(named)
+
+
+def test_a_second_stage_has_no_loss_before_its_first_step(tmp_path, write):
+    named = run("one", 1)
+    write_history(tmp_path, named, f"{HEAD}0,0,,,0.2,1\n1,5,3.0,0.1,0.3,9\n")
+    write(named)

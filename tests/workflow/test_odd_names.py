@@ -41,7 +41,7 @@ def test_nothing_in_a_name_is_run_as_a_command(odd, tmp_path):
     assert not Path("PWNED").exists()
 
 
-@pytest.mark.parametrize("name", ["-x", "a/b", "a{b}", "a@b"])
+@pytest.mark.parametrize("name", ["-x", "a{b}", "a@b"])
 def test_a_name_that_no_path_can_hold_is_refused_in_one_sentence(workspace, name):
     table = workspace.folder / "params" / "tables" / "tiny.yaml"
     table.write_text(table.read_text().replace("dataset: tiny_scenes", f'dataset: "{name}"'))

@@ -36,7 +36,9 @@ class MeteorClient:
         if not jar.is_file():
             raise MetricError(f"{jar}: no such file; install pycocoevalcap again")
         self._timeout = timeout_seconds
-        arguments = [*JVM_OPTIONS, "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm"]
+        # It looks for its own table by an address that it does not decode: not found below a folder with a space.
+        table = ["-a", "data/paraphrase-en.gz"]
+        arguments = [*JVM_OPTIONS, "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm", *table]
         self._process = start_java(
             java=java,
             arguments=arguments,

@@ -26,7 +26,7 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
     Raises:
         RecapError: a file is broken, or not the statistics of a table.
     """
-    return [_read(path) for path in sorted((results / "statistics").glob("*.json"))]
+    return [_read(path) for path in sorted((results / "statistics").glob("[!.]*.json"))]
 
 
 def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
