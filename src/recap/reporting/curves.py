@@ -128,6 +128,6 @@ def _history(path: Path) -> list[dict[str, str]]:
 def _check_numbers(path: Path, line: Mapping[str, str]) -> None:
     """Refuse a line whose cells are no numbers; validation, and the loss before the first step, may be left out."""
     try:
-        int(line["epoch"]), float(line["loss"] or 0), float(line["val_cider_d"] or 0)
+        int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
     except (TypeError, ValueError) as error:
         raise RecapError(f"{path}: {error} in a line of the history; delete it and train this run again") from error
