@@ -67,12 +67,12 @@ def _profile() -> str:
 
 
 def _remote() -> str:
-    """Return the default remote as DVC names it."""
-    remotes = _dvc("remote", "list").splitlines()
-    chosen = [line.removesuffix("(default)").split() for line in remotes if line.endswith("(default)")]
-    if not chosen:
+    """Return the address of DVC's default remote; `dvc remote list` would break long ones over lines."""
+    settings = dict(line.split("=", 1) for line in _dvc("config", "--list").splitlines() if "=" in line)
+    name = settings.get("core.remote")
+    if name is None:
         raise ConfigError("DVC has no default remote; say where results go: dvc remote add -d NAME FOLDER_OR_URL")
-    return chosen[0][1]
+    return settings.get(f"remote.{name}.url", name)
 
 
 def _dvc(*arguments: str) -> str:
