@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from recap.core.atomic import is_written
 from recap.core.errors import RecapError
 from recap.core.log import say
 from recap.core.parent import hold
@@ -66,5 +67,6 @@ def begin(own: Path, folders: list[str]) -> None:
 
 
 def half_written(folders: list[str]) -> list[Path]:
-    """Return the files below folders that killed jobs had begun to write; nobody writes them any more."""
-    return [file for folder in folders for name in HALF_WRITTEN for file in Path(folder).rglob(name) if file.is_file()]
+    """Return the files below folders that killed jobs had begun to write, but not what a living process writes."""
+    found = [file for folder in folders for name in HALF_WRITTEN for file in Path(folder).rglob(name) if file.is_file()]
+    return [file for file in found if not is_written(file.with_name(file.name.removesuffix("-journal")))]

@@ -63,11 +63,11 @@ def _remove_leftovers(path: Path) -> None:
     with os.scandir(path.parent) as entries:
         found = [match for match in map(form.fullmatch, (entry.name for entry in entries)) if match]
     for match in found:
-        if not _is_written(path.parent / match[1]):
+        if not is_written(path.parent / match[1]):
             (path.parent / match[0]).unlink(missing_ok=True)
 
 
-def _is_written(part: Path) -> bool:
+def is_written(part: Path) -> bool:
     """Say whether the writer of an unfinished file lives."""
     try:
         handle = os.open(part, os.O_RDONLY)
