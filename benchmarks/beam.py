@@ -10,7 +10,7 @@ from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models
 from recap.decoding.beam import beam_search
-from recap.layers.linear import fixed_weights
+from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
-from recap.layers.linear import Linear
+from recap.layers.fast.linear import Linear
 from recap.models.base import Captioner, Memory
 
 PAD, BOS, EOS = 0, 1, 2

@@ -12,12 +12,12 @@ from benchmarks import cached, plain
 from benchmarks.figures import Case, product_rate, seconds
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models
 from recap.core.config import CrossEntropy, SelfCritical, Stage
-from recap.layers.linear import fixed_weights
+from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.training.batches import Batch
-from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer, clip_gradients
-from recap.training.self_critical import SelfCriticalObjective
 
 Step = Callable[[], None]
 SHAPES = f"6+6 layers of 512, 10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"

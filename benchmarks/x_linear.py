@@ -23,12 +23,12 @@ from benchmarks.figures import Case, product_rate, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
 from recap.core.config import CrossEntropy, SelfCritical, Stage
-from recap.layers.linear import fixed_weights
+from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.registry import build_model
-from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer, clip_gradients
-from recap.training.self_critical import SelfCriticalObjective
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
 MODELS = {"xlan": "75.2 M parameters", "x_transformer": "137.5 M parameters"}

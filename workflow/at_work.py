@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from recap.core.atomic import is_written
 from recap.core.errors import RecapError
+from recap.core.files.atomic import is_written
 from recap.core.log import say
-from recap.core.parent import hold
+from recap.core.process.parent import hold
 
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
 
-HALF_WRITTEN = (".*.part", ".*.part-journal")  # what recap.core.atomic and, inside it, SQLite write beside a file
+HALF_WRITTEN = (".*.part", ".*.part-journal")  # what recap.core.files.atomic and, inside it, SQLite write beside a file
 
 
 def hold_when_started(workflow: Workflow, folders: list[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from recap.core.atomic import read_json, write_json
 from recap.core.errors import RecapError
+from recap.core.files.atomic import read_json, write_json
 from recap.core.manifests import sha256_file
 
 

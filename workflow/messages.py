@@ -17,8 +17,8 @@ from typing import Any
 from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.plan import label, plan, varying
 
-from recap.core.failures import VARIABLE, failure_file
 from recap.core.log import duration
+from recap.core.process.failures import VARIABLE, failure_file
 
 LOGGER = "snakemake.logging"
 # Said by Snakemake without an event of its own; whatever else it says is passed on.

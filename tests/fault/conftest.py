@@ -64,10 +64,10 @@ def write_features(folder, image_ids):
 def prepare(tmp_path_factory):
     """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
     from recap.core.config import ScenesDataset
-    from recap.data.build import build_corpus
-    from recap.data.corpus import Corpus
-    from recap.data.subsample import draw_subset
-    from recap.data.vocabulary import build_vocabulary
+    from recap.data.corpus.build import build_corpus
+    from recap.data.corpus.corpus import Corpus
+    from recap.data.subsets.subsample import draw_subset
+    from recap.data.vocabulary.words import build_vocabulary
 
     def make(without=()):
         folder = tmp_path_factory.mktemp("prepared")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from recap.core.errors import DataError
-from recap.data.archives import extract_archive
+from recap.data.files.archives import extract_archive
 
 FILES = {"top.txt": b"top", "a/one.bin": bytes(range(256)) * 40, "a/b/two.bin": b"", "./c/three.txt": b"three"}
 
@@ -131,7 +131,7 @@ def test_a_declared_total_beyond_the_limit(tmp_path, kind):
 
 
 def test_a_bomb_is_refused_by_default(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.data.archives.ALWAYS_ALLOWED", 1000)
+    monkeypatch.setattr("recap.data.files.archives.ALWAYS_ALLOWED", 1000)
     archive = write_zip(tmp_path / "x.zip", [("zeros", bytes(2_000_000))])
     assert "unpacks to more than" in refused(archive, tmp_path)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from recap.core import checksums
 from recap.core.errors import DataError, RecapError
-from recap.data.build import build_corpus
-from recap.data.corpus import COLUMNS, Corpus
-from recap.data.images import ImageSource
-from recap.data.members import members
-from recap.data.subsample import draw_subset, read_subset
-from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
+from recap.core.files import checksums
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import COLUMNS, Corpus
+from recap.data.files.images import ImageSource
+from recap.data.files.members import members
+from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
 
 GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "generators.py"))
 jpeg, write_flickr = GENERATORS["jpeg"], GENERATORS["write_flickr"]
@@ -159,7 +159,7 @@ def test_missing_pictures_and_roots_are_named(tmp_path):
 
 
 def test_too_many_pixels_are_refused_before_decoding(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.data.images.MAX_PIXELS", 1000)
+    monkeypatch.setattr("recap.data.files.images.MAX_PIXELS", 1000)
     (tmp_path / "a.jpg").write_bytes(jpeg(1))
     with pytest.raises(DataError, match="a.jpg: has 32 x 40 pixels, too many"):
         ImageSource([tmp_path]).open_rgb("a.jpg")

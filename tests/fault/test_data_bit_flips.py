@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from recap.core import checksums
 from recap.core.config import ScenesDataset
 from recap.core.errors import RecapError
-from recap.data.build import build_corpus
-from recap.data.card import write_card
-from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
-from recap.data.subsample import draw_subset, read_subset
-from recap.data.unpaired import write_unpaired
-from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.core.files import checksums
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.card import write_card
+from recap.data.corpus.corpus import Corpus
+from recap.data.files.images import ImageSource
+from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.subsets.unpaired import write_unpaired
+from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 
 SCENES = ScenesDataset(kind="scenes", train=12, val=3, test=3, size=32)
 

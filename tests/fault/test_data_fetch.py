@@ -11,8 +11,8 @@ from fetching import fetch, left, line, listed, noise, sha, zipped
 from web_server import serve
 
 from recap.core.errors import DataError
-from recap.data import download as downloads
-from recap.data.download import Transfer
+from recap.data.files import download as downloads
+from recap.data.files.download import Transfer
 
 
 def test_several_at_once_and_again(tmp_path):

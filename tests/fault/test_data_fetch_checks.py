@@ -7,8 +7,8 @@ from fetching import fetch, left, line, listed, noise, sha, zipped
 from web_server import serve
 
 from recap.core.errors import ConfigError, DataError
-from recap.data.fetch import record_of
-from recap.data.versions import choose, read_versions
+from recap.data.files.fetch import record_of
+from recap.data.files.versions import choose, read_versions
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
@@ -141,7 +141,7 @@ def test_what_the_disk_refuses_is_one_sentence(tmp_path, monkeypatch, number, me
     def refuse(*arguments, **options):
         raise OSError(number, "refused")
 
-    monkeypatch.setattr("recap.data.fetch.download", refuse)
+    monkeypatch.setattr("recap.data.files.fetch.download", refuse)
     with pytest.raises(DataError) as caught:
         fetch(listed(tmp_path, line("d/a", "http://127.0.0.1:9/a", b"x")), tmp_path)
     assert message in str(caught.value)

@@ -16,19 +16,19 @@ from PIL import Image
 
 from recap.core.config import SECTIONS, ScenesDataset
 from recap.core.params import read_mapping, resolve, validate
-from recap.data.bpe import load_byte_pairs
-from recap.data.build import build_corpus
-from recap.data.coco import read_list, read_plain
-from recap.data.conceptual_tsv import read_tsv
-from recap.data.corpus import Corpus, write_corpus
-from recap.data.images import ImageSource
-from recap.data.iu_reports import parse_report
-from recap.data.iu_split import annotated
-from recap.data.karpathy import read_karpathy
-from recap.data.members import members
-from recap.data.subsample import draw_subset, read_subset
-from recap.data.versions import read_versions
-from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus, write_corpus
+from recap.data.datasets.coco import read_list, read_plain
+from recap.data.datasets.conceptual.tsv import read_tsv
+from recap.data.datasets.iu_xray.reports import parse_report
+from recap.data.datasets.iu_xray.split import annotated
+from recap.data.datasets.karpathy import read_karpathy
+from recap.data.files.images import ImageSource
+from recap.data.files.members import members
+from recap.data.files.versions import read_versions
+from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.vocabulary.bpe import load_byte_pairs
+from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 
 # Pillow says on the side what it finds wrong with a TIFF.
 pytestmark = [

@@ -8,12 +8,12 @@ import time
 import pytest
 import yaml
 
-from recap.core.checksums import recorded
 from recap.core.errors import RecapError
-from recap.core.lock import exclusive
-from recap.data.vocabulary import load_vocabulary
+from recap.core.files.checksums import recorded
+from recap.core.files.lock import exclusive
+from recap.data.vocabulary.words import load_vocabulary
+from recap.runs.saved import load_model
 from recap.training.loop import SAVED
-from recap.training.saved import load_model
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recap.core.errors import DataError
-from recap.data.build import build_corpus
-from recap.data.images import ImageSource
-from recap.data.iu_reports import parse_report
+from recap.data.corpus.build import build_corpus
+from recap.data.datasets.iu_xray.reports import parse_report
+from recap.data.files.images import ImageSource
 
 GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "xray_files.py"))
 SPEC, names, report, write_iu_xray = (GENERATORS[key] for key in ("SPEC", "names", "report", "write_iu_xray"))

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from recap.core.config import Schedule
-from recap.training.cross_entropy import smoothed_cross_entropy
+from recap.training.objectives.cross_entropy import smoothed_cross_entropy
+from recap.training.objectives.self_critical import policy_loss
 from recap.training.optim import learning_rate
-from recap.training.self_critical import policy_loss
 
 GOLDEN = np.load(Path(__file__).parent.parent / "golden" / "losses_and_lr.npz")
 

@@ -9,9 +9,9 @@ from test_training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
-from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.distributed import join
 from recap.training.loop import Training
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.validation import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}

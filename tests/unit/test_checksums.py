@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recap.core import checksums
 from recap.core.errors import RecapError
+from recap.core.files import checksums
 
 
 def test_a_changed_file_is_refused_and_a_foreign_one_passes(tmp_path):

@@ -3,8 +3,8 @@
 import pytest
 from PIL import Image
 
-from recap.core.checksums import record
 from recap.core.errors import RecapError
+from recap.core.files.checksums import record
 from recap.reporting.curves import Curve, draw_curves, write_curves
 
 HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"

@@ -5,8 +5,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from recap.core.errors import DataError
-from recap.data.bpe import SPECIAL_PIECES, BytePairVocabulary, byte_pair_files, load_byte_pairs
-from recap.data.vocabulary import BOS, EOS, PAD, UNK, build_vocabulary, load_vocabulary
+from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, byte_pair_files, load_byte_pairs
+from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, build_vocabulary, load_vocabulary
 from recap.training.batches import caption_tensor
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from recap.core.errors import DataError
-from recap.data import card, parts_of_speech
-from recap.data.card import Split, count_splits, write_card
-from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.data.corpus import card, parts_of_speech
+from recap.data.corpus.card import Split, count_splits, write_card
+from recap.data.corpus.corpus import Caption, Corpus, write_corpus
 
 
 @pytest.fixture

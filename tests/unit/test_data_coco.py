@@ -7,12 +7,12 @@ from coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_2017, sp
 from generators import karpathy
 
 from recap.core.errors import ConfigError, DataError
-from recap.data import coco
-from recap.data.build import build_corpus
-from recap.data.coco_server import SERVER, write_server_ids
-from recap.data.corpus import Caption, Corpus
-from recap.data.subsample import draw_subset, subset_size
-from recap.data.unpaired import write_unpaired
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Caption, Corpus
+from recap.data.datasets import coco
+from recap.data.subsets.subsample import draw_subset, subset_size
+from recap.data.subsets.unpaired import write_unpaired
+from recap.export.coco_server_ids import SERVER, write_server_ids
 
 
 def corpus_of(folder, **changes):

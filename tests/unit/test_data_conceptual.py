@@ -6,12 +6,12 @@ import pytest
 from conceptual_web import write_conceptual, write_tsv
 
 from recap.core.errors import DataError
-from recap.data.build import build_corpus
-from recap.data.conceptual import TEST_IDS
-from recap.data.conceptual_shards import Record, read_records, write_shard, write_survivors
-from recap.data.corpus import SPLITS, Corpus
-from recap.data.images import ImageSource
-from recap.data.overlap import check_overlap
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import SPLITS, Corpus
+from recap.data.corpus.overlap import check_overlap
+from recap.data.datasets.conceptual.reader import TEST_IDS
+from recap.data.datasets.conceptual.shards import Record, read_records, write_shard, write_survivors
+from recap.data.files.images import ImageSource
 
 SPEC = {
     "kind": "conceptual",

@@ -13,9 +13,10 @@ from conceptual_web import KINDS, photo, picture_server, write_tsv
 from PIL import Image
 
 from recap.core.errors import DataError, RecapError
-from recap.data import conceptual_download, conceptual_shards
-from recap.data.conceptual_download import download
-from recap.data.conceptual_shards import SHARD, file_of, read_records
+from recap.data.datasets.conceptual import download as conceptual_download
+from recap.data.datasets.conceptual import shards as conceptual_shards
+from recap.data.datasets.conceptual.download import download
+from recap.data.datasets.conceptual.shards import SHARD, file_of, read_records
 
 QUICK = {"workers": 32, "limit": 1.0, "pause": 0.01, "rounds": 1, "edge": 48}
 # What becomes of each kind of answer, and how many requests it may cost (with two tries).

@@ -7,8 +7,8 @@ from generators import SENTENCES, karpathy, write_flickr
 
 from recap.core.errors import DataError
 from recap.core.manifests import value_hash
-from recap.data.build import build_corpus
-from recap.data.corpus import SPLITS, Caption, Corpus, write_corpus
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -79,7 +79,7 @@ def stream(count):
 def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     write_corpus(list(stream(20)), tmp_path / "one", dataset="d", kind="k", source_sha256="0")
     one = Corpus.read(tmp_path / "one")
-    monkeypatch.setattr("recap.data.corpus_file.ROWS", 3)
+    monkeypatch.setattr("recap.data.corpus.corpus_file.ROWS", 3)
     write_corpus(stream(20), tmp_path / "many", dataset="d", kind="k", source_sha256="0")
     many = Corpus.read(tmp_path / "many")
     assert pq.ParquetFile(tmp_path / "many").num_row_groups == 7
@@ -96,7 +96,7 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
 
 
 def test_texts_are_read_from_the_row_groups_that_hold_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.data.corpus_file.ROWS", 3)
+    monkeypatch.setattr("recap.data.corpus.corpus_file.ROWS", 3)
     write_corpus(stream(30), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
     corpus, read = Corpus.read(tmp_path / "c"), []
     original = pq.ParquetFile.read_row_group

@@ -6,7 +6,7 @@ import pytest
 from generators import jpeg
 
 from recap.core.errors import DataError
-from recap.data.images import ImageSource
+from recap.data.files.images import ImageSource
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 from xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 
 from recap.core.errors import DataError
-from recap.data.build import build_corpus
-from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
-from recap.data.iu_split import Study, drawn
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+from recap.data.datasets.iu_xray.split import Study, drawn
+from recap.data.files.images import ImageSource
 
 
 def build(inputs, out, **changes):

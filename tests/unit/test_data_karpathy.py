@@ -3,7 +3,7 @@ import zipfile
 
 from generators import SENTENCES, karpathy
 
-from recap.data.karpathy import read_karpathy
+from recap.data.datasets.karpathy import read_karpathy
 
 
 def write(folder, content):

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.data.medical_text import STOP, tokenize_report
-from recap.data.text import tokenize
+from recap.data.datasets.iu_xray.text import STOP, tokenize_report
+from recap.data.vocabulary.text import tokenize
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from recap.core.errors import DataError
-from recap.data.images import BrokenPicture, decode_rgb
-from recap.data.web_pictures import Failure, shrunk
+from recap.data.datasets.conceptual.web_pictures import Failure, shrunk
+from recap.data.files.images import BrokenPicture, decode_rgb
 
 RAMP = np.tile(np.linspace(0, 65535, 64), (8, 1))
 EIGHT = np.rint(RAMP / 257).astype(np.uint8)
@@ -108,7 +108,7 @@ def test_no_program_is_started_for_any_bytes(tmp_path):
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     program.chmod(0o755)
     (tmp_path / "x.jpg").write_bytes(stored(GREY.convert("RGB"), "EPS"))
-    script = "import sys; from recap.data.images import ImageSource; ImageSource([sys.argv[1]]).open_rgb('x.jpg')"
+    script = "import sys; from recap.data.files.images import ImageSource; ImageSource([sys.argv[1]]).open_rgb('x.jpg')"
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([sys.executable, "-c", script, tmp_path], env=path, capture_output=True, text=True)
     assert "truncated or no picture" in done.stderr

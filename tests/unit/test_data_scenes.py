@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from recap.core.errors import DataError
-from recap.data.build import build_corpus
-from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
-from recap.data.scene_layout import COLOURS, SHAPES
-from recap.data.scenes import distinct_scenes, render_scenes
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+from recap.data.datasets.scenes.build import distinct_scenes, render_scenes
+from recap.data.datasets.scenes.layout import COLOURS, SHAPES
+from recap.data.files.images import ImageSource
 
 SPEC = {"kind": "scenes", "train": 110, "val": 15, "test": 25, "size": 112, "seed": 3}
 NAMES = ("images.zip", "boxes.json", "corpus.parquet")
@@ -56,7 +56,7 @@ def digests(folder):
 
 def test_the_same_bytes_in_another_process(built, tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from recap.data.build import build_corpus;"
+        "import sys, json; from pathlib import Path; from recap.data.corpus.build import build_corpus;"
         "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), out=Path(sys.argv[2]))"
     )
     subprocess.run([sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120)

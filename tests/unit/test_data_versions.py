@@ -6,10 +6,10 @@ import pytest
 
 from recap.core.errors import ConfigError, DataError
 from recap.core.params import load_named
-from recap.data.download import Transfer
-from recap.data.fetch import fetch_files
-from recap.data.outside import dataset_files, feature_files, tokenizer_files
-from recap.data.versions import entry_of, read_versions
+from recap.data.files.download import Transfer
+from recap.data.files.fetch import fetch_files
+from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
+from recap.data.files.versions import entry_of, read_versions
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recap.core.errors import DataError
-from recap.data.build import build_corpus
-from recap.data.vocabulary import UNK, Vocabulary, build_vocabulary
+from recap.data.corpus.build import build_corpus
+from recap.data.vocabulary.words import UNK, Vocabulary, build_vocabulary
 
 LISTS = [["a", "Dog", "runs"], ["a", "dog"], ["a", "cat"], ["<eos>", "<eos>"]]
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from recap.core.parent import VARIABLE
+from recap.core.process.parent import VARIABLE
 
 WRITER = """
 import sys, time
-from recap.core.atomic import atomic_path
-from recap.core.ending import ending_on_signals
+from recap.core.files.atomic import atomic_path
+from recap.core.process.interrupt import ending_on_signals
 with ending_on_signals(), atomic_path(sys.argv[1]) as file:
     try:
         print(file, flush=True)

@@ -11,15 +11,15 @@ from safetensors.torch import save_file
 
 from recap.core.config import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
-from recap.data.build import build_corpus
-from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.data.corpus.build import build_corpus
+from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.evaluation import job as evaluation
+from recap.evaluation.job import evaluate
 from recap.features.writer import ImageFeatures, build_store
 from recap.metrics import coco
 from recap.metrics.java import java_executable
 from recap.metrics.signature import parse
 from recap.models.registry import build_model
-from recap.training import evaluation
-from recap.training.evaluation import evaluate
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
@@ -54,7 +54,7 @@ def prepared(tmp_path_factory):
         for image in (image for group in groups for image in group):
             yield ImageFeatures(image, (32, 32), np.random.default_rng(image).normal(size=(4, 6)).astype(np.float32))
 
-    from recap.data.corpus import Corpus
+    from recap.data.corpus.corpus import Corpus
 
     build_store(
         out=folder / "features.h5",

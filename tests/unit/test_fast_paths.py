@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recap.decoding.beam import beam_search
-from recap.layers.packing import Words
+from recap.layers.fast.packing import Words
 from recap.models.base import State
 from recap.models.registry import build_model
 

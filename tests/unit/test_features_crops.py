@@ -9,7 +9,7 @@ from PIL import Image
 
 from recap.core.config import CropFeatures
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus import Caption, write_corpus
+from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.store import FeatureStore
 from recap.features.writer import ImageFeatures, build_store

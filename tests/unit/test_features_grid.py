@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
-from recap.data.corpus import Caption, write_corpus
+from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.grid import Backbone, extract_grid
 from recap.features.maps import as_maps, channel_scale
 from recap.features.pictures import batches, in_order, resampling

@@ -23,7 +23,7 @@ from feature_files import (
 
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.data.corpus import Caption, write_corpus
+from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.attributes import check_extractor
 from recap.features.importers.job import import_features
 from recap.features.store import FeatureStore

@@ -11,7 +11,7 @@ from feature_files import SIZES, regions, six_columns, text, write_lines, write_
 
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.data.images import ImageSource
+from recap.data.files.images import ImageSource
 from recap.features.importers import job
 from recap.features.origins import ShownPictures, WholeFiles, file_mark, recall, taken
 from recap.features.store import FeatureStore

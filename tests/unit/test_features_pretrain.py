@@ -6,8 +6,8 @@ import torch
 
 from recap.core.config import GridFeatures, ScenesDataset
 from recap.core.errors import ConfigError, DataError
-from recap.data.build import build_corpus
-from recap.data.corpus import Corpus
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
 from recap.features.grid import extract_grid, weights_file
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore

@@ -9,7 +9,7 @@ import pytest
 
 from recap.core.errors import RecapError
 from recap.core.gpus import VISIBLE, claim, devices
-from recap.core.parent import VARIABLE
+from recap.core.process.parent import VARIABLE
 
 JOB = """
 import os, sys, time

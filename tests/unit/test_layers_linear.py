@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from recap.layers.bilinear import pool
-from recap.layers.dropout import Dropout, keep
-from recap.layers.linear import LARGE, Linear, fixed_weights, one_gradient
+from recap.layers.fast.bilinear import pool
+from recap.layers.fast.dropout import Dropout, keep
+from recap.layers.fast.linear import LARGE, Linear, fixed_weights, one_gradient
 from recap.layers.recurrent import LSTMCell
 
 
@@ -86,7 +86,9 @@ def test_no_layout_outlives_its_scope():
 def test_a_weight_is_laid_out_once_in_nested_scopes(monkeypatch):
     laid_out = []
     reorder = torch.ops.mkldnn._reorder_linear_weight
-    monkeypatch.setattr("recap.layers.linear._reordered", lambda weight: laid_out.append(1) or reorder(weight, None))
+    monkeypatch.setattr(
+        "recap.layers.fast.linear._reordered", lambda weight: laid_out.append(1) or reorder(weight, None)
+    )
     layer, x = big(), torch.randn(4, 512)
     with fixed_weights():
         layer(x)
@@ -177,7 +179,7 @@ def test_deferred_gradient_under_bf16():
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_gradient_of_pooling(rows, dropout, monkeypatch):
-    monkeypatch.setattr("recap.layers.bilinear.PIECE", 100)  # several pieces
+    monkeypatch.setattr("recap.layers.fast.bilinear.PIECE", 100)  # several pieces
     torch.manual_seed(0)
     shapes = ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3), (2,), (2,))
     parts = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from recap.core.errors import RecapError
-from recap.core.lock import exclusive
+from recap.core.files.lock import exclusive
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from recap.core.lock import exclusive
+from recap.core.files.lock import exclusive
 with exclusive(Path(sys.argv[1]), wait_seconds=0, what="it"):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from recap.core import log
-from recap.core.failures import VARIABLE, failure_file, leave
 from recap.core.log import Lines, byte_bar, duration, progress, time_left
+from recap.core.process.failures import VARIABLE, failure_file, leave
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from recap.core.checksums import recorded
 from recap.core.errors import MetricError
+from recap.core.files.checksums import recorded
 from recap.metrics.coco import NAMES, score
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.java import java_executable

@@ -8,7 +8,7 @@ import yaml
 
 from recap.core.config import Profile
 from recap.core.errors import ConfigError
-from recap.core.grid import Grid
+from recap.core.plan import Grid
 from recap.models.check import check_models
 
 

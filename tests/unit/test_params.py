@@ -5,8 +5,8 @@ import pytest
 
 from recap.core.config import SECTIONS, Profile
 from recap.core.errors import ConfigError
-from recap.core.grid import Grid
 from recap.core.params import load_named, load_profile, read_mapping, validate
+from recap.core.plan import Grid
 
 PARAMS = Path(__file__).resolve().parent.parent / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.parent import VARIABLE
+from recap.core.process.parent import VARIABLE
 
 # A workflow: holds the folder, starts one job if it is given a command for it, and says so.
 WORKFLOW = """
 import subprocess, sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
-from recap.core.parent import hold
+from recap.core.process.parent import hold
 try:
     print("killed before" if hold(Path(sys.argv[1])) else "first", flush=True)
 except RecapError as error:
@@ -30,8 +30,8 @@ time.sleep(float(sys.argv[2]))
 JOB = """
 import sys, time
 from pathlib import Path
-from recap.core.ending import ending_on_signals
-from recap.core.parent import watch
+from recap.core.process.interrupt import ending_on_signals
+from recap.core.process.parent import watch
 with ending_on_signals():
     try:
         watch()

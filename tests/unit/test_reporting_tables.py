@@ -10,7 +10,7 @@ import pytest
 from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 
 from recap.core.errors import RecapError
-from recap.core.grid import row_runs
+from recap.core.plan import row_runs
 from recap.reporting.latex import escape
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table

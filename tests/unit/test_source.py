@@ -19,7 +19,7 @@ def test_what_is_left_out_is_not_followed():
 
 
 def test_imports_inside_functions_count():
-    assert "data/scenes" in imported("data/build")
+    assert "data/datasets/scenes/build" in imported("data/corpus/build")
 
 
 def test_the_digest_is_that_of_the_files():

@@ -6,9 +6,9 @@ import random
 import pytest
 from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 
-from recap.core.checksums import NAME, record
 from recap.core.errors import MetricError, RecapError
-from recap.core.grid import row_runs
+from recap.core.files.checksums import NAME, record
+from recap.core.plan import row_runs
 from recap.statistics.compare import compare_table
 from recap.statistics.paired import compare_paired
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from recap.core.checksums import record
 from recap.core.errors import RecapError
+from recap.core.files.checksums import record
 from recap.tracking import store as store_room
 from recap.tracking.publish import publish as publish_now
 from recap.tracking.publish import read_records, withdraw

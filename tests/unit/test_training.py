@@ -12,19 +12,20 @@ from safetensors.torch import load_file, save_file
 
 from recap.core.config import CrossEntropy, ScheduledSampling, SelfCritical
 from recap.core.errors import TrainingError
-from recap.data.vocabulary import BOS
+from recap.data.vocabulary.words import BOS
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import forbid, forbidding
+from recap.features.prefetch import prefetch
 from recap.models.registry import build_model
-from recap.training.batches import CaptionBatches, ahead, caption_tensor
+from recap.runs.folder import _curve
+from recap.runs.saved import load_weights
+from recap.runs.weights import plain_weights, save_weights
+from recap.training.batches import CaptionBatches, caption_tensor
 from recap.training.checkpoint import load_state
-from recap.training.cross_entropy import CrossEntropyObjective, sampled_inputs
 from recap.training.job import warn_if_no_better
 from recap.training.loop import Training
-from recap.training.run_folder import _curve
-from recap.training.saved import load_weights
-from recap.training.self_critical import NEVER_SAID, SelfCriticalObjective, advantages
-from recap.training.weights import plain_weights, save_weights
+from recap.training.objectives.cross_entropy import CrossEntropyObjective, sampled_inputs
+from recap.training.objectives.self_critical import NEVER_SAID, SelfCriticalObjective, advantages
 
 CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
 IMAGES, V = 12, 9
@@ -236,10 +237,10 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     features, mask = Store().read([0, 1])
     memory = objective.model.encode(features, mask)
     sampled = objective._search(memory, 3)
-    from recap.data.vocabulary import BOS, EOS, PAD
+    from recap.data.vocabulary.words import BOS, EOS, PAD
     from recap.decoding.beam import beam_search
     from recap.decoding.step import forbidding
-    from recap.training.self_critical import NEVER_SAID
+    from recap.training.objectives.self_critical import NEVER_SAID
 
     _, scores = beam_search(
         forbidding(objective.model.step, NEVER_SAID),
@@ -299,7 +300,7 @@ def test_reading_ahead_hands_errors_over():
         yield 1
         raise OSError("gone")
 
-    reader = ahead(items())
+    reader = prefetch(items())
     assert next(reader) == 1
     with pytest.raises(OSError, match="gone"):
         next(reader)

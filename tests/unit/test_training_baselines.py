@@ -5,11 +5,11 @@ import torch
 from test_training import CAPTIONS, CONFIG, Store, V, training
 
 from recap.core.config import CrossEntropy, SelfCritical
-from recap.data.vocabulary import EOS
+from recap.data.vocabulary.words import EOS
 from recap.models.registry import build_model
 from recap.training.batches import Batch, caption_tensor
-from recap.training.cross_entropy import CrossEntropyObjective
-from recap.training.self_critical import SelfCriticalObjective
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective
 
 
 def objective(**changes):

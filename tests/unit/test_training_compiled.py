@@ -11,7 +11,7 @@ from recap.core.config import CrossEntropy
 from recap.models.registry import build_model
 from recap.training.batches import Batch, caption_tensor
 from recap.training.compiled import compile_passes
-from recap.training.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 SIZES = [(3, 2, 4), (4, 3, 7), (2, 2, 5), (5, 4, 9)]  # images, captions, longest caption

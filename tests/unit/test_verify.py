@@ -7,8 +7,9 @@ from safetensors.numpy import save_file
 
 from recap.artifacts.verify import problems
 from recap.cli import main
-from recap.core import checksums, provenance
+from recap.core import provenance
 from recap.core.errors import RecapError
+from recap.core.files import checksums
 from recap.core.manifests import sha256_file
 
 RUN = "results/tiny/runs/a/seed-1/xe"

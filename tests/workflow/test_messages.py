@@ -11,7 +11,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.messages import Messages
 from workflow.plan import changes, label, listed, varying
 
-from recap.core.failures import VARIABLE, failure_file
+from recap.core.process.failures import VARIABLE, failure_file
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
 TRAIN = "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\": 1}' --out 'a folder'"

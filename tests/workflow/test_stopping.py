@@ -45,8 +45,8 @@ rule first:
 JOB = """
 import os, sys, time
 from pathlib import Path
-from recap.core.ending import ending_on_signals
-from recap.core.parent import watch
+from recap.core.process.interrupt import ending_on_signals
+from recap.core.process.parent import watch
 part = Path(f"out/.first.{os.getpid()}.part")
 with ending_on_signals():
     try:

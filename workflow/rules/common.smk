@@ -10,12 +10,12 @@ from shlex import quote
 
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
-from recap.core.grid import Grid, row_runs
+from recap.core.plan import Grid, row_runs
 from recap.core.params import load_profile
 from recap.core.source import code_digest
-from recap.core.yaml_files import read_mapping
-from recap.data.outside import dataset_files, feature_files, tokenizer_files
-from recap.data.versions import entry_of, read_versions
+from recap.core.files.yaml_files import read_mapping
+from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
+from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
@@ -73,21 +73,21 @@ if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
 
 # Modules that read the files of a kind of data set.
 READERS = {
-    "coco": ["data/coco", "data/karpathy"],
-    "conceptual": ["data/conceptual"],
-    "iu_xray": ["data/iu_xray"],
-    "karpathy": ["data/karpathy"],
-    "scenes": ["data/scenes"],
+    "coco": ["data/datasets/coco", "data/datasets/karpathy"],
+    "conceptual": ["data/datasets/conceptual/reader"],
+    "iu_xray": ["data/datasets/iu_xray/reader"],
+    "karpathy": ["data/datasets/karpathy"],
+    "scenes": ["data/datasets/scenes/build"],
 }
 ALL_READERS = sorted({*chain(*READERS.values())})
 # What makes or reads pictures and captions reaches later jobs as a file, not as code.
-MAKERS = ["data/images", *ALL_READERS]
+MAKERS = ["data/files/images", *ALL_READERS]
 
 
 def reader_code(wildcards):
     """Return the digest of the job that builds a corpus: its reader counts, those of other kinds do not."""
     own = READERS[GRID.get("datasets", wildcards.dataset).kind]
-    return code_digest("data/build", without=[reader for reader in ALL_READERS if reader not in own])
+    return code_digest("data/corpus/build", without=[reader for reader in ALL_READERS if reader not in own])
 
 
 wildcard_constraints:

@@ -79,7 +79,7 @@ rule vocabulary:
         f"{R}/data/{{dataset}}/vocabulary.json",
     params:
         spec=lambda wildcards: as_json(GRID.spec("datasets", wildcards.dataset)["vocabulary"]),
-        code=code_digest("data/vocabulary", without=MAKERS),
+        code=code_digest("data/vocabulary/words", without=MAKERS),
     shell:
         "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
         " --out {output:q}"
@@ -92,7 +92,7 @@ rule card:
     output:
         f"{R}/data/{{dataset}}/card.md",
     params:
-        code=code_digest("data/card", without=MAKERS),
+        code=code_digest("data/corpus/card", without=MAKERS),
         counts=lambda wildcards, input: [f"--counts={file}" for file in input.counts],
     shell:
         "{RECAP} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q} --out {output:q}"

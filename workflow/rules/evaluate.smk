@@ -25,7 +25,7 @@ rule evaluate:
         metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("training/evaluation"),
+        code=model_code("evaluation/job"),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
     threads: PROFILE.threads
@@ -57,6 +57,6 @@ use rule evaluate as evaluate_ensemble with:
         metrics=f"{ENSEMBLE}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("training/evaluation"),
+        code=model_code("evaluation/job"),
         model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
         out=subpath(output.metrics, parent=True),

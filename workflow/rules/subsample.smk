@@ -8,7 +8,7 @@ rule subset:
         f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
     params:
         spec=lambda wildcards: as_json(GRID.spec("subsets", wildcards.subset)),
-        code=code_digest("data/subsample", without=MAKERS),
+        code=code_digest("data/subsets/subsample", without=MAKERS),
     shell:
         "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec:q}"
         " --seed {wildcards.seed} --out {output:q}"
@@ -22,6 +22,6 @@ rule unpaired:
     output:
         f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.unpaired.json",
     params:
-        code=code_digest("data/unpaired", without=MAKERS),
+        code=code_digest("data/subsets/unpaired", without=MAKERS),
     shell:
         "{RECAP} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recap.core import checksums, provenance
+from recap.core import provenance
 from recap.core.errors import RecapError
+from recap.core.files import checksums
 from recap.core.manifests import sha256_file
 
 LISTS = (checksums.NAME, provenance.NAME)
@@ -93,7 +94,7 @@ def _check_parquet(file: Path) -> None:
 
 
 def _check_weights(file: Path) -> None:
-    from recap.training.weights import read_weights
+    from recap.runs.weights import read_weights
 
     read_weights(file)
 

@@ -6,14 +6,14 @@ from recap import __version__
 from recap.cli.artifacts import add_artifacts
 from recap.cli.config import add_config
 from recap.cli.data import add_data
-from recap.cli.ending import one_sentence
+from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
 from recap.cli.parser import Parser, group
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
-from recap.core.ending import ending_on_signals
-from recap.core.parent import watch
+from recap.core.process.interrupt import ending_on_signals
+from recap.core.process.parent import watch
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,8 +12,8 @@ def add_config(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def check(a: Arguments) -> None:
-        from recap.core.grid import Grid
         from recap.core.params import load_profile, read_mapping
+        from recap.core.plan import Grid
         from recap.models.check import check_models
 
         grid = Grid(load_profile(read_mapping(a.profile), str(a.profile)), a.params)

@@ -14,30 +14,30 @@ def add_data(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def corpus(a: Arguments) -> None:
-        from recap.data.build import build_corpus
+        from recap.data.corpus.build import build_corpus
 
         build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
 
     def vocabulary(a: Arguments) -> None:
-        from recap.data.vocabulary import build_vocabulary
+        from recap.data.vocabulary.words import build_vocabulary
 
         built = build_vocabulary(corpus=a.corpus, rule=a.spec, inputs=a.inputs, out=a.out)
         print(f"{a.out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
 
     def card(a: Arguments) -> None:
-        from recap.data.card import write_card
+        from recap.data.corpus.card import write_card
 
         write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
 
     def subset(a: Arguments) -> None:
-        from recap.data.subsample import draw_subset
+        from recap.data.subsets.subsample import draw_subset
 
         draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
 
     add_fetch(commands)
 
     def overlap(a: Arguments) -> None:
-        from recap.data.overlap import check_overlap
+        from recap.data.corpus.overlap import check_overlap
 
         print(json.dumps(check_overlap(corpus=a.corpus, images=a.images)))
 
@@ -107,7 +107,7 @@ def add_data(commands: Commands) -> None:
 
 def _add_conceptual(commands: Commands) -> None:
     def download(a: Arguments) -> None:
-        from recap.data.conceptual_download import download as run
+        from recap.data.datasets.conceptual.download import download as run
 
         print(json.dumps(run(**chosen(a, "tsv out edge workers tries limit pause rounds published")), indent=1))
 

@@ -62,9 +62,9 @@ def add_fetch(commands: Commands) -> None:
 
 def _fetch(a: Arguments) -> None:
     from recap.core.errors import ConfigError
-    from recap.data.download import Transfer
-    from recap.data.fetch import fetch_files
-    from recap.data.versions import choose, read_versions
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
+    from recap.data.files.versions import choose, read_versions
 
     files = read_versions(a.list)
     if not a.names:
@@ -83,19 +83,19 @@ def _fetch(a: Arguments) -> None:
 
 
 def _extract(a: Arguments) -> None:
-    from recap.data.archives import extract_archive
+    from recap.data.files.archives import extract_archive
 
     limit = None if a.limit_gb is None else int(a.limit_gb * 2**30)
     print(f"{a.into}: {extract_archive(a.archive, into=a.into, limit=limit)} files")
 
 
 def _server_ids(a: Arguments) -> None:
-    from recap.data.coco_server import write_server_ids
+    from recap.export.coco_server_ids import write_server_ids
 
     write_server_ids(**chosen(a, "info annotations out partial"))
 
 
 def _unpaired(a: Arguments) -> None:
-    from recap.data.unpaired import write_unpaired
+    from recap.data.subsets.unpaired import write_unpaired
 
     write_unpaired(**chosen(a, "corpus subset out"))

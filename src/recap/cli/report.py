@@ -50,8 +50,8 @@ def add_report(commands: Commands) -> None:
     """Add the commands of this group."""
 
     def table(a: Arguments) -> None:
-        from recap.core.atomic import read_json
-        from recap.core.checksums import check
+        from recap.core.files.atomic import read_json
+        from recap.core.files.checksums import check
         from recap.reporting.tables import write_table
 
         settings = _table(checked(a, "Table"))
@@ -75,9 +75,9 @@ def add_report(commands: Commands) -> None:
 
     def attention(a: Arguments) -> None:
         from recap.core.seeding import generator
-        from recap.data.corpus import Corpus
+        from recap.data.corpus.corpus import Corpus
+        from recap.evaluation.attention import looks_of
         from recap.reporting.attention import write_attention
-        from recap.training.attention import looks_of
 
         if len(a.labels) != len(a.runs):
             raise ConfigError(f"{len(a.runs)} runs but {len(a.labels)} labels; give one label a run")

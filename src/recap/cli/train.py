@@ -49,7 +49,7 @@ def add_evaluate(commands: Commands) -> None:
         settings = checked(a, "EvaluatedRun")
         _refuse_impossible(a.out)
         claim(settings["device"])
-        from recap.training.evaluation import evaluate as run
+        from recap.evaluation.job import evaluate as run
 
         run(spec=settings, **chosen(a, "corpus vocabulary features model out"))
 

@@ -8,9 +8,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.lock import taken
+from recap.core.files.lock import taken
 from recap.core.log import say
-from recap.core.parent import workflow_folder
+from recap.core.process.parent import workflow_folder
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NONE = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"

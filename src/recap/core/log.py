@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
-from recap.core.failures import in_workflow
+from recap.core.process.failures import in_workflow
 
 Item = TypeVar("Item")
 

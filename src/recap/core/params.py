@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from recap.core.config import SECTIONS, Profile
 from recap.core.errors import ConfigError, nearest
+from recap.core.files.yaml_files import read_mapping
 from recap.core.problems import adapter, first_problem
-from recap.core.yaml_files import read_mapping
 
 __all__ = ["load_named", "load_profile", "merged", "read_mapping", "resolve", "validate"]
 

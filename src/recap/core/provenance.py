@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import read_json, write_json
 from recap.core.errors import RecapError
+from recap.core.files.atomic import read_json, write_json
 
 NAME = ".provenance.json"
 FORMAT = 1

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from recap.core.atomic import write_text
 from recap.core.config import SECTIONS, Profile
+from recap.core.files.atomic import write_text
 
 _BASE = {"type": "string", "description": "name of a file beside this one: as that one, except what stands here"}
 

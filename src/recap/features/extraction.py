@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from recap.core.config import RegionFeatures, SegmentFeatures
 from recap.core.errors import DataError
 from recap.core.manifests import source_digest, value_hash
-from recap.data.corpus import Corpus
-from recap.data.images import ImageSource
+from recap.data.corpus.corpus import Corpus
+from recap.data.files.images import ImageSource
 from recap.features.origins import Origins, ShownPictures
 from recap.features.pictures import in_order
 from recap.features.records import ImageFeatures
@@ -29,7 +29,7 @@ SHARED = (
     "features/shards",
     "features/weights",
     "features/writer",
-    "data/images",
+    "data/files/images",
 )
 
 

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 from recap.core.errors import FeatureError
 from recap.core.manifests import sha256_file
-from recap.data.images import ImageSource
+from recap.data.files.images import ImageSource
 
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change
 

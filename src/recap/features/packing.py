@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.atomic import atomic_path
 from recap.core.errors import FeatureError
+from recap.core.files.atomic import atomic_path
 from recap.features.layout import LAYOUT, attributes_checksum, checksum, feature_hash, index_checksum
 from recap.features.store import FeatureStore
 

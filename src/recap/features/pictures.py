@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from recap.core.errors import ConfigError
-from recap.data.images import ImageSource
+from recap.data.files.images import ImageSource
 
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's numbers
 

@@ -17,14 +17,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core import checksums
-from recap.core.atomic import atomic_path, read_json
 from recap.core.config import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
+from recap.core.files import checksums
+from recap.core.files.atomic import atomic_path, read_json
 from recap.core.log import progress, say
 from recap.core.seeding import derived_seed
-from recap.data.images import ImageSource
+from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode
 

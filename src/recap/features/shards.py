@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.atomic import write_json
 from recap.core.errors import FeatureError
+from recap.core.files.atomic import write_json
 from recap.core.log import say
 from recap.features.layout import image_digest
 from recap.features.origins import Origins, joint_hash, recall, taken

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import HIDDEN_SCORE
-from recap.layers.linear import Linear
+from recap.layers.fast.linear import Linear
 
 ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 

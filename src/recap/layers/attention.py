@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from recap.layers.linear import Linear
-from recap.layers.packing import Words, pack, spread
+from recap.layers.fast.linear import Linear
+from recap.layers.fast.packing import Words, pack, spread
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]
 Carry = tuple[Tensor, ...]  # what an attention hands from word to word beside its keys; empty for most

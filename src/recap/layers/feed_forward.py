@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from recap.layers.dropout import Dropout
-from recap.layers.linear import Linear
+from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.linear import Linear
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU}
 

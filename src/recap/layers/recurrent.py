@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from recap.layers.deferred import Deferred
-from recap.layers.linear import product
+from recap.layers.fast.deferred import Deferred
+from recap.layers.fast.linear import product
 
 RECURRENCE = -1  # in place of a column: W_hh
 
@@ -22,7 +22,7 @@ class LSTMCell(nn.LSTMCell):
         return self._product(part, self.weight_ih[:, first : first + part.shape[-1]], first)
 
     def defer(self, begin: bool) -> None:
-        """Begin or end a loop, within which weights collect their gradient; see `recap.layers.deferred`."""
+        """Begin or end a loop, within which weights collect their gradient; see `recap.layers.fast.deferred`."""
         for deferred in (self.deferred or {}).values():
             deferred.close()
         self.deferred = {} if begin else None

@@ -30,10 +30,10 @@ from recap.layers.attention import (
     rows_as_captions,
     split_heads,
 )
-from recap.layers.bilinear import pool
-from recap.layers.dropout import Dropout
-from recap.layers.linear import Linear
-from recap.layers.packing import Words, pack, spread
+from recap.layers.fast.bilinear import pool
+from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.linear import Linear
+from recap.layers.fast.packing import Words, pack, spread
 
 
 def activation(name: str, alpha: float) -> nn.Module:

@@ -41,8 +41,8 @@ from recap.layers.attention import (
     shared_product,
     split_heads,
 )
-from recap.layers.linear import Linear
-from recap.layers.packing import Words, pack, spread
+from recap.layers.fast.linear import Linear
+from recap.layers.fast.packing import Words, pack, spread
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": torch.zeros_like}
 SCOPES = ("prefix", "head", "image", "global", "code")

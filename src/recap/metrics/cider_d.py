@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from recap.core.atomic import atomic_path
 from recap.core.errors import MetricError
+from recap.core.files.atomic import atomic_path
 from recap.core.manifests import value_hash
 from recap.metrics.hashed import HashTable
 

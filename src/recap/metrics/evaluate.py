@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import atomic_path, write_json
-from recap.core.checksums import record
 from recap.core.errors import MetricError
+from recap.core.files.atomic import atomic_path, write_json
+from recap.core.files.checksums import record
 from recap.metrics.coco import NAMES, Scores, score
 from recap.metrics.sanitise import sanitise
 from recap.metrics.signature import reference_range, signature

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.atomic import read_json, write_json
 from recap.core.errors import ConfigError, RecapError
-from recap.core.grid import Grid
+from recap.core.files.atomic import read_json, write_json
 from recap.core.manifests import value_hash
+from recap.core.plan import Grid
 from recap.core.source import code_digest
 
 # Of the right order; what is built on the meta device takes no memory.

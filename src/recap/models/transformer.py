@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import Attention, MultiHeadAttention
+from recap.layers.fast.linear import Linear
+from recap.layers.fast.packing import Words
 from recap.layers.feed_forward import FeedForward
-from recap.layers.linear import Linear
-from recap.layers.packing import Words
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
 from recap.models.base import Captioner, Memory, State, real_words

@@ -8,7 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from recap.layers.attention import Attention, Carry, KeyValue
-from recap.layers.packing import Words
+from recap.layers.fast.packing import Words
 from recap.layers.residual import Residual
 from recap.models.base import Memory
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.additive import AdditiveAttention
-from recap.layers.linear import Linear, one_gradient
+from recap.layers.fast.linear import Linear, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.models.base import Captioner, Memory, State
 from recap.models.global_memory import GlobalMemory, masked_mean

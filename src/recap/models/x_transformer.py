@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
-from recap.layers.dropout import Dropout
-from recap.layers.linear import Linear
-from recap.layers.packing import Words, pack
+from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.linear import Linear
+from recap.layers.fast.packing import Words, pack
 from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
 from recap.models.base import PAD, Captioner, Memory, State, real_words

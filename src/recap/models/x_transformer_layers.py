@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import KeyValue
-from recap.layers.dropout import Dropout
+from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.packing import Words
 from recap.layers.feed_forward import FeedForward
-from recap.layers.packing import Words
 from recap.layers.residual import Residual
 from recap.layers.x_linear import FeatureMix, XLinear
 

@@ -22,8 +22,8 @@ from torch.nn.functional import celu, glu
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import KeyValue
-from recap.layers.dropout import Dropout
-from recap.layers.linear import Linear, Loops, one_gradient
+from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.linear import Linear, Loops, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner, Memory, State

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.core.atomic import atomic_path
-from recap.data.images import ImageSource
+from recap.core.files.atomic import atomic_path
+from recap.data.files.images import ImageSource
 from recap.reporting.content import plain
 from recap.reporting.figures import fonts_of_sheets, wrapped
 

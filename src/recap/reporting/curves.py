@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recap.core.atomic import atomic_path, write_text
-from recap.core.checksums import check
 from recap.core.errors import RecapError
+from recap.core.files.atomic import atomic_path, write_text
+from recap.core.files.checksums import check
 from recap.reporting.content import plain
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.atomic import atomic_path, write_text
 from recap.core.config import Table
-from recap.data.corpus import VIEWS
-from recap.data.images import ImageSource
+from recap.core.files.atomic import atomic_path, write_text
+from recap.data.corpus.corpus import VIEWS
+from recap.data.files.images import ImageSource
 from recap.reporting.content import plain
 from recap.reporting.samples import Sample, choose_samples, samples_markdown
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from recap.core.config import Table
 from recap.core.errors import MetricError
-from recap.core.grid import row_runs
+from recap.core.plan import row_runs
 from recap.core.seeding import generator
-from recap.data.corpus import Corpus
+from recap.data.corpus.corpus import Corpus
 from recap.reporting.content import plain
 from recap.statistics.scores import read_captions, read_metrics, split_of
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import write_text
 from recap.core.config import Table
+from recap.core.files.atomic import write_text
 from recap.core.log import say
 from recap.reporting.content import Content, Entry, table_content
 from recap.reporting.html import html_table

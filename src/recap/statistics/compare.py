@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from recap.core.atomic import write_json
-from recap.core.checksums import record
 from recap.core.config import Row, Table
 from recap.core.errors import MetricError
+from recap.core.files.atomic import write_json
+from recap.core.files.checksums import record
 from recap.core.log import say
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison

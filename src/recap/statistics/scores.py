@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.atomic import read_json
-from recap.core.checksums import check
 from recap.core.errors import MetricError
+from recap.core.files.atomic import read_json
+from recap.core.files.checksums import check
 from recap.core.signatures import parse_signature
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.atomic import write_json
 from recap.core.errors import RecapError
+from recap.core.files.atomic import write_json
 from recap.core.log import say
 from recap.tracking.records import Record, read_runs
 from recap.tracking.store import opened

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recap.core.atomic import atomic_path
 from recap.core.errors import RecapError
-from recap.core.lock import exclusive
+from recap.core.files.atomic import atomic_path
+from recap.core.files.lock import exclusive
 
 # Making a store takes seconds, on a busy machine minutes; publishing a large profile, too.
 _WAIT_SECONDS = 600

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.atomic import read_json
 from recap.core.errors import RecapError
+from recap.core.files.atomic import read_json
 from recap.core.manifests import value_hash
 from recap.tracking.records import LAYOUT, Record, digest
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from recap.core.seeding import generator
-from recap.data.vocabulary import BOS, EOS, PAD
+from recap.data.vocabulary.words import BOS, EOS, PAD
+from recap.features.prefetch import prefetch
 from recap.features.resident import ResidentFeatures
 from recap.features.store import FeatureStore
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class CaptionBatches:
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
-        return ahead(self.batch(image_ids) for image_ids in batches)
+        return prefetch(self.batch(image_ids) for image_ids in batches)
 
 
 def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
@@ -87,39 +83,3 @@ def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
         for row, words in enumerate(rows):
             tokens[image, row, : len(words) + 2] = torch.tensor([BOS, *words, EOS])
     return tokens
-
-
-def ahead(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
-    """Yield the items of an iterator that a thread keeps `depth` ahead of; its errors are raised here."""
-    done = object()
-    stop = threading.Event()
-    line: queue.Queue[object] = queue.Queue(depth)
-
-    def put(value: object) -> None:
-        while not stop.is_set():
-            try:
-                line.put(value, timeout=0.2)
-                return
-            except queue.Full:
-                continue  # the reader is busy, or has left and will set `stop`
-
-    def fill() -> None:
-        try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    return
-            put(done)
-        except BaseException as error:  # handed over to the reader, whatever it is
-            put(error)
-
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
-    try:
-        while (value := line.get()) is not done:
-            if isinstance(value, BaseException):
-                raise value
-            yield value  # type: ignore[misc]
-    finally:
-        stop.set()
-        thread.join()  # a thread that is within torch while Python ends would abort the process

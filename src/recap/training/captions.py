@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from recap.core.errors import DataError
-from recap.data.corpus import Corpus
-from recap.data.vocabulary import AnyVocabulary
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.words import AnyVocabulary
 
 
 def training_captions(corpus: Corpus, words: AnyVocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.core.atomic import atomic_path
 from recap.core.errors import TrainingError
+from recap.core.files.atomic import atomic_path
 
 VERSION = 2
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from recap.layers.uncompiled import prepare_compilation
+from recap.layers.fast.uncompiled import prepare_compilation
 from recap.models.base import Captioner
 
 

@@ -10,30 +10,30 @@ import torch
 
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.core.device import select_device
-from recap.core.lock import exclusive
+from recap.core.files.lock import exclusive
 from recap.core.log import say
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
+from recap.core.process.stop import Stop
 from recap.core.seeding import derived_seed
 from recap.core.source import code_digest
-from recap.core.stopping import Stop
-from recap.data.corpus import Corpus
-from recap.data.subsample import read_subset
-from recap.data.vocabulary import load_vocabulary
+from recap.data.corpus.corpus import Corpus
+from recap.data.subsets.subsample import read_subset
+from recap.data.vocabulary.words import load_vocabulary
 from recap.features.resident import ResidentFeatures
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.registry import build_model
+from recap.runs.counters import Counters
+from recap.runs.folder import write_run
+from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
 from recap.training.compiled import compile_passes
-from recap.training.counters import Counters
-from recap.training.cross_entropy import CrossEntropyObjective
 from recap.training.distributed import Group, join
 from recap.training.loop import Objective, Training
-from recap.training.run_folder import write_run
-from recap.training.saved import load_weights
-from recap.training.self_critical import SelfCriticalObjective
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.validation import validator
 
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state

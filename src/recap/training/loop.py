@@ -12,19 +12,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.core.atomic import write_json
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
+from recap.core.files.atomic import write_json
 from recap.core.log import progress, say, time_left
-from recap.core.stopping import Stop
+from recap.core.process.stop import Stop
 from recap.decoding.step import NotANumber
 from recap.models.base import Captioner
+from recap.runs.counters import Counters
+from recap.runs.weights import plain_weights, save_weights
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import load_state, save_state
-from recap.training.counters import Counters
 from recap.training.distributed import Group
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
-from recap.training.weights import plain_weights, save_weights
 
 NUMBERS = ("reward", "reward_sd", "reward_greedy", "reward_beam", "length")  # what objectives log beside the loss
 SAVED = "the state is saved, and the same command continues from here"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from recap.core.config import Stage
+from recap.evaluation.decode import decode_images
 from recap.features.store import FeatureStore
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
-from recap.training.decode_split import decode_images
 from recap.training.distributed import Group
 
 

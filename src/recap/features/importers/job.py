@@ -12,7 +12,7 @@ from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.core.log import say
 from recap.core.manifests import source_digest, value_hash
-from recap.data.corpus import Corpus
+from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import Names, Source, existing
 from recap.features.importers.bottom_up_tsv import BottomUpTsv

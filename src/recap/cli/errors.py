@@ -1,0 +1,82 @@
+"""How a command ends: in one sentence where the user can do something about it, else in a traceback, which is a bug."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from recap.core.errors import RecapError
+from recap.core.log import say
+from recap.core.process.failures import leave
+
+_REASONS = {
+    errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",
+    errno.EACCES: "permission denied; change its permissions, or name another",
+    errno.EEXIST: "a file is where a folder should be; remove it, or name another",
+    errno.EISDIR: "a folder is where a file should be; name a file",
+    errno.ENOENT: "it is not there, and cannot be made there; name another",
+    errno.ENOSPC: "the disk is full; make room and run it again",
+    errno.ENOTDIR: "a file is where a folder should be; remove it, or name another",
+    errno.EROFS: "the disk is read-only; name another",
+}
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """End the process as a command should.
+
+    `RecapError`, and a file that the system refuses, become one sentence and status 2; Ctrl-C becomes one line and 130;
+    a reader that went away (``| head``) ends the command in silence with 141, as the shell's own commands do. Other
+    exceptions pass.
+    """
+    # A terminal may not know the letters of a result or of a file's name.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        yield
+        sys.stdout.flush()
+    except RecapError as error:
+        _end(str(error))
+    except KeyboardInterrupt:
+        say("recap: stopped by Ctrl-C")
+        sys.exit(130)
+    except BrokenPipeError:
+        if not _reader_gone():
+            raise
+        sys.exit(141)
+    except OSError as error:
+        if error.filename is None or error.errno is None:
+            leave(_bug(error))
+            raise
+        reason = _REASONS.get(error.errno, f"{os.strerror(error.errno).lower()}; mend it, or name another")
+        # Of two files it is the second that something was to become.
+        _end(f"{os.fsdecode(error.filename2 or error.filename)}: {reason}")
+    except Exception as error:
+        leave(_bug(error))
+        raise
+
+
+def _end(sentence: str) -> None:
+    leave(sentence)
+    say(f"recap: {sentence}")
+    sys.exit(2)
+
+
+def _bug(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} (a bug of recap: the traceback stands above)"
+
+
+def _reader_gone() -> bool:
+    """Return whether it is the reader of our output who is gone; then keep Python from saying so once more."""
+    look = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        look.register(stream.fileno(), 0)
+    gone = [handle for handle, event in look.poll(0) if event & select.POLLERR]
+    for handle in gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), handle)
+    return bool(gone)

@@ -1,0 +1,1 @@
+"""Files: written whole, compared with what they were, locked, read as YAML."""

@@ -1,0 +1,122 @@
+"""Files that are either whole or absent: write beside, fsync, rename."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import RecapError
+from recap.core.files.disk import naming_full_disk
+
+__all__ = ["atomic_path", "naming_full_disk", "read_json", "write_json", "write_text"]
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on failure removed.
+
+    What a killed write of the same file left behind is removed first; the unfinished file of a living one is not.
+
+    Raises:
+        RecapError: the disk is full or may not be written, or a folder is where the file should be or the reverse; also
+            where a library raised an error of its own because of it.
+    """
+    path = Path(path)
+    with naming_full_disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
+        handle, temporary = _new_part(path)
+    try:
+        with naming_full_disk(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+    finally:
+        # A disk that is read-only by now keeps the part; the next write removes it.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _new_part(path: Path) -> tuple[int, Path]:
+    """Return a new file beside ``path`` and its handle, whose lock says that the writer lives: it dies with it."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if _locked(handle) and Path(name).exists():
+            return handle, Path(name)
+        # Another writer took it for a leftover before the lock was on it.
+        os.close(handle)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the unfinished files that killed writes of ``path`` left, and what a library put beside them."""
+    form = re.compile(rf"(\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part)(-[a-z]+)?")
+    with os.scandir(path.parent) as entries:
+        found = [match for match in map(form.fullmatch, (entry.name for entry in entries)) if match]
+    for match in found:
+        if not is_written(path.parent / match[1]):
+            (path.parent / match[0]).unlink(missing_ok=True)
+
+
+def is_written(part: Path) -> bool:
+    """Say whether the writer of an unfinished file lives."""
+    try:
+        handle = os.open(part, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        # Another user's: not ours to remove.
+        return True
+    try:
+        return not _locked(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _umask() -> int:
+    """Return the process's umask (mkstemp ignores it; other users of the artefacts do not)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write ``value`` as JSON with sorted keys, atomically, so that equal values give equal bytes."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file; a missing or broken one is an error that names it."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecapError(f"{path}: no such file; run the step that makes it first") from error
+    except OSError as error:
+        raise RecapError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
+    except (ValueError, RecursionError) as error:
+        # ValueError: no JSON, no UTF-8, or a number of thousands of digits.
+        raise RecapError(f"{path}: not valid JSON ({error}); delete it and make it again") from error

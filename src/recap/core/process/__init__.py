@@ -1,0 +1,1 @@
+"""A command as a process: its workflow, signals, and how it ends."""

@@ -1,0 +1,209 @@
+"""Writes corpus files row group by row group, so that millions of captions pass through little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recap.core.errors import DataError, nearest
+from recap.core.files.atomic import atomic_path
+from recap.core.log import say
+from recap.data.vocabulary.text import one_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPLITS = ("train", "val", "test")
+VIEWS = "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
+COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
+# Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
+ROWS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
+
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all, parted by VIEWS.
+    """
+
+    image_id: int
+    file: str
+    split: str
+    caption_id: int
+    caption: str
+    tokens: list[str]
+
+
+def need_splits(found: Container[str], where: str) -> None:
+    """Refuse a data set without images in one of SPLITS.
+
+    Raises:
+        DataError: train, val or test is not among those found.
+    """
+    for split in SPLITS:
+        if split not in found:
+            raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
+
+
+def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind: str, source_sha256: str) -> None:
+    """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
+
+    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself.
+    Line-break characters inside a caption become a space (a caption must stay one line for the tokenisers behind);
+    how many captions that concerned is reported.
+
+    Raises:
+        DataError: there are no captions, a caption id stands twice, or an image is in two splits.
+    """
+    import pyarrow.parquet as pq
+
+    rows = sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions
+    about = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
+    content, checks = ContentHash(), _Checks(dataset)
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for group in _groups(rows):
+            table = _table(checks.passed(group))
+            content.add(table)
+            writer.write_table(table, row_group_size=ROWS)
+        about["split_hash"] = checks.split_hash()
+        about["content_hash"] = content.digest(about)
+        writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
+    if checks.changed:
+        say(f"{dataset}: line breaks inside {checks.changed} captions became spaces")
+
+
+def schema() -> pa.Schema:
+    """Return the Arrow schema of a corpus file."""
+    import pyarrow as pa
+
+    types = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.string()))
+    return pa.schema(list(zip(COLUMNS, types, strict=True)))
+
+
+def _groups(rows: Iterable[Caption]) -> Iterator[list[Caption]]:
+    """Cut rows into row groups."""
+    left = iter(rows)
+    while group := list(islice(left, ROWS)):
+        yield group
+
+
+def _table(rows: list[Caption]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = [[getattr(row, name) for row in rows] for name in COLUMNS]
+    columns[COLUMNS.index("caption")] = [one_line(row.caption) for row in rows]
+    return pa.table(columns, schema=schema())
+
+
+class _Checks:
+    """What must hold over all rows; remembers 17 bytes a row."""
+
+    def __init__(self, dataset: str) -> None:
+        self.dataset = dataset
+        self.changed = 0
+        self._last: int | None = None
+        self._images: list[np.ndarray] = []
+        self._codes: list[np.ndarray] = []
+
+    def passed(self, rows: list[Caption]) -> list[Caption]:
+        """Return rows that may follow those before.
+
+        Raises:
+            DataError: caption ids do not rise, or a split has another name than those of SPLITS.
+        """
+        for row in rows:
+            if self._last is not None and row.caption_id <= self._last:
+                wrong = "stands twice" if row.caption_id == self._last else f"comes after {self._last}"
+                raise DataError(f"{self.dataset}: caption id {row.caption_id} {wrong}; correct the annotations")
+            if row.split not in SPLITS:
+                raise DataError(
+                    f"{self.dataset}: image id {row.image_id}: no such split as {row.split!r}; "
+                    f"{nearest(row.split, SPLITS)}"
+                )
+            self._last = row.caption_id
+            self.changed += one_line(row.caption) != row.caption
+        self._images.append(np.fromiter((row.image_id for row in rows), np.int64, len(rows)))
+        self._codes.append(np.fromiter((SPLITS.index(row.split) for row in rows), np.int8, len(rows)))
+        return rows
+
+    def split_hash(self) -> str:
+        """Return the hash of which image is in which split: ``value_hash`` of the sorted pairs, a piece at a time.
+
+        Raises:
+            DataError: there are no rows, or an image is in two splits.
+        """
+        if not self._images:
+            raise DataError(f"{self.dataset}: no captions to write; correct the annotations")
+        images, codes = np.concatenate(self._images), np.concatenate(self._codes)
+        unique, first = np.unique(images, return_index=True)
+        other = np.flatnonzero(codes[first][np.searchsorted(unique, images)] != codes)
+        if len(other):
+            image = int(images[other[0]])
+            splits = sorted({SPLITS[code] for code in codes[images == image]}, key=SPLITS.index)
+            raise DataError(
+                f"{self.dataset}: image id {image} is in the splits {' and '.join(map(repr, splits))}; "
+                f"take it out of one of them"
+            )
+        return _pairs_hash(unique, codes[first])
+
+
+def _pairs_hash(images: np.ndarray, codes: np.ndarray) -> str:
+    digest = hashlib.sha256(b"[")
+    for start in range(0, len(images), ROWS):
+        piece = zip(images[start : start + ROWS].tolist(), codes[start : start + ROWS].tolist(), strict=True)
+        text = ",".join(f'[{image},"{SPLITS[code]}"]' for image, code in piece)
+        digest.update(f"{',' if start else ''}{text}".encode())
+    digest.update(b"]")
+    return digest.hexdigest()[:16]
+
+
+class ContentHash:
+    """A hash of all values of a corpus that does not depend on how its rows are cut into groups."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, int], Any] = {}
+
+    def add(self, table: pa.Table) -> None:
+        """Add the next rows.
+
+        Raises:
+            ValueError: a value is missing.
+        """
+        for name in COLUMNS:
+            for chunk in table[name].chunks:
+                # The bytes of all strings and each one's length say which strings they are.
+                for number, part in enumerate(_bytes_of(chunk)):
+                    self._parts.setdefault((name, number), hashlib.sha256()).update(part)
+
+    def digest(self, about: Mapping[str, str]) -> str:
+        """Return the hash of the rows added and of what is said about them."""
+        whole = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+        for name, number in sorted(self._parts):
+            whole.update(f"{name}/{number}/{self._parts[name, number].hexdigest()}".encode())
+        return whole.hexdigest()
+
+
+def _bytes_of(array: Any) -> list[Any]:
+    import pyarrow as pa
+
+    if array.null_count:
+        raise ValueError("a value is missing")
+    if pa.types.is_integer(array.type):
+        return [array.to_numpy()]
+    if pa.types.is_list(array.type):
+        return [np.diff(array.offsets.to_numpy()), *_bytes_of(array.flatten())]
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    data = array.buffers()[2]
+    text = memoryview(data)[offsets[0] : offsets[-1]] if data is not None and len(array) else b""
+    return [text, np.diff(offsets)]

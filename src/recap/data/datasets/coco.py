@@ -1,0 +1,212 @@
+"""Microsoft COCO (Lin et al. 2014): captions from Karpathy's JSON or from the plain annotations, counts asserted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recap.core.config import CocoDataset
+from recap.core.errors import DataError
+from recap.core.log import say
+from recap.data.corpus.corpus import SPLITS, Caption, need_splits
+from recap.data.datasets.karpathy import read_karpathy
+from recap.data.files.json_files import read_jsons
+from recap.data.vocabulary.text import is_storable, tokenize
+
+if TYPE_CHECKING:
+    from recap.data.files.images import ImageSource
+
+# Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
+IMAGES = {"train": 113_287, "val": 5_000, "test": 5_000}
+CAPTIONS = 616_767
+# The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
+WORDS = (9_486, 9_487)
+_NAME = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpg")
+
+
+def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
+    """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``.
+
+    Raises:
+        DataError: a file is missing or broken, an id stands twice or has no picture, a count is not COCO's, or one of
+            train, val and test has no image.
+    """
+    where = ", ".join(str(inputs / name) for name in spec.annotations)
+    if spec.val_list is None or spec.test_list is None:
+        captions = read_karpathy(inputs / spec.annotations[0], merge_restval=True, member="dataset_coco.json")
+    else:
+        lists = {"val": read_list(inputs / spec.val_list), "test": read_list(inputs / spec.test_list)}
+        files = [inputs / name for name in spec.annotations]
+        captions = read_plain(files, lists, partial=spec.partial)
+    check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
+    need_splits({caption.split for caption in captions}, where)
+    return captions
+
+
+def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], *, partial: bool) -> list[Caption]:
+    """Read plain annotations (``captions_train2014.json`` ...); pictures on no list are for training.
+
+    Words are those of ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
+
+    Args:
+        annotations: JSON files, or zips that hold ``captions_*.json``.
+        lists: image id -> name, for 'val' and 'test'.
+        partial: True allows listed pictures without annotations.
+
+    Raises:
+        DataError: a file is broken, an id stands twice, a caption's picture is absent, a picture has no caption.
+    """
+    split = _splits(lists)
+    names: dict[int, str] = {}
+    captions: list[Caption] = []
+    caption_ids: set[int] = set()
+    for path in annotations:
+        parts = read_jsons(path, "captions_*.json")
+        if not parts:
+            raise DataError(f"{path}: holds no captions_*.json; name COCO's caption annotations")
+        for content in parts.values():
+            captions.extend(_captions(content, path, names, caption_ids, split))
+    bare = set(names) - {caption.image_id for caption in captions}
+    if bare:
+        raise DataError(f"{annotations[0]}: image id {min(bare)} has no caption; add one or remove the image")
+    absent = sorted(set(split) - set(names))
+    if absent and not partial:
+        raise DataError(
+            f"{annotations[0]}: image id {absent[0]} of the {split[absent[0]]} list is not in the annotations (nor are "
+            f"{len(absent) - 1} others); name all annotations, or say `partial: true`"
+        )
+    return captions
+
+
+def read_list(path: Path) -> dict[int, str]:
+    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name.
+
+    Raises:
+        DataError: the file is missing or empty, a line has another form, or an id stands twice.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
+    found: dict[int, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        image_id = image_id_of(words[0])
+        if image_id is None or words[1:] not in ([], [str(image_id)]):
+            raise DataError(f"{path} line {number}: expected 'val2014/COCO_val2014_<12 digits>.jpg id', got {line!r}")
+        if image_id in found:
+            raise DataError(f"{path} line {number}: image id {image_id} stands twice; remove one")
+        found[image_id] = words[0]
+    if not found:
+        raise DataError(f"{path}: names no pictures; fetch it again")
+    return found
+
+
+def image_id_of(name: str) -> int | None:
+    """Return the image id in a file name of 2014 or of 2017, with or without its folder; None if there is none."""
+    found = _NAME.fullmatch(name.rsplit("/", 1)[-1])
+    return int(found[1]) if found else None
+
+
+def picture_names(image_id: int) -> tuple[str, ...]:
+    """Return the names that the picture of an annotated image has in the files of 2014 and of 2017."""
+    in_2014 = tuple(f"{part}/COCO_{part}_{image_id:012d}.jpg" for part in ("train2014", "val2014"))
+    return (*in_2014, f"{image_id:012d}.jpg")
+
+
+def with_pictures(captions: Sequence[Caption], source: ImageSource) -> list[Caption]:
+    """Return captions whose ``file`` is the name that the pictures at hand have, of 2014 or of 2017.
+
+    A picture that is there under neither name keeps the name of its annotation.
+    """
+    names: dict[int, str] = {}
+    for caption in captions:
+        if caption.image_id not in names:
+            tried = (caption.file, *picture_names(caption.image_id))
+            names[caption.image_id] = next((name for name in tried if source.locate(name)), caption.file)
+    return [replace(caption, file=names[caption.image_id]) for caption in captions]
+
+
+def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karpathy: bool) -> None:
+    """Print the counts of images, captions and words; refuse others than COCO's unless ``partial``.
+
+    Raises:
+        DataError: a count is not the published one.
+    """
+    splits = {caption.image_id: caption.split for caption in captions}
+    images = {split: list(splits.values()).count(split) for split in SPLITS}
+    counted: Counter[str] = Counter(word for caption in captions for word in caption.tokens)
+    words = sum(count >= 6 for count in counted.values())
+    shares = " / ".join(f"{images[split]:,}" for split in SPLITS)
+    say(f"COCO: {sum(images.values()):,} images ({shares}), {len(captions):,} captions, {words:,} words seen 6 times")
+    if partial:
+        say(
+            f"COCO: a part only, counts not asserted; the whole has {sum(IMAGES.values()):,} images in Karpathy's split"
+        )
+        return
+    if images != IMAGES or len(captions) != CAPTIONS:
+        wanted = " / ".join(f"{IMAGES[split]:,}" for split in SPLITS)
+        raise DataError(
+            f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's split has {wanted} and "
+            f"{CAPTIONS:,}; fetch the files again, or say `partial: true` if a part is meant"
+        )
+    if karpathy and words not in WORDS:
+        raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
+    say(
+        f"COCO: papers write '5 captions each' (5 x {sum(IMAGES.values()):,} = {5 * sum(IMAGES.values()):,}); "
+        f"{CAPTIONS - 5 * sum(IMAGES.values())} captions more are there, because some pictures have more than five"
+    )
+    say("COCO: papers print 9,487 words with <unk> counted among them, 9,488 with the end counted too")
+
+
+def _splits(lists: Mapping[str, Mapping[int, str]]) -> dict[int, str]:
+    both = set(lists["val"]) & set(lists["test"])
+    if both:
+        raise DataError(f"image id {min(both)} is on the val list and on the test list; an image lies in one split")
+    return {image_id: split for split, listed in lists.items() for image_id in listed}
+
+
+def _captions(
+    content: Any, path: Path, names: dict[int, str], caption_ids: set[int], split: Mapping[int, str]
+) -> Iterator[Caption]:
+    """Check one annotation file and yield its captions; ``names`` and ``caption_ids`` grow."""
+    for image in _entries(content, "images", path):
+        image_id, name = _field(image, "id", int, path), _field(image, "file_name", str, path)
+        if image_id in names:
+            raise DataError(f"{path}: image id {image_id} stands twice in the annotations; name each file once")
+        if image_id_of(name) != image_id:
+            raise DataError(f"{path}: image id {image_id} has the file name {name!r}, which is not COCO's")
+        names[image_id] = f"{name.split('_')[1]}/{name}" if name.startswith("COCO_") else name
+    for entry in _entries(content, "annotations", path):
+        caption_id, image_id = _field(entry, "id", int, path), _field(entry, "image_id", int, path)
+        text = _field(entry, "caption", str, path)
+        if caption_id in caption_ids:
+            raise DataError(f"{path}: caption id {caption_id} stands twice; give each caption an id of its own")
+        if image_id not in names:
+            raise DataError(f"{path}: caption id {caption_id} names image id {image_id}, which is not there; remove it")
+        words = tokenize(text)
+        if not words:
+            raise DataError(f"{path}: caption id {caption_id} of image id {image_id} has no word in it; remove it")
+        caption_ids.add(caption_id)
+        yield Caption(image_id, names[image_id], split.get(image_id, "train"), caption_id, text, words)
+
+
+def _entries(content: Any, key: str, path: Path) -> list[Any]:
+    entries = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f"{path}: no list under the key {key!r}; is this a caption annotation of COCO?")
+    return entries
+
+
+def _field(entry: Any, key: str, kind: type, path: Path) -> Any:
+    value = entry.get(key) if isinstance(entry, dict) else None
+    outside = isinstance(value, int) and not 0 <= value < 2**63
+    if isinstance(value, str) and not is_storable(value):
+        raise DataError(f"{path}: an entry has half of a surrogate pair in {key!r} = {value!r}; correct it")
+    if not isinstance(value, kind) or isinstance(value, bool) or outside:
+        raise DataError(f"{path}: an entry has {key!r} = {value!r} where {kind.__name__} is needed: {str(entry)[:80]}")
+    return value

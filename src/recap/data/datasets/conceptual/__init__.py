@@ -1,0 +1,1 @@
+"""Conceptual Captions: its TSV, the pictures behind its addresses, and its reader."""

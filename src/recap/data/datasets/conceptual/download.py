@@ -1,0 +1,231 @@
+"""From a Conceptual Captions TSV to pictures: shards, rounds, and what a second run leaves alone.
+
+img2dataset would be the known tool for this. It cannot be installed beside the pins (it wants pandas < 3), a server
+that sends a byte now and then keeps its shard open for ever, it tries again without a pause, and a row that failed is
+never asked again; so its fetching would have to be watched, and its resuming done again, from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import DataError, RecapError
+from recap.core.files.atomic import atomic_path, naming_full_disk, read_json, write_json
+from recap.core.log import say
+from recap.data.datasets.conceptual.shards import (
+    GONE,
+    OK,
+    SHARD,
+    Record,
+    file_of,
+    kept,
+    read_records,
+    read_shard,
+    write_shard,
+    write_survivors,
+)
+from recap.data.datasets.conceptual.tsv import Row, read_tsv
+from recap.data.datasets.conceptual.web_pictures import Failure, Web, opened_web, shrunk
+
+# A shard with a larger share of fresh failures is asked again, after all others.
+FRESH = 0.05
+_IN_FLIGHT = 4
+LOCK = ".lock"
+
+
+@dataclass
+class _Run:
+    """What one run does: its settings, and what it counts."""
+
+    out: Path
+    edge: int
+    web: Web
+    pool: Executor
+    expected: Mapping[int, str] | None
+    counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "gone": 0, "fetched": 0, "failures": 0})
+
+
+def download(
+    *,
+    tsv: Path,
+    out: Path,
+    edge: int = 384,
+    workers: int = 64,
+    tries: int = 3,
+    limit: float = 30.0,
+    pause: float = 1.0,
+    rounds: int = 3,
+    published: Path | None = None,
+) -> dict[str, Any]:
+    """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command continues.
+
+    A picture that is there with its recorded hash is not asked for again, nor a url that is gone (404, 410). Within a
+    run, a shard of SHARD rows more than FRESH of which fail, though they did not in an earlier run, is asked again
+    after all others, ``rounds`` times in all.
+
+    Args:
+        tsv: caption TAB url a line, plain or gzipped.
+        out: gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes a row) and
+            ``survivors.json`` (counts and success rate).
+        edge: largest shorter side of a stored picture in pixels; smaller ones are not enlarged.
+        workers: requests at once.
+        tries, limit, pause, rounds: requests a url in a round, seconds a request, seconds before the second one,
+            rounds a shard.
+        published: the survivors list of another download; only pictures with the hashes listed there are kept.
+
+    Raises:
+        DataError: the TSV is broken, or ``out`` belongs to a download with another ``edge``.
+        RecapError: another process downloads into ``out``.
+    """
+    next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
+    with naming_full_disk(out / LOCK):
+        out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        _same_edge(out, edge)
+        expected = None
+        if published is not None:
+            expected = {record.row: record.source_sha256 for record in read_records(published) if record.ok}
+        web = {"workers": workers, "tries": tries, "limit": limit, "pause": pause}
+        counts, shards = asyncio.run(_download(tsv, out, edge, expected, rounds, web))
+        result = {**write_survivors(out, shards), "this_run": counts}
+        write_json(out / "survivors.json", result)
+    return result
+
+
+async def _download(
+    tsv: Path, out: Path, edge: int, expected: Mapping[int, str] | None, rounds: int, web: Mapping[str, Any]
+) -> tuple[dict[str, int], int]:
+    """Run all rounds; return what was done, and the number of shards."""
+    again: list[int] | None = None
+    shards = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        async with opened_web(**web) as opened:
+            run = _Run(out, edge, opened, pool, expected)
+            for turn in range(rounds):
+                number, again = await _round(run, _shards(tsv, again), first=turn == 0)
+                shards = shards or number
+                say(f"{tsv.name}: round {turn + 1}: {run.counts['fetched']} fetched, {len(again)} shards to ask again")
+                if not again:
+                    break
+            return {**run.counts, "requests": opened.asked}, shards
+
+
+def _shards(tsv: Path, wanted: list[int] | None) -> Iterator[tuple[int, list[Row]]]:
+    """Yield the rows of each shard of a TSV, or of those wanted."""
+    chosen = None if wanted is None else set(wanted)
+    for shard, rows in groupby(read_tsv(tsv), key=lambda row: row.number // SHARD):
+        if chosen is None or shard in chosen:
+            yield shard, list(rows)
+
+
+async def _round(run: _Run, shards: Iterator[tuple[int, list[Row]]], *, first: bool) -> tuple[int, list[int]]:
+    """Go through shards, a few at once; return their number and those to ask again."""
+    busy: set[asyncio.Task[tuple[int, bool]]] = set()
+    number, again = 0, []
+    try:
+        for shard, rows in shards:
+            number += 1
+            busy.add(asyncio.create_task(_shard(run, shard, rows, first=first)))
+            if len(busy) >= _IN_FLIGHT:
+                done, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+                again += [task.result()[0] for task in done if task.result()[1]]
+        again += [shard for shard, failed in await asyncio.gather(*busy) if failed]
+    finally:
+        for task in busy:
+            task.cancel()
+    return number, sorted(again)
+
+
+async def _shard(run: _Run, shard: int, rows: list[Row], *, first: bool) -> tuple[int, bool]:
+    """Fetch what is missing of a shard and write its records; say whether it should be asked again."""
+    loop = asyncio.get_running_loop()
+    before = await loop.run_in_executor(run.pool, _whole, run, shard, rows)
+    records = {row.number: before[row.number] for row in rows if row.number in before}
+    settled = {number for number, record in records.items() if record.ok or record.status in GONE}
+    if first:
+        run.counts["kept"] += sum(records[number].ok for number in settled)
+        run.counts["gone"] += sum(not records[number].ok for number in settled)
+    missing = [row for row in rows if row.number not in settled]
+    fetched = await asyncio.gather(*(_record(run, row) for row in missing))
+    records.update({record.row: record for record in fetched})
+    await loop.run_in_executor(run.pool, write_shard, run.out, shard, records)
+    # What failed in an earlier run and fails again is no news; within a run it is asked again.
+    known = before.keys() if first else ()
+    fresh = sum(not record.ok and record.status not in GONE and record.row not in known for record in fetched)
+    run.counts["fetched"] += sum(record.ok for record in fetched)
+    run.counts["failures"] += sum(not record.ok for record in fetched)
+    return shard, fresh > FRESH * len(rows)
+
+
+def _whole(run: _Run, shard: int, rows: list[Row]) -> dict[int, Record]:
+    """Return the records of earlier runs that still hold: same url, and the picture is there as recorded."""
+    for leftover in (run.out / file_of(shard * SHARD)).parent.glob(".*.part"):
+        leftover.unlink()
+    urls = {row.number: row.url for row in rows}
+    before = read_shard(run.out, shard).values()
+    same = [record for record in before if urls.get(record.row) == record.url]
+    if run.expected is not None:
+        same = [record for record in same if not record.ok or record.source_sha256 == run.expected.get(record.row)]
+    return {record.row: record for record in same if not record.ok or kept(run.out, record)}
+
+
+async def _record(run: _Run, row: Row) -> Record:
+    """Fetch one picture and store it; the record says what became of it."""
+    file = file_of(row.number)
+    try:
+        if run.expected is not None and row.number not in run.expected:
+            raise Failure("other picture", "not in the published list")
+        content = await run.web.fetch(row.url)
+        if run.expected is not None and sha256(content).hexdigest() != run.expected[row.number]:
+            raise Failure("other picture", "its hash is not the published one")
+        return await asyncio.get_running_loop().run_in_executor(run.pool, _store, run, row, file, content)
+    except Failure as failure:
+        with suppress(FileNotFoundError):
+            (run.out / file).unlink()
+        return Record(row.number, row.url, failure.status, failure.detail)
+
+
+def _store(run: _Run, row: Row, file: str, content: bytes) -> Record:
+    picture = shrunk(content, edge=run.edge)
+    with atomic_path(run.out / file) as temporary:
+        temporary.write_bytes(picture.content)
+    return Record(
+        row=row.number,
+        url=row.url,
+        status=OK,
+        file=file,
+        bytes=len(picture.content),
+        sha256=sha256(picture.content).hexdigest(),
+        width=picture.width,
+        height=picture.height,
+        original_width=picture.original_width,
+        original_height=picture.original_height,
+        source_sha256=picture.source_sha256,
+    )
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RecapError(f"{out}: another process downloads into this folder; wait for it") from error
+        yield
+
+
+def _same_edge(out: Path, edge: int) -> None:
+    path = out / "download.json"
+    if path.exists() and (before := read_json(path).get("edge")) != edge:
+        raise DataError(f"{out}: its pictures were stored with edge {before}, not {edge}; use another folder")
+    write_json(path, {"edge": edge})

@@ -1,0 +1,127 @@
+"""Conceptual Captions: the rows whose pictures were fetched, one caption an image, streamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Iterator
+from itertools import groupby, zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from recap.core.errors import DataError
+from recap.core.log import say
+from recap.data.corpus.corpus_file import Caption
+from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
+from recap.data.datasets.conceptual.tsv import Row, read_tsv
+from recap.data.subsets.subsample import rank
+from recap.data.vocabulary.text import tokenize
+
+# Image ids of the test split start here, so that they do not depend on how long the training TSV is.
+TEST_IDS = 10_000_000
+
+
+def read_conceptual(
+    *, train: Path, validation: Path, images: Path, val_pairs: int, seed: int, dataset: str
+) -> Iterator[Caption]:
+    """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
+
+    Image and caption id are the line's number in the training TSV, from 0; in the public validation TSV, which is the
+    test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
+    number: rows that are fetched later change it as little as they can. A training row whose url stands in the test
+    split too is left out, as is a caption without any word; how many is reported.
+
+    Args:
+        train, validation: the TSVs.
+        images: folder with the downloads ``train/`` and ``validation/`` (pictures and survivors.parquet).
+        val_pairs: size of the validation split (VisualGPT: 5,000).
+        seed: of its draw.
+        dataset: name of the data set, which is part of the draw.
+
+    Raises:
+        DataError: a TSV or a survivors list is broken, they do not belong together, a listed picture is missing, or
+            there are too few training rows.
+    """
+    tests = {record.url for record in read_records(survivors_of(images / "validation")) if record.ok}
+    if not tests:
+        raise DataError(
+            f"{survivors_of(images / 'validation')}: lists no picture, so there is no test split; fetch more"
+        )
+    usable = _usable(train, images / "train", tests)
+    if len(usable) <= val_pairs:
+        raise DataError(
+            f"{train}: {len(usable)} rows have a picture, too few to draw {val_pairs} validation pairs; "
+            f"fetch more, or lower val_pairs"
+        )
+    chosen = np.sort(rank(usable[:], dataset=dataset, unit="validation", seed=seed)[:val_pairs])
+    drawn = np.zeros(usable[-1] + 1, bool)
+    drawn[chosen] = True
+    left_out = 0
+    for row in _fetched(train, images / "train", _present(images / "train")):
+        words = tokenize(row.caption)
+        if row.url in tests or not words:
+            left_out += 1
+            continue
+        split = "val" if drawn[row.number] else "train"
+        yield Caption(row.number, f"train/{file_of(row.number)}", split, row.number, row.caption, words)
+    for row in _fetched(validation, images / "validation", _present(images / "validation")):
+        if words := tokenize(row.caption):
+            number = TEST_IDS + row.number
+            yield Caption(number, f"validation/{file_of(row.number)}", "test", number, row.caption, words)
+        else:
+            left_out += 1
+    if left_out:
+        say(f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split")
+
+
+def survivors_of(folder: Path) -> Path:
+    """Return the survivors list of a download."""
+    return folder / "survivors.parquet"
+
+
+def _usable(tsv: Path, folder: Path, tests: Container[str]) -> np.ndarray:
+    """Return the numbers of the training rows that will be in the corpus, int64, rising."""
+    fetched = _fetched(tsv, folder, read_records(survivors_of(folder)))
+    return np.fromiter((row.number for row in fetched if row.url not in tests and tokenize(row.caption)), np.int64)
+
+
+def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row]:
+    """Yield the rows of a TSV that have a picture.
+
+    Raises:
+        DataError: the survivors list is that of another TSV.
+    """
+    for row, record in zip_longest(read_tsv(tsv), records):
+        if row is None or record is None or (row.number, row.url) != (record.row, record.url):
+            number = record.row if row is None else row.number
+            raise DataError(
+                f"{survivors_of(folder)}: its row {number} is not line {number + 1} of {tsv}; "
+                f"download again from this TSV"
+            )
+        if record.ok:
+            yield row
+
+
+def _present(folder: Path) -> Iterator[Record]:
+    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size.
+
+    Raises:
+        DataError: a picture is missing, or has another size.
+    """
+    for _, group in groupby(read_records(survivors_of(folder)), key=lambda record: record.row // SHARD):
+        records = list(group)
+        sizes = _sizes((folder / file_of(records[0].row)).parent)
+        for record in records:
+            path = folder / file_of(record.row)
+            if record.ok and sizes.get(path.name) != record.bytes:
+                found = sizes.get(path.name)
+                wrong = "is missing" if found is None else f"has {found} bytes, not {record.bytes}"
+                raise DataError(f"{path}: the picture {wrong}; run `recap data conceptual-download` again")
+            yield record
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    if not folder.is_dir():
+        return {}
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries}

@@ -1,0 +1,161 @@
+"""Fetches pictures from the open web: every wait has an end, every failure has a name."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recap.core.errors import DataError
+from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MAX_DOWNLOAD = 64 * 2**20
+PER_HOST = 16
+LONGEST_WAIT = 30.0
+LONGEST_JPEG = 65_500  # pixels of a side that libjpeg writes at most
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_AGENT = "recap (image-caption research; fetches each picture once)"
+
+
+class Failure(Exception):
+    """Why a picture was not had: a status of one or two words, a detail, and whether asking again may help."""
+
+    def __init__(self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None) -> None:
+        super().__init__(status)
+        self.status = status
+        self.detail = " ".join(detail.split())[:200]
+        self.passing = passing
+        self.wait = wait
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture ready to be stored: JPEG bytes, their size, and what was fetched."""
+
+    content: bytes
+    width: int
+    height: int
+    original_width: int
+    original_height: int
+    source_sha256: str
+
+
+class Web:
+    """Asks for pictures, at most ``workers`` at once, each request within ``limit`` seconds."""
+
+    def __init__(self, session: ClientSession, *, workers: int, tries: int, pause: float) -> None:
+        self.session = session
+        self.tries = tries
+        self.pause = pause
+        self.asked = 0
+        self._free = asyncio.Semaphore(workers)
+
+    async def fetch(self, url: str) -> bytes:
+        """Return the bytes behind a url; a failure that may pass is tried again after a growing pause.
+
+        Raises:
+            Failure: there are none.
+        """
+        for attempt in range(self.tries):
+            try:
+                async with self._free:
+                    self.asked += 1
+                    return await self._get(url)
+            except Failure as failure:
+                if not failure.passing or attempt + 1 == self.tries:
+                    raise
+                wait = self.pause * 2**attempt if failure.wait is None else failure.wait
+                await asyncio.sleep(min(wait, LONGEST_WAIT))
+        raise AssertionError("no tries")
+
+    async def _get(self, url: str) -> bytes:
+        import aiohttp
+
+        try:
+            async with self.session.get(url) as answer:
+                return await _body(answer)
+        except TimeoutError as error:
+            raise Failure("timeout", "not whole within the time limit", passing=True) from error
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise Failure("bad url", str(error)) from error
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            raise Failure("cut", str(error), passing=True) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Failure("connection", str(error) or type(error).__name__, passing=True) from error
+
+
+async def _body(answer: ClientResponse) -> bytes:
+    if answer.status != 200:
+        seconds = answer.headers.get("Retry-After", "")
+        wait = float(seconds) if seconds.isascii() and seconds.isdigit() else None
+        passing = answer.status in _PASSING
+        raise Failure(f"http {answer.status}", answer.reason or "", passing=passing, wait=wait)
+    if (answer.content_length or 0) > MAX_DOWNLOAD:
+        raise Failure("too large", f"{answer.content_length} bytes announced")
+    content = bytearray()
+    async for piece in answer.content.iter_any():
+        content += piece
+        if len(content) > MAX_DOWNLOAD:
+            raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
+    return bytes(content)
+
+
+@asynccontextmanager
+async def opened_web(*, workers: int, tries: int, limit: float, pause: float) -> AsyncIterator[Web]:
+    """Open connections; proxies are taken from the environment.
+
+    Args:
+        workers: requests at once over all hosts (at most PER_HOST to one).
+        tries: requests a url, where the failure may pass.
+        limit: seconds for one request from looking up the name to the last byte.
+        pause: seconds before the second try; doubles with every other one, unless the server says how long.
+    """
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=limit)
+    connector = aiohttp.TCPConnector(limit=workers, limit_per_host=PER_HOST, ttl_dns_cache=600)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        trust_env=True,
+        headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        yield Web(session, workers=workers, tries=tries, pause=pause)
+
+
+def shrunk(content: bytes, *, edge: int) -> Picture:
+    """Return fetched bytes as RGB JPEG whose shorter side has at most ``edge`` pixels; metadata is left behind.
+
+    Raises:
+        Failure: the bytes are no whole picture, or a picture too large.
+    """
+    from PIL import Image
+
+    if not content:
+        raise Failure("empty", "0 bytes")
+    try:
+        picture = decode_rgb(content, "picture")
+    except BrokenPicture as error:
+        raise Failure("no picture", f"{error}, begins {content[:16]!r}") from error
+    except TooManyPixels as error:
+        raise Failure("too large", str(error)) from error
+    except DataError as error:
+        raise Failure("no picture", str(error)) from error
+    original = picture.size
+    scale = edge / min(original)
+    if scale < 1:
+        width, height = (max(edge, round(side * scale)) for side in original)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    if max(picture.size) > LONGEST_JPEG:
+        raise Failure("too large", f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}")
+    stored = io.BytesIO()
+    picture.save(stored, format="JPEG", quality=95)
+    return Picture(stored.getvalue(), *picture.size, *original, hashlib.sha256(content).hexdigest())

@@ -1,0 +1,1 @@
+"""IU X-ray: reports, studies, their split, and what was excluded."""

@@ -1,0 +1,97 @@
+"""The built-in data set: pictures of a few objects, with captions that need counting, colours and relations."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.errors import DataError
+from recap.core.files.atomic import atomic_path, write_json
+from recap.core.log import progress
+from recap.core.seeding import generator
+from recap.data.corpus.corpus import Caption
+from recap.data.datasets.scenes.captions import CAPTIONS, describe
+from recap.data.datasets.scenes.layout import MOST, Scene, invent_scene
+from recap.data.vocabulary.text import tokenize
+
+_TIME = (2000, 1, 1, 0, 0, 0)
+
+
+def render_scenes(*, train: int, val: int, test: int, size: int, most: int, seed: int, out: Path) -> list[Caption]:
+    """Write images.zip and boxes.json into ``out`` and return five captions a picture.
+
+    Equal arguments give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
+    then train, so that another number of training pictures leaves the test pictures as they are.
+
+    Args:
+        train: number of training pictures, at least 1, as ``val`` and ``test``.
+        val: number of validation pictures.
+        test: number of test pictures.
+        size: edge of a picture in pixels, at least 32.
+        most: objects of a kind in a picture at most, 1 to 5.
+        seed: of scenes and captions.
+        out: folder for the files.
+
+    Raises:
+        DataError: a number is out of range.
+    """
+    if not 1 <= most <= MOST:
+        raise DataError(f"scenes: most is {most}; a picture holds 1 to {MOST} objects of a kind")
+    if min(train, val, test) < 1 or size < 32:
+        raise DataError(f"scenes: every split needs a picture and size at least 32, got {train}, {val}, {test}, {size}")
+    splits = ["test"] * test + ["val"] * val + ["train"] * train
+    captions: list[Caption] = []
+    boxes: list[dict[str, Any]] = []
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic_path(out / "images.zip") as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        scenes = zip(splits, distinct_scenes(len(splits), most, seed), strict=True)
+        for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
+            file = f"{number:06d}.png"
+            content, record = _picture(scene, size=size, random=generator(seed, "picture", number))
+            archive.writestr(_entry(file), content)
+            boxes.append({"image_id": number, "file": file, "split": split, **record})
+            for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
+                captions.append(Caption(number, file, split, number * CAPTIONS + index, text, tokenize(text)))
+    write_json(out / "boxes.json", {"size": size, "seed": seed, "images": boxes})
+    return captions
+
+
+def distinct_scenes(count: int, most: int, seed: int) -> Iterator[Scene]:
+    """Yield ``count`` scenes no two of which share a description."""
+    seen: set[str] = set()
+    for number in range(count):
+        random = generator(seed, "scene", number)
+        scene = invent_scene(random, most)
+        while scene.description in seen:
+            scene = invent_scene(random, most)
+        seen.add(scene.description)
+        yield scene
+
+
+def _picture(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[bytes, dict[str, Any]]:
+    """Return a scene as PNG bytes, and what boxes.json says of it (boxes in pixels: left, top, right, bottom)."""
+    from recap.data.datasets.scenes.pictures import paint
+
+    picture, boxes = paint(scene, size=size, random=random)
+    content = io.BytesIO()
+    picture.save(content, format="PNG", compress_level=6)
+    objects = []
+    for box in boxes:
+        group = scene.groups[box.group]
+        look = {"shape": group.shape, "colour": group.colour, "size": group.size, "texture": group.texture}
+        objects.append({"group": box.group, "box": [box.left, box.top, box.right, box.bottom], **look})
+    record = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
+    return content.getvalue(), record
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Return a zip entry that is the same on every day and system."""
+    entry = zipfile.ZipInfo(name, date_time=_TIME)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    return entry

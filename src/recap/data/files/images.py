@@ -1,0 +1,212 @@
+"""Finds and decodes pictures in folders and zips."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recap.core.errors import DataError
+from recap.data.files.members import DAMAGED
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Pillow knows 40 more, among them EPS, for which it starts Ghostscript.
+FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")
+MAX_PIXELS = 100_000_000
+MAX_BYTES = 512 * 2**20
+# Pillow lets out what Python says of an offset that is no number, or of a tag that is not there.
+_BROKEN = (
+    *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error),
+    *(TypeError, LookupError, OverflowError, AttributeError),
+)
+_BRIGHTEST = 2**16 - 1
+# Below this, 16-bit values would leave 16 greys of 256: more likely 12 bits were stored in 16.
+_DARKEST = 2**12
+
+
+class BrokenPicture(Exception):
+    """Bytes that are no whole picture."""
+
+
+class TooManyPixels(DataError):
+    """A picture of more than MAX_PIXELS."""
+
+
+def open_picture(content: bytes) -> Image:
+    """Open a picture without decoding it; whatever Pillow raises is the caller's to name.
+
+    Only FORMATS are tried, so that no other program is started for any bytes.
+    """
+    from PIL import Image
+
+    return Image.open(io.BytesIO(content), formats=FORMATS)
+
+
+def decode_rgb(content: bytes, file: str) -> Image:
+    """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
+
+    Grey of 16 bits is scaled from 0..65535 to 0..255.
+
+    Raises:
+        BrokenPicture: the bytes are truncated or no picture of FORMATS.
+        TooManyPixels: it has more than MAX_PIXELS.
+        DataError: its values are of 32 bits, or of 16 of which at most 12 are used: what is white is not known.
+    """
+    from PIL import Image
+
+    try:
+        with open_picture(content) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise TooManyPixels(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
+            picture.load()
+            deep = picture.mode == "F" or picture.mode.startswith("I")
+            return (_of_eight_bits(picture, file) if deep else picture).convert("RGB")
+    except Image.DecompressionBombError as error:
+        raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
+    except _BROKEN as error:
+        raise BrokenPicture(f"truncated or no picture ({error}; {len(content)} bytes)") from error
+
+
+def _of_eight_bits(picture: Image, file: str) -> Image:
+    """Return a grey picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
+    from PIL import Image
+
+    values = np.asarray(picture)  # [height, width]
+    # Older Pillows read a PNG of 16 bits as 32-bit integers.
+    if picture.mode in ("I", "F") and not (picture.mode == "I" and picture.format == "PNG"):
+        kind = "fractions" if picture.mode == "F" else "whole numbers"
+        raise DataError(f"{file}: holds {kind} of 32 bits, and nothing says which is white; save it with 8 or 16 bits")
+    most = int(values.max(initial=0))
+    if 0 < most < _DARKEST:
+        raise DataError(
+            f"{file}: its 16-bit values reach {most} only, as those of pictures of 12 bits do, and nothing says which "
+            "is white; save it with 8 bits, or with 16 that use the whole range"
+        )
+    scaled = np.rint(values.astype(np.float64) * (255 / _BRIGHTEST))
+    return Image.fromarray(scaled.astype(np.uint8))
+
+
+class ImageSource:
+    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
+
+    Pickles as its paths alone; zips are opened lazily, once a process, so that forked workers share no file position.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """Check that every root is a folder or a zip.
+
+        Raises:
+            DataError: a root is missing or neither.
+        """
+        self.roots = [Path(root) for root in roots]
+        self._process = os.getpid()
+        self._opened: dict[Path, zipfile.ZipFile] = {}
+        for root in self.roots:
+            if not root.exists():
+                raise DataError(f"{root}: no such folder or zip of images; correct the paths of the images")
+            if not root.is_dir() and not zipfile.is_zipfile(root):
+                raise DataError(f"{root}: neither a folder nor a whole zip of images; fetch it again")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"roots": self.roots}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.roots = state["roots"]
+        self._process, self._opened = os.getpid(), {}
+
+    def read(self, file: str) -> bytes:
+        """Return the bytes of a picture.
+
+        Raises:
+            DataError: no such picture, several of that base name, or its zip entry is damaged.
+        """
+        found = self.locate(file)
+        if found is None:
+            raise DataError(f"{file}: not found in {self._where()}; add the image, or correct the paths of the images")
+        root, name = found
+        try:
+            if root.is_dir():
+                return (root / name).read_bytes()
+            archive = self._zip(root)
+            if archive.getinfo(name).file_size > MAX_BYTES:
+                raise DataError(f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}")
+            return archive.read(name)
+        except DAMAGED as error:
+            raise DataError(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
+
+    def open_rgb(self, file: str) -> Image:
+        """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features.
+
+        Raises:
+            DataError: not found, truncated, no picture, too large, or of a kind whose brightness is not known.
+        """
+        try:
+            return decode_rgb(self.read(file), file)
+        except BrokenPicture as error:
+            raise DataError(
+                f"{file}: {error} in {self._where()}; fetch it again or remove the image from the annotations"
+            ) from error
+
+    def missing(self, files: Iterable[str]) -> list[str]:
+        """Return those of ``files`` that are in no root, in their order; only names are looked at."""
+        return [file for file in files if self.locate(file) is None]
+
+    def locate(self, file: str) -> tuple[Path, str] | None:
+        """Return root and name of a picture, None if there is none; only names are looked at.
+
+        Raises:
+            DataError: several pictures have that base name, or the name is not safe.
+        """
+        path = PurePosixPath(file)
+        if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
+            raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")
+        places = [(root, file) for root in self.roots if self._holds(root, file)] or self._names.get(path.name, [])
+        if len(places) > 1:
+            both = " and ".join(f"{root}/{name}" for root, name in places[:2])
+            raise DataError(f"{file}: found as {both}; remove one, or give the file with its folder")
+        return places[0] if places else None
+
+    def _holds(self, root: Path, file: str) -> bool:
+        return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
+
+    @cached_property
+    def _names(self) -> dict[str, list[tuple[Path, str]]]:
+        """Every file of every root by base name; built when a picture is first not found by its relative name."""
+        names: dict[str, list[tuple[Path, str]]] = {}
+        for root in self.roots:
+            for name in _folder_names(root) if root.is_dir() else self._zip(root).namelist():
+                names.setdefault(name.rsplit("/", 1)[-1], []).append((root, name))
+        names.pop("", None)
+        return names
+
+    def _zip(self, root: Path) -> zipfile.ZipFile:
+        if self._process != os.getpid():
+            self._process, self._opened = os.getpid(), {}
+        if root not in self._opened:
+            try:
+                self._opened[root] = zipfile.ZipFile(root)
+            except DAMAGED as error:
+                raise DataError(f"{root}: a damaged zip of images ({error}); fetch it again") from error
+        return self._opened[root]
+
+    def _where(self) -> str:
+        return ", ".join(str(root) for root in self.roots)
+
+
+def _folder_names(root: Path) -> list[str]:
+    """Return the relative names of all files below a folder, sorted."""
+    names: list[str] = []
+    for folder, _, files in os.walk(root):
+        relative = Path(folder).relative_to(root)
+        names.extend((relative / file).as_posix() for file in files)
+    return sorted(names)

@@ -1,0 +1,1 @@
+"""Subsets of the training captions."""

@@ -1,0 +1,96 @@
+"""Subsets of the training captions, nested over fractions and equal on every Python version."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.errors import DataError, nearest
+from recap.core.files import checksums
+from recap.core.files.atomic import read_json, write_json
+from recap.core.manifests import value_hash
+from recap.data.corpus.corpus import Corpus
+
+UNITS = ("pair", "image")
+
+
+def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
+    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are."""
+    numbers = np.unique(np.fromiter(ids, np.int64))
+    ranked: list[int] = numbers[_order(numbers, f"{dataset}/{unit}/{seed}/")].tolist()
+    return ranked
+
+
+def _order(numbers: np.ndarray, prefix: str) -> np.ndarray:
+    """Return the order of rising numbers by sha256 of prefix and number, in 40 bytes a number."""
+    start = hashlib.sha256(prefix.encode())
+    keys = np.empty((len(numbers), 4), ">u8")
+    for row, number in enumerate(numbers.tolist()):
+        digest = start.copy()
+        digest.update(str(number).encode())
+        keys[row] = np.frombuffer(digest.digest(), ">u8")
+    # lexsort takes the most important key last; it is stable, so equal hashes would stay in the order of numbers.
+    return np.lexsort(keys.T[::-1])
+
+
+def subset_size(total: int, fraction: float) -> int:
+    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is written."""
+    return int(Fraction(str(fraction)) * total + Fraction(1, 2))
+
+
+def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
+    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) lie inside larger.
+
+    Args:
+        corpus: the corpus file.
+        name: name of the subset, for messages.
+        fraction: share of the training pairs or images, above 0, at most 1 (everything).
+        unit: 'pair' draws single captions, 'image' draws images with all their captions.
+        seed: of the draw.
+        out: JSON with dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
+
+    Raises:
+        DataError: the unit or fraction is out of range, or the fraction leaves nothing.
+    """
+    if unit not in UNITS:
+        raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
+    if not 0 < fraction <= 1:
+        raise DataError(f"subset {name!r}: fraction must lie above 0 and at most at 1, got {fraction}")
+    source = Corpus.read(corpus)
+    rows = source.rows("train")
+    ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]
+    units = np.unique(ids)
+    count = subset_size(len(units), fraction)
+    if count == 0:
+        raise DataError(
+            f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
+        )
+    chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[:count]
+    kept = rows[np.isin(ids, chosen)]
+    values: dict[str, Any] = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
+    values["caption_ids"] = source.caption_id[kept].tolist()
+    values["image_ids"] = np.unique(source.image_id[kept]).tolist()
+    values["hash"] = value_hash(values)
+    write_json(out, values)
+    checksums.record(out)
+    return values
+
+
+def read_subset(path: str | Path) -> dict[str, Any]:
+    """Read a subset file and verify its hash.
+
+    Raises:
+        RecapError: the file is missing or no JSON, or has changed since it was finished.
+        DataError: its content is not what its hash says.
+    """
+    checksums.check(Path(path))
+    values = read_json(path)
+    rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
+    if not rest or values.get("hash") != value_hash(rest):
+        raise DataError(f"{path}: the ids do not match their hash; delete it and make it again")
+    return values

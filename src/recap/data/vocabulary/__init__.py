@@ -1,0 +1,1 @@
+"""Text rules, vocabularies of words and byte pairs."""

@@ -1,0 +1,180 @@
+"""GPT-2's byte pairs as a vocabulary (the only file that knows the `tokenizers` library)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recap.core.errors import DataError
+from recap.core.files.atomic import write_json
+from recap.core.manifests import value_hash
+from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+HUB = "hub:"
+# VisualGPT's choice of GPT-2 pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
+SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
+
+
+class BytePairVocabulary:
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but for SPECIAL_PIECES.
+
+    The special pieces get no second id, so that tied word tables hold no row twice beside <eos> and <unk>.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
+        """Take a byte-level tokenizer and the rule it came by.
+
+        Raises:
+            DataError: its pieces are not numbered 0, 1, 2, ...
+        """
+        self.tokenizer = tokenizer
+        self.rule = dict(rule)
+        self.max_length: int = self.rule["max_length"]
+        numbers = tokenizer.get_vocab()
+        if sorted(numbers.values()) != list(range(len(numbers))):
+            raise DataError("byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own vocab.json")
+        self.hash = value_hash({"rule": self.rule, "tokenizer": tokenizer.to_str()})
+        special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
+        self._pieces = [number for number in range(len(numbers)) if number not in special]
+        self._ids = {number: place for place, number in enumerate(self._pieces, start=len(SPECIAL))}
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], path: str | Path) -> BytePairVocabulary:
+        """Build from what `save` wrote.
+
+        Raises:
+            DataError: no such content, or the tokenizer is not what its hash says.
+        """
+        from tokenizers import Tokenizer
+
+        try:
+            vocabulary = cls(Tokenizer.from_str(json.dumps(values["tokenizer"])), values["rule"])
+            whole = vocabulary.hash == values["hash"]
+        except Exception as error:  # the library raises plain exceptions
+            raise DataError(f"{path}: no vocabulary of byte pairs ({error}); delete it and make it again") from error
+        if not whole:
+            raise DataError(f"{path}: the byte pairs do not match their hash; delete it and make it again")
+        return vocabulary
+
+    def save(self, path: str | Path) -> None:
+        """Write rule, tokenizer and hash as JSON, atomically; the file needs no other."""
+        write_json(path, {"rule": self.rule, "tokenizer": json.loads(self.tokenizer.to_str()), "hash": self.hash})
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self._pieces)
+
+    @property
+    def rows(self) -> list[int]:
+        """The row of GPT-2's word table for every id, so that its weights can be taken over.
+
+        Raises:
+            DataError: a special piece is missing, so this is not GPT-2's vocabulary.
+        """
+        numbers = self.tokenizer.get_vocab()
+        missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
+        if missing:
+            raise DataError(f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its files")
+        return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """Return the ids of the pieces of all words, in lower case and parted by spaces; no BOS, no EOS.
+
+        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (VisualGPT's
+        code cut at the number of words, which lost the end of captions whose words have several pieces.) More than
+        ``max_length`` pieces are cut between two words.
+        """
+        found = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
+        end = len(found.ids)
+        if end > self.max_length:
+            starts = [place for place in range(1, self.max_length + 1) if found.tokens[place].startswith("\u0120")]
+            end = starts[-1] if starts else self.max_length
+        return [self._ids.get(number, UNK) for number in found.ids[:end]]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
+
+        Raises:
+            DataError: an id lies outside the vocabulary.
+        """
+        parts: list[str] = []
+        pieces: list[int] = []
+        for number in map(int, ids):
+            if number == EOS:
+                break
+            if not 0 <= number < len(self):
+                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
+            if number == UNK:
+                parts += [self._text(pieces), SPECIAL[UNK]]
+                pieces = []
+            elif number not in (PAD, BOS):
+                pieces.append(self._pieces[number - len(SPECIAL)])
+        return " ".join(" ".join([*parts, self._text(pieces)]).split())
+
+    def _text(self, pieces: list[int]) -> str:
+        return str(self.tokenizer.decode(pieces, skip_special_tokens=False))
+
+
+def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
+    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>``.
+
+    Raises:
+        DataError: a file is missing or holds no byte pairs, or the hub cannot be reached.
+    """
+    rule = {"kind": "bpe", "tokenizer": source, "max_length": max_length}
+    if source.startswith(HUB):
+        return BytePairVocabulary(_from_hub(source.removeprefix(HUB)), rule)
+    return BytePairVocabulary(_from_files(inputs / source), rule)
+
+
+def byte_pair_files(source: str) -> list[str]:
+    """Return the outside files that a tokenizer is loaded from: none for the hub."""
+    if source.startswith(HUB):
+        return []
+    return [source] if source.endswith(".json") else [f"{source}/vocab.json", f"{source}/merges.txt"]
+
+
+def _from_files(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    files = [path] if path.suffix == ".json" else [path / "vocab.json", path / "merges.txt"]
+    for file in files:
+        if not file.is_file():
+            raise DataError(
+                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
+                "`tokenizer: hub:openai-community/gpt2`"
+            )
+    try:
+        if len(files) == 1:
+            tokenizer = Tokenizer.from_file(str(path))
+        else:
+            tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            tokenizer.decoder = decoders.ByteLevel()
+    except Exception as error:  # the library raises plain exceptions
+        raise DataError(f"{path}: holds no byte pairs ({error}); fetch the files again") from error
+    return _plain(tokenizer)
+
+
+def _from_hub(name: str) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        return _plain(Tokenizer.from_pretrained(name))
+    except Exception as error:  # the library raises plain exceptions
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{HUB}{name}: cannot be fetched ({reason}); without a network, name a folder with vocab.json and "
+            "merges.txt"
+        ) from error
+
+
+def _plain(tokenizer: Tokenizer) -> Tokenizer:
+    """Switch off what would cut or fill captions behind our back."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,150 @@
+"""Words and their numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from recap.core.config import BytePairRule, VocabularyRule, Words
+from recap.core.errors import DataError
+from recap.core.files import checksums
+from recap.core.files.atomic import read_json, write_json
+from recap.core.manifests import value_hash
+from recap.core.params import validate
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
+from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+
+__all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
+
+
+class Vocabulary:
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, equal counts by spelling."""
+
+    def __init__(self, words: Sequence[str], rule: Mapping[str, Any]) -> None:
+        self.words = list(words)
+        self.rule = dict(rule)
+        self.max_length: int = self.rule["max_length"]
+        self.hash = value_hash({"rule": self.rule, "words": self.words})
+        self._ids = {word: number for number, word in enumerate(self.words, start=len(SPECIAL))}
+
+    @classmethod
+    def build(cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str) -> Vocabulary:
+        """Count words, in lower case and over whole captions, and keep those seen at least ``min_count`` times.
+
+        Args:
+            token_lists: the words of each caption.
+            min_count: words seen less often have no id of their own.
+            max_length: captions are cut to this many words by ``encode``.
+            splits: where the captions come from ('train' or 'all'); recorded in the rule.
+
+        Raises:
+            DataError: no word is seen that often.
+        """
+        counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
+        # A caption that spells "<eos>" must not end itself.
+        kept = [(word, count) for word, count in counts.items() if count >= min_count and word not in SPECIAL]
+        if not kept:
+            raise DataError(f"vocabulary: none of {len(counts)} words is seen {min_count} times; lower min_count")
+        words = [word for word, _ in sorted(kept, key=lambda item: (-item[1], item[0]))]
+        return cls(words, {"min_count": min_count, "max_length": max_length, "splits": splits})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Vocabulary:
+        """Read a vocabulary file.
+
+        Raises:
+            RecapError: the file is missing or no JSON, or has changed since it was finished.
+            DataError: it holds no vocabulary, or its words are not what its hash says.
+        """
+        return cls.from_values(_checked(path), path)
+
+    @classmethod
+    def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
+        """Build from what `save` wrote.
+
+        Raises:
+            DataError: it is no vocabulary, or its words are not what its hash says.
+        """
+        try:
+            vocabulary = cls(values["words"], values["rule"])
+            whole = vocabulary.hash == values["hash"] and len(vocabulary._ids) == len(vocabulary.words)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: no vocabulary (words, rule, hash); delete it and make it again") from error
+        if not whole:
+            raise DataError(f"{path}: the words do not match their hash; delete it and make it again")
+        return vocabulary
+
+    def save(self, path: str | Path) -> None:
+        """Write rule, words and hash as JSON, atomically."""
+        write_json(path, {"rule": self.rule, "words": self.words, "hash": self.hash})
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.words)
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """Return the ids of the first ``max_length`` words, UNK for unknown ones; no BOS, no EOS."""
+        return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the words up to the first EOS, parted by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
+
+        Raises:
+            DataError: an id lies outside the vocabulary.
+        """
+        words = []
+        for number in map(int, ids):
+            if number == EOS:
+                break
+            if not 0 <= number < len(self):
+                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
+            if number not in (PAD, BOS):
+                words.append(SPECIAL[UNK] if number == UNK else self.words[number - len(SPECIAL)])
+        return " ".join(words)
+
+
+AnyVocabulary = Vocabulary | BytePairVocabulary
+
+
+def load_vocabulary(path: str | Path) -> AnyVocabulary:
+    """Read a vocabulary file of any kind.
+
+    Raises:
+        RecapError: the file is missing or no JSON, has changed since it was finished, or holds no vocabulary.
+    """
+    values = _checked(path)
+    if isinstance(values, dict) and "tokenizer" in values:
+        return BytePairVocabulary.from_values(values, path)
+    return Vocabulary.from_values(values, path)
+
+
+def _checked(path: str | Path) -> Any:
+    checksums.check(Path(path))
+    return read_json(path)
+
+
+def build_vocabulary(
+    *, corpus: Path, rule: Mapping[str, Any] | VocabularyRule | BytePairRule, inputs: Path, out: Path
+) -> AnyVocabulary:
+    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it.
+
+    Args:
+        corpus: where words are counted; byte pairs are the same for every corpus.
+        rule: its config object, or the mapping of it.
+        inputs: folder that a tokenizer's files are relative to.
+        out: vocabulary.json.
+    """
+    rule = validate(Words, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
+    vocabulary: AnyVocabulary
+    if isinstance(rule, BytePairRule):
+        vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
+    else:
+        tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
+        counts = {"min_count": rule.min_count, "max_length": rule.max_length}
+        vocabulary = Vocabulary.build(tokens, splits=rule.splits, **counts)
+    vocabulary.save(out)
+    checksums.record(out)
+    return vocabulary

@@ -1,0 +1,1 @@
+"""Captions of a split by a trained model, and their scores."""

@@ -1,0 +1,51 @@
+"""Captions of chosen images with the attention behind every word, from trained models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from recap.core.errors import FeatureError
+from recap.data.vocabulary.words import BOS, load_vocabulary
+from recap.evaluation.decode import decode_images
+from recap.features.store import FeatureStore
+from recap.models.attention_maps import attention_maps
+from recap.reporting.attention import Look, grid_boxes
+from recap.runs.saved import load_model
+
+
+def looks_of(
+    *, run: Path, label: str, features: Path, vocabulary: Path, image_ids: Sequence[int], beam: int, max_length: int
+) -> dict[int, Look]:
+    """Return what a trained model says about images and where it looks, on the CPU.
+
+    Args:
+        run: the run folder.
+        label: of the model in the figure.
+        features: the feature store, with square grids.
+        vocabulary: the vocabulary of the training.
+        image_ids: images to caption.
+        beam, max_length: of the search.
+
+    Raises:
+        RecapError: a file does not fit, the vectors are no square grid, or the model does not show where it looks.
+    """
+    words, store, device = load_vocabulary(vocabulary), FeatureStore(features), torch.device("cpu")
+    model = load_model(run, feature_size=store.dim, words=words).eval()
+    limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
+    captions = decode_images(model, store, image_ids, **limits, device=device, name=label)
+    looks = {}
+    for image in image_ids:
+        values, mask = store.read([image])
+        side = math.isqrt(int(mask.sum()))
+        if side * side != int(mask.sum()):
+            raise FeatureError(f"{features}: image {image} has {int(mask.sum())} vectors, no square grid to draw")
+        tokens = torch.tensor([[[BOS, *captions[image]]]])
+        maps = attention_maps(model, tokens, model.encode(values, mask))[0, 0]  # [T, N]
+        said = [words.decode([word]) for word in captions[image]]
+        weights = maps[: len(said), mask[0]].tolist()
+        looks[image] = Look(label, said, grid_boxes(side), weights)
+    return looks

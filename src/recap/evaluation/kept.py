@@ -1,0 +1,53 @@
+"""Decoded captions that are not yet scored: a search of an hour is not lost when a scorer fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from recap.core.files.atomic import write_text
+from recap.core.log import say
+from recap.core.manifests import value_hash
+from recap.evaluation.decode import Candidate
+
+Found = dict[int, list[Candidate]]  # image id -> its captions, best first
+
+
+class Kept:
+    """A file that stands beside the scores until they are there; Snakemake does not know it, so no job deletes it.
+
+    Args:
+        path: the file.
+        identity: hash of what the captions are made from; those of anything else are not taken.
+    """
+
+    def __init__(self, path: Path, identity: str) -> None:
+        self.path = path
+        self._identity = identity
+
+    def read(self) -> Found | None:
+        """Return what was kept, or None: nothing, another search's captions, or a damaged file."""
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            images, digest = kept["images"], kept["hash"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            say(f"{self.path}: damaged; the captions are searched again")
+            return None
+        if digest != value_hash([self._identity, images]):
+            return None
+        say(f"{self.path}: captions of an evaluation that did not end; only their scoring is left")
+        return {int(image): [Candidate(*candidate) for candidate in found] for image, found in images.items()}
+
+    def write(self, found: Found) -> Found:
+        """Keep captions and return them."""
+        images = {
+            str(i): [[c.words, c.score, c.log_probability] for c in candidates] for i, candidates in found.items()
+        }
+        write_text(self.path, json.dumps({"hash": value_hash([self._identity, images]), "images": images}))
+        return found
+
+    def remove(self) -> None:
+        """Take the file away, once the scores are written."""
+        self.path.unlink(missing_ok=True)

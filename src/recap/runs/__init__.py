@@ -1,0 +1,1 @@
+"""The folder of a finished training stage: written, read back, and its weights."""

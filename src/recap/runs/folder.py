@@ -1,0 +1,81 @@
+"""The folder of a trained run: what it was made from, its weights, its curve and its account."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from recap.core.files.atomic import atomic_path, write_json, write_text
+from recap.core.files.checksums import record
+from recap.core.git import commit
+from recap.core.manifests import value_hash
+from recap.models.base import Captioner
+from recap.runs.counters import Counters
+from recap.runs.weights import read_weights
+
+
+def write_run(
+    out: Path, made_from: dict[str, Any], counters: Counters, weights: Path, model: Captioner, device: torch.device
+) -> None:
+    """Write `config.yaml`, `history.csv`, `model.safetensors` and `training.json`, the last when all others are there.
+
+    All but the weights, which verify themselves, are listed with their hashes in `SHA256SUMS`.
+
+    Args:
+        out: the folder.
+        made_from: the spec and the hashes of all that went in.
+        counters: where training ended, and its curve.
+        weights: file of the best weights.
+        model: whose parameters are counted.
+        device: where it was trained.
+
+    Raises:
+        TrainingError: the best weights are damaged.
+    """
+    read_weights(weights)
+    spec = made_from["spec"]
+    write_text(out / "config.yaml", yaml.safe_dump(made_from, sort_keys=True))
+    write_text(out / "history.csv", _curve(counters.history))
+    with atomic_path(out / "model.safetensors") as temporary:
+        shutil.copyfile(weights, temporary)
+    names = ("dataset", "subset", "features", "model", "recipe", "seed")
+    write_json(
+        out / "training.json",
+        {
+            **{name: spec[name] for name in names},
+            "stage": made_from["stage"],
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "epochs": counters.epoch,
+            "steps": counters.step,
+            "best_epoch": counters.best_epoch,
+            "best_val_cider_d": counters.best,
+            "seconds": round(counters.seconds, 1),
+            "device": str(device),
+            "threads": spec["threads"],
+            "feature_hash": made_from["feature_hash"],
+            "config_hash": value_hash(spec),
+            "git_commit": commit(),
+            "torch": torch.__version__,
+        },
+    )
+    record(*(out / name for name in ("config.yaml", "history.csv", "training.json")))
+
+
+def _curve(history: list[dict[str, float]]) -> str:
+    """Return a line an epoch as CSV; what was scored before the first step has no loss and leaves its cell empty."""
+    rows = io.StringIO()
+    writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _short(value) for key, value in line.items()} for line in history)
+    return rows.getvalue()
+
+
+def _short(value: float) -> float | str:
+    """Print floats with enough digits to plot and compare, integers as they are."""
+    return f"{value:.8g}" if isinstance(value, float) else value

@@ -1,0 +1,56 @@
+"""From a run folder back to a model; tensors alone are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from recap.core.config import Model
+from recap.core.errors import TrainingError
+from recap.core.files.checksums import check
+from recap.core.params import read_mapping, validate
+from recap.data.vocabulary.words import AnyVocabulary
+from recap.models.base import Captioner
+from recap.models.registry import build_model
+from recap.runs.weights import read_weights
+
+
+def load_weights(model: Captioner, path: Path) -> None:
+    """Load a model's tensors; every name and shape must fit.
+
+    Raises:
+        TrainingError: the file is missing, damaged or of another model.
+    """
+    weights = read_weights(path)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        first = str(error).strip().splitlines()[0]
+        raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
+
+
+def load_model(run: Path, *, feature_size: int, words: AnyVocabulary) -> Captioner:
+    """Return the trained model of a run folder.
+
+    Raises:
+        RecapError: config or weights are missing, broken or do not fit.
+    """
+    captioner = build_model(model_config(run), feature_size=feature_size, vocabulary_size=len(words))
+    load_weights(captioner, run / "model.safetensors")
+    return captioner
+
+
+def model_config(run: Path) -> dict[str, Any]:
+    """Return the settings of a run's model.
+
+    Raises:
+        RecapError: `config.yaml` is missing, damaged, or holds no settings of a model.
+    """
+    path = run / "config.yaml"
+    check(path)
+    spec = read_mapping(path).get("spec")
+    config = spec.get("model_config") if isinstance(spec, dict) else None
+    if not isinstance(config, dict):
+        raise TrainingError(f"{path}: holds no spec with a model_config; delete the folder and train this run again")
+    validate(Model, config, str(path))
+    return config

@@ -1,0 +1,1 @@
+"""What a training stage minimises: one stage per file."""
