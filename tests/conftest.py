@@ -1,5 +1,8 @@
 """Fixtures that tests of more than one folder use."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from helpers import prepared
@@ -22,3 +25,20 @@ def prepare(tmp_path_factory):
 def tiny_model():
     """The settings of the model that is trained unless a test says otherwise."""
     return prepared.MODEL
+
+
+@pytest.fixture(scope="session")
+def empty_mlflow_store(tmp_path_factory):
+    """A store of MLflow without a run: making one takes seconds, copying it does not."""
+    from recap.tracking.store import init_store
+
+    store = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    init_store(store)
+    return store
+
+
+@pytest.fixture
+def mlflow_store(tmp_path, empty_mlflow_store):
+    """A store of MLflow that a test may write to."""
+    (tmp_path / "mlflow").mkdir()
+    return Path(shutil.copy(empty_mlflow_store, tmp_path / "mlflow" / "mlflow.db"))
