@@ -1,20 +1,19 @@
 """Progress without a terminal: whole lines that name the work and say how long the rest will take."""
 
-import subprocess
 import sys
 
 import pytest
 
-from recap.core import log
-from recap.core.log import Lines, byte_bar, duration, progress, time_left
+from recap.core import progress as module
 from recap.core.process.failures import VARIABLE, failure_file, leave
+from recap.core.progress import Lines, byte_bar, duration, progress, time_left
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that a test moves on."""
     now = [100.0]
-    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -61,14 +60,6 @@ def test_bytes_are_counted_against_their_total(clock, capsys):
     clock[0] += 30
     bar.update(2**20)
     assert capsys.readouterr().err == "fetch: 1 of 4 MiB, about 1 min 30 s left\n"
-
-
-def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
-    code = "from recap.core.log import say\nfor n in range(3000): say(f'{name} ' * 20)"
-    with (tmp_path / "log").open("wb") as file:
-        both = [subprocess.Popen([sys.executable, "-c", f"name = {n!r}\n{code}"], stderr=file) for n in ("one", "two")]
-        assert [process.wait() for process in both] == [0, 0]
-    assert {len(set(line.split())) for line in (tmp_path / "log").read_text().splitlines()} == {1}
 
 
 def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):

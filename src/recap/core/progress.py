@@ -1,4 +1,4 @@
-"""Progress and messages on standard error, so that standard output stays a result."""
+"""Progress on standard error: a bar on a terminal, else lines of the logger ``recap`` now and then."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
+from recap.core.log import log
 from recap.core.process.failures import in_workflow
 
 Item = TypeVar("Item")
@@ -15,12 +16,6 @@ Item = TypeVar("Item")
 FIRST_LINE = 10.0
 # ... the next when so much more time has passed than the work has taken until then, so that days do not fill a file.
 SPACING = 0.2
-
-
-def say(message: str) -> None:
-    """Print one line on standard error, at once, so that lines of several processes do not mix."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
 
 
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
@@ -87,11 +82,11 @@ class Lines:
         self._next = now + max(FIRST_LINE, SPACING * seconds)
         done = f"{self._done // self._scale:,}"
         if self._total is None:
-            say(f"{self._name}: {done} {self._unit}, {duration(seconds)} so far")
+            log.info(f"{self._name}: {done} {self._unit}, {duration(seconds)} so far")
         elif self._done < self._total:
             total = f"{self._total // self._scale:,}"
             left = time_left(self._done, self._total, seconds) if self._done else f"{duration(seconds)} so far"
-            say(f"{self._name}: {done} of {total} {self._unit}, {left}")
+            log.info(f"{self._name}: {done} of {total} {self._unit}, {left}")
 
     def close(self) -> None:
         """End; a bar would be closed here, and lines are whole already."""
