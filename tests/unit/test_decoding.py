@@ -24,7 +24,7 @@ class ToyState:
     def reorder(self, beams):
         return ToyState(self.table, self.seen.gather(1, beams), self.position)
 
-    def keep(self, images):
+    def select(self, images):
         return ToyState(self.table[images], self.seen[images], self.position)
 
 
@@ -89,7 +89,7 @@ def test_result_is_independent_of_the_batch():
     together, scores = beam_search(STEP, toy_state(6, 4), images=6, beam=3, **options())
     whole = toy_state(6, 4)
     for image in range(6):
-        one = whole.keep(torch.tensor([image]))
+        one = whole.select(torch.tensor([image]))
         tokens, score = beam_search(STEP, one, images=1, beam=3, **options())
         assert torch.equal(tokens[0], together[image])
         torch.testing.assert_close(score[0], scores[image])
