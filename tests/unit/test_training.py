@@ -90,7 +90,7 @@ STAGES = [
         images_per_batch=5,
         checkpoint_minutes=1e-9,
         optimizer="radam",
-        scheduled_sampling={"every": 1, "rise": 0.3},
+        scheduled_sampling={"interval": 1, "increment": 0.3},
     ),
 ]
 
@@ -134,7 +134,7 @@ def test_patience_ends_the_training(tmp_path):
 
 def test_plateau_drops_the_rate(tmp_path):
     stage = CrossEntropy(
-        epochs=9, learning_rate=0.01, images_per_batch=5, schedule={"kind": "plateau", "factor": 0.1, "every": 3}
+        epochs=9, learning_rate=0.01, images_per_batch=5, schedule={"kind": "plateau", "factor": 0.1, "patience": 3}
     )
     scores = [0.3, 0.2, 0.4, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3]
     history = training(tmp_path, stage=stage, scores=scores).run().history
@@ -258,7 +258,8 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
 
 
 def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
-    rule = ScheduledSampling(start=6, every=5, rise=0.05, most=0.5)  # as X-LAN's code: first non-zero after epoch 11
+    # As the X-LAN code: first above zero after epoch 11.
+    rule = ScheduledSampling(start_epoch=6, interval=5, increment=0.05, max_prob=0.5)
     assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx([0, 0, 0, 0.05, 0.1, 0.5])
 
 
