@@ -89,7 +89,8 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
 
 
 def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
-    rule = ScheduledSampling(start=6, every=5, rise=0.05, most=0.5)  # as X-LAN's code: first non-zero after epoch 11
+    # As the X-LAN code: first above zero after epoch 11.
+    rule = ScheduledSampling(start_epoch=6, interval=5, increment=0.05, max_prob=0.5)
     assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx([0, 0, 0, 0.05, 0.1, 0.5])
 
 
