@@ -36,10 +36,17 @@ from recap.core.config.recipes import (
     DecodingRules,
     Evaluation,
     Recipe,
-    Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
+)
+from recap.core.config.schedules import (
+    ConstantSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+    TableSchedule,
 )
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
@@ -48,6 +55,7 @@ __all__ = [
     "BytePairRule",
     "CocoDataset",
     "ConceptualDataset",
+    "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
     "Dataset",
@@ -60,6 +68,8 @@ __all__ = [
     "KarpathyDataset",
     "METRICS",
     "Model",
+    "NoamSchedule",
+    "PlateauSchedule",
     "Profile",
     "QuotedRow",
     "Recipe",
@@ -72,9 +82,11 @@ __all__ = [
     "SegmentFeatures",
     "SelfCritical",
     "Stage",
+    "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableSchedule",
     "TransformerModel",
     "UpDownModel",
     "VocabularyRule",
