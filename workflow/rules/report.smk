@@ -116,7 +116,7 @@ rule attention:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
         heading=attention_heading,
-        code=code_digest("evaluation/attention", without=MAKERS),
+        code=code_digest("evaluation/attention_figure", without=MAKERS),
     shell:
         "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
