@@ -21,10 +21,11 @@ from benchmarks import plain_decoding, plain_x_linear
 from benchmarks.beam import search
 from benchmarks.figures import Case, product_rate, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
-from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
+from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -42,7 +43,7 @@ ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(se
 def model_of(kind: str) -> Captioner:
     """Return the released sizes, which are the defaults, with the same random weights at each call."""
     torch.manual_seed(0)
-    return build_model({"kind": kind}, feature_size=FEATURES, vocabulary_size=WORDS)
+    return build_model({"kind": kind}, InputSpec.of(FEATURES, WORDS))
 
 
 def without_dropout(model: Captioner) -> Captioner:
@@ -88,16 +89,16 @@ def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
     data = batch()
     rows = data.tokens.flatten(0, 1)
     if kind == "xlan":  # repeated after the encoder
-        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, data.features, data.mask), CAPTIONS)
+        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, *vectors(data)), CAPTIONS)
     else:
-        encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+        encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
     return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows)
 
 
 def plain_sample(model: Captioner, kind: str, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Draw with a graph, of images repeated before the encoder."""
     data = batch()
-    encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+    encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
     return plain_decoding.sample(STEP[kind], model, START[kind](model, encoded), LENGTH, said)
 
 
@@ -105,7 +106,7 @@ def plain_greedy(model: Captioner, kind: str) -> Tensor:
     """Say the likeliest words of every image."""
     data = batch()
     with torch.no_grad():
-        encoded = plain_x_linear.encode(model, data.features, data.mask)
+        encoded = plain_x_linear.encode(model, *vectors(data))
         return plain_decoding.greedy(STEP[kind], model, START[kind](model, encoded), LENGTH)
 
 
@@ -153,7 +154,7 @@ def scst(kind: str) -> Case:
     data = batch()
     objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
     with fixed_weights():
-        memory = model.encode(data.features, data.mask)
+        memory = model.encode(data.images)
         said, best = objective._draw(memory)
         scored = objective._score(memory, said)[0].flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
@@ -181,7 +182,7 @@ def beam(kind: str) -> Case:
 
     @torch.no_grad()
     def reference() -> Tensor:
-        encoded = plain_x_linear.encode(slow, data.features, data.mask)
+        encoded = plain_x_linear.encode(slow, *vectors(data))
         return plain_decoding.beam_search(STEP[kind], slow, START[kind](slow, encoded), 5, LENGTH)
 
     same = (fast() == reference()).float().mean().item()

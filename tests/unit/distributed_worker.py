@@ -7,6 +7,7 @@ import torch
 from test_training import CAPTIONS, Store
 
 from recap.core.config import CrossEntropy
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import join
@@ -23,7 +24,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
     """Eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
     group = join(torch.device("cpu"))
-    model = build_model({**CONFIG, "encoder_layers": 1, "decoder_layers": 1}, feature_size=5, vocabulary_size=9)
+    model = build_model({**CONFIG, "encoder_layers": 1, "decoder_layers": 1}, InputSpec.of(5, 9))
     # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
     stage = CrossEntropy(
         epochs=epochs, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9, epsilon=1e-2, clip_value=None
@@ -32,7 +33,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
     loop = Training(
         model=model,
         objective=CrossEntropyObjective(model, stage),
-        batches=CaptionBatches(store=Store(), captions=captions, images_per_batch=5, seed=3),
+        batches=CaptionBatches(features=Store(), captions=captions, images_per_batch=5, seed=3),
         validate=validator(model, stage, Store(), VALIDATION, 4, group, "worker"),
         stage=stage,
         d_model=16,

@@ -10,6 +10,7 @@ from distributed_worker import CONFIG, train
 from test_training import CAPTIONS, Store
 
 from recap.core.config import CrossEntropy
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.distributed import Group
 from recap.training.validation import validator
@@ -49,7 +50,7 @@ def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tm
 
 def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=9)
+    model = build_model(CONFIG, InputSpec.of(5, 9))
     stage = CrossEntropy(epochs=1, learning_rate=0.01, validation_beam=2)
     two = {image: CAPTIONS[image] for image in (0, 1)}
 

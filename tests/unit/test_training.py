@@ -16,6 +16,7 @@ from recap.data.vocabulary.words import BOS
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import forbid, forbidding
 from recap.features.prefetch import prefetch
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.folder import _curve
 from recap.runs.saved import load_weights
@@ -36,7 +37,8 @@ class Store:
 
     def read(self, image_ids):
         kinds = torch.tensor([image % 5 for image in image_ids])
-        return torch.eye(5)[kinds][:, None].repeat(1, 3, 1), torch.ones(len(image_ids), 3, dtype=torch.bool)
+        mask = torch.ones(len(image_ids), 3, dtype=torch.bool)
+        return Images.of(torch.eye(5)[kinds][:, None].repeat(1, 3, 1), mask)
 
 
 CAPTIONS = {image: [[4 + image % 5, 4 + image % 5], [4 + image % 5]] for image in range(IMAGES)}
@@ -48,13 +50,13 @@ class Killed(Exception):
 
 def training(state, *, stage=None, scores=None, die_at=None, trained=False):
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    model = build_model(CONFIG, InputSpec.of(5, V))
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
         model=model,
@@ -234,8 +236,7 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=3))
     objective = loop.objective
     objective.model.eval()
-    features, mask = Store().read([0, 1])
-    memory = objective.model.encode(features, mask)
+    memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective._search(memory, 3)
     from recap.data.vocabulary.words import BOS, EOS, PAD
     from recap.decoding.beam import beam_search
@@ -264,8 +265,8 @@ def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
 
 def test_scheduled_sampling_replaces_words_only():
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V).eval()
-    memory = model.encode(*Store().read([0, 1]))
+    model = build_model(CONFIG, InputSpec.of(5, V)).eval()
+    memory = model.encode(Store().read([0, 1]))
     inputs = caption_tensor([[[4, 5, 6], [7]], [[8, 8]]])[..., :-1]
     assert torch.equal(sampled_inputs(model, memory, inputs, 0.0), inputs)
     drawn = sampled_inputs(model, memory, inputs, 1.0)
@@ -283,7 +284,7 @@ def test_advantages():
 
 
 def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
-    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
+    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
     order = batches.order(0)
     assert sorted(sum(order, [])) == list(range(IMAGES))
     assert len(order) == len(batches) == 3
@@ -337,7 +338,8 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7))
     objective = loop.objective
     objective.model.eval().double()
-    memory = objective.model.encode(*(x.double() if x.is_floating_point() else x for x in Store().read([0, 1])))
+    images = Store().read([0, 1])
+    memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
     with torch.no_grad():
         step = forbidding(objective.model.step, NEVER_SAID)
         first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
@@ -390,13 +392,13 @@ def flipped(path, seed):
 
 
 def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
-    path, model = tmp_path / "model.safetensors", build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    path, model = tmp_path / "model.safetensors", build_model(CONFIG, InputSpec.of(5, V))
     save_weights(path, plain_weights(model))
     whole, refused = path.read_bytes(), 0
     for seed in range(100):
         path.write_bytes(whole)
         flipped(path, seed)
-        other = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+        other = build_model(CONFIG, InputSpec.of(5, V))
         try:
             load_weights(other, path)
         except TrainingError as error:
@@ -408,11 +410,11 @@ def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
 
 
 def test_weights_that_others_wrote_have_no_digest_and_load(tmp_path):
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    model = build_model(CONFIG, InputSpec.of(5, V))
     save_file(model.state_dict(), tmp_path / "theirs.safetensors")
     load_weights(model, tmp_path / "theirs.safetensors")
     with pytest.raises(TrainingError, match="do not fit the model"):
-        load_weights(build_model(CONFIG, feature_size=6, vocabulary_size=V), tmp_path / "theirs.safetensors")
+        load_weights(build_model(CONFIG, InputSpec.of(6, V)), tmp_path / "theirs.safetensors")
 
 
 def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):

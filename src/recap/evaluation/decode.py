@@ -16,9 +16,9 @@ from recap.decoding.constraints import Constraint
 from recap.decoding.diverse import diverse_beam_search
 from recap.decoding.step import forbidding
 from recap.features.prefetch import prefetch
-from recap.features.store import FeatureStore
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.runs.inputs import ReadsImages
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Candidate:
 
 
 def decode_images(
-    model: Captioner, store: FeatureStore, image_ids: Sequence[int], **options: Any
+    model: Captioner, features: ReadsImages, image_ids: Sequence[int], **options: Any
 ) -> dict[int, list[int]]:
     """Return the best caption of each image as word ids; see `decode_candidates`."""
-    found = decode_candidates(model, store, image_ids, **options)
+    found = decode_candidates(model, features, image_ids, **options)
     return {image: candidates[0].words for image, candidates in found.items()}
 
 
 @fixed_weights()
 def decode_candidates(
     model: Captioner,
-    store: FeatureStore,
+    features: ReadsImages,
     image_ids: Sequence[int],
     *,
     beam: int,
@@ -63,9 +63,9 @@ def decode_candidates(
     step = forbidding(model.step, (PAD, BOS, UNK))
     found: dict[int, list[Candidate]] = {}
     batches = [image_ids[first : first + batch_size] for first in range(0, len(image_ids), batch_size)]
-    with closing(prefetch((ids, *store.read(ids)) for ids in batches)) as reading:
-        for ids, features, mask in progress(reading, name=name, unit="batches", total=len(batches)):
-            state = model.start(model.encode(features.to(device), mask.to(device)))
+    with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
+        for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
+            state = model.start(model.encode(images.to(device)))
             options: dict[str, Any] = {
                 "images": len(ids),
                 "max_length": max_length,

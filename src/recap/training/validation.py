@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from recap.core.config import Stage
 from recap.evaluation.decode import decode_images
-from recap.features.store import FeatureStore
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
+from recap.runs.inputs import ReadsImages
 from recap.training.distributed import Group
 
 
 def validator(
     model: Captioner,
     settings: Stage,
-    store: FeatureStore,
+    features: ReadsImages,
     references: dict[int, list[list[int]]],
     max_length: int,
     group: Group,
@@ -31,7 +31,7 @@ def validator(
     def validate_model() -> float:
         captions = decode_images(
             model,
-            store,
+            features,
             images,
             beam=settings.validation_beam,
             max_length=max_length,

@@ -30,7 +30,7 @@ from recap.core.config.features import (
     RegionFeatures,
     SegmentFeatures,
 )
-from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
+from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
     DecodingRules,
@@ -60,6 +60,7 @@ __all__ = [
     "KarpathyDataset",
     "METRICS",
     "Model",
+    "ModelConfig",
     "Profile",
     "QuotedRow",
     "Recipe",
@@ -75,13 +76,8 @@ __all__ = [
     "Strict",
     "Subset",
     "Table",
-    "TransformerModel",
-    "UpDownModel",
     "VocabularyRule",
     "Words",
-    "XLanModel",
-    "XTransformerModel",
-    "ZodiacModel",
 ]
 
 SECTIONS: dict[str, Any] = {

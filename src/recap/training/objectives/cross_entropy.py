@@ -73,7 +73,7 @@ class CrossEntropyObjective:
         """Return the mean loss a word; logits are made for real words only."""
         self.model.train()
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
-        memory = self.model.encode(batch.features, batch.mask)
+        memory = self.model.encode(batch.images)
         rate = self.sampling.rate(epoch) if self.sampling else 0.0
         if rate:
             inputs = sampled_inputs(self.model, memory, inputs, rate)

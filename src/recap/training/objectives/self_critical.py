@@ -69,12 +69,12 @@ class SelfCriticalObjective:
     def __call__(self, batch: Batch, epoch: int = 0) -> tuple[Tensor, dict[str, float]]:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
-        memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout
+        memory = self.model.encode(batch.images)  # once: both passes run without dropout
         with fixed_weights():
             sampled, greedy = self._draw(memory)  # [B, S, T]
             rewards = self._reward(batch.image_ids, sampled)
             searched = self._searched(batch.image_ids, memory, rewards, greedy)
-        advantage = advantages(rewards, searched, own=self.stage.baseline == "mean").to(batch.features.device)
+        advantage = advantages(rewards, searched, own=self.stage.baseline == "mean").to(batch.images.device)
         log_probabilities, real = self._score(memory, sampled)
         loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
         numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
