@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import BOS, Beams, repeated
-from recap.models.base import Memory
 from recap.models.images import Images
+from recap.models.state import Memory
 from recap.models.transformer import Transformer
 from recap.models.transformer_layers import DecoderLayer
 

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from model_cases import (
+from safetensors.torch import load_file, save_file
+
+from helpers.model_cases import (
     BOS,
     EOS,
     PAD,
@@ -20,12 +22,10 @@ from model_cases import (
     stepwise,
     wider,
 )
-from safetensors.torch import load_file, save_file
-
 from recap.decoding.beam import beam_search
 from recap.models.attention_maps import attention_maps
-from recap.models.base import State
 from recap.models.images import Stream
+from recap.models.state import State
 
 NAMES, CONFIGS = zip(*cases(), strict=True)
 
@@ -164,7 +164,7 @@ def test_a_state_follows_its_beams_and_images(model, images, tokens):
     whole = stepwise(model, images, tokens.flip(1))
     state = model.start(model.encode(images)).reorder(torch.zeros(B, C, dtype=torch.long))
     _, state = model.step(tokens[..., 0], state)
-    state = state.reorder(torch.tensor([[1, 0]] * B)).keep(torch.tensor([2, 0]))
+    state = state.reorder(torch.tensor([[1, 0]] * B)).select(torch.tensor([2, 0]))
     out, _ = model.step(tokens.flip(1)[[2, 0], :, 1], state)
     close(out, whole[[2, 0], :, 1], 1e-10)
 

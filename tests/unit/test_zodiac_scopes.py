@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from model_cases import (
+
+from helpers.model_cases import (
     PAD,
     T,
     built,
@@ -12,17 +13,16 @@ from model_cases import (
     stepwise,
     wider,
 )
-
-from recap.core.config.models import MODEL_CONFIGS
+from recap.core.config.models import model_configs
 from recap.models.transformer import Transformer
 
-EXAMPLE = MODEL_CONFIGS["zodiac"].example()
+EXAMPLE = model_configs()["zodiac"].example()
 SCOPES = [
     EXAMPLE.model_copy(update={"rap_scope": scope, "gate": gate})
     for scope in ("image", "global", "code")
     for gate in ("sigmoid", "tanh")
 ]
-OTHERS = [MODEL_CONFIGS["transformer"].example(), EXAMPLE]
+OTHERS = [model_configs()["transformer"].example(), EXAMPLE]
 
 
 def name(config):

@@ -5,8 +5,8 @@ def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
     return as_json(
         {
-            "evaluation": GRID.spec("recipes", wildcards.recipe)["evaluation"],
-            "model_config": GRID.spec("models", wildcards.model),
+            "evaluation": PLAN.spec("recipes", wildcards.recipe)["evaluation"],
+            "model_config": PLAN.spec("models", wildcards.model),
             "device": PROFILE.device,
             "threads": PROFILE.threads,
         }

@@ -5,13 +5,13 @@ def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
 
     def spec(wildcards):
-        recipe = GRID.spec("recipes", wildcards.recipe)
+        recipe = PLAN.spec("recipes", wildcards.recipe)
         return as_json(
             {
                 **{key: wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")},
-                "model_config": GRID.spec("models", wildcards.model),
+                "model_config": PLAN.spec("models", wildcards.model),
                 "stage_config": recipe[stage],
-                "vocabulary_rule": GRID.spec("datasets", wildcards.dataset)["vocabulary"],
+                "vocabulary_rule": PLAN.spec("datasets", wildcards.dataset)["vocabulary"],
                 "seed": int(wildcards.seed),
                 "device": PROFILE.device,
                 "threads": PROFILE.threads,
@@ -24,7 +24,7 @@ def train_spec(stage):
 
 def processes(wildcards):
     """Return how many processes train a run together; `recap train` starts them by torchrun."""
-    return GRID.recipe(wildcards.recipe).processes
+    return PLAN.recipe(wildcards.recipe).processes
 
 
 def all_threads(wildcards):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.base import Captioner, Memory
+from recap.models.base import Captioner
 from recap.models.registry import kinds_with_attention_maps
+from recap.models.state import Memory
 
 
 @torch.no_grad()

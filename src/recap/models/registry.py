@@ -6,15 +6,15 @@ A model's module is imported when one is built, so that the source of one kind i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from recap.core.config import Model, ModelConfig
-from recap.core.config.models import MODEL_CONFIGS, implementation
+from recap.core.config.models import implementation, model_configs
 from recap.core.errors import ConfigError
 from recap.core.params import validate
+from recap.core.plugins import resolve
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 
@@ -27,13 +27,10 @@ def model_class(kind: str) -> type[Captioner]:
     Raises:
         ConfigError: the kind is not registered, or its `implementation` is not there or no captioner.
     """
-    module, name = implementation(kind)
-    try:
-        found = getattr(import_module(module), name)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise ConfigError(f"model {kind!r}: its implementation {module}:{name} is not there ({error})") from error
-    if not issubclass(found, Captioner):
-        raise ConfigError(f"model {kind!r}: its implementation {module}:{name} is no recap.models.base.Captioner")
+    target = implementation(kind)
+    found = resolve(target)
+    if not (isinstance(found, type) and issubclass(found, Captioner)):
+        raise ConfigError(f"model {kind!r}: its implementation {target} is not a recap.models.base.Captioner")
     return found
 
 
@@ -67,7 +64,7 @@ def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> C
 def kinds_with_attention_maps() -> list[str]:
     """Return the kinds whose examples have attention over the image that can be drawn."""
     found = []
-    for kind, config in MODEL_CONFIGS.items():
+    for kind, config in model_configs().items():
         with torch.device("meta"):
             if build_model(config.example(), InputSpec(config.example_streams, vocabulary_size=9)).attention_modules():
                 found.append(kind)

@@ -36,10 +36,17 @@ from recap.core.config.recipes import (
     DecodingRules,
     Evaluation,
     Recipe,
-    Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
+)
+from recap.core.config.schedules import (
+    ConstantSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+    TableSchedule,
 )
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
@@ -48,6 +55,7 @@ __all__ = [
     "BytePairRule",
     "CocoDataset",
     "ConceptualDataset",
+    "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
     "Dataset",
@@ -61,6 +69,8 @@ __all__ = [
     "METRICS",
     "Model",
     "ModelConfig",
+    "NoamSchedule",
+    "PlateauSchedule",
     "Profile",
     "QuotedRow",
     "Recipe",
@@ -73,9 +83,11 @@ __all__ = [
     "SegmentFeatures",
     "SelfCritical",
     "Stage",
+    "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableSchedule",
     "VocabularyRule",
     "Words",
 ]

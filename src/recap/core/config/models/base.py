@@ -9,12 +9,16 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from recap.core.config.base import Strict
+from recap.core.config.kinds import Kinds
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
+MODELS = Kinds("recap.core.config.models")
+
+
 class ModelConfig(Strict, ABC):
-    """Settings of a kind of model: a subclass with a key `kind: Literal[NAME]` registers that kind.
+    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME.
 
     Attributes:
         implementation: where the model is, "package.module:Class"; imported when the model is built.

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 
-from recap.core.config.models.base import Probability, WithHeads
+from recap.core.config.models.base import MODELS, Probability, WithHeads
 
 
+@MODELS.register
 class TransformerModel(WithHeads):
     """Encoder-decoder Transformer on feature vectors."""
 

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
-from recap.core.config.models.base import ModelConfig, Probability
+from recap.core.config.models.base import MODELS, ModelConfig, Probability
 
 
+@MODELS.register
 class UpDownModel(ModelConfig):
     """The Up-Down model."""
 

@@ -6,10 +6,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
-from recap.core.config.models.base import Probability
+from recap.core.config.models.base import MODELS, Probability
 from recap.core.config.models.x_linear import XLinearSizes
 
 
+@MODELS.register
 class XTransformerModel(XLinearSizes):
     """The X-Transformer."""
 

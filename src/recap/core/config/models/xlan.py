@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt
 
-from recap.core.config.models.base import Probability
+from recap.core.config.models.base import MODELS, Probability
 from recap.core.config.models.x_linear import XLinearSizes
 
 
+@MODELS.register
 class XLanModel(XLinearSizes):
     """X-LAN and the variants of its ablation."""
 

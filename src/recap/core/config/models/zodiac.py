@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.core.config.models.base import Probability
+from recap.core.config.models.base import MODELS, Probability
 from recap.core.config.models.transformer import TransformerModel
 
 
+@MODELS.register
 class ZodiacModel(TransformerModel):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from recap.core.config.models import MODEL_CONFIGS
+from recap.core.config.models import model_configs
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
 
@@ -13,7 +13,7 @@ PAD, BOS, EOS = 0, 1, 2
 def cases():
     """Return each kind's example and its variants, as (name, settings)."""
     found = []
-    for kind, config in MODEL_CONFIGS.items():
+    for kind, config in model_configs().items():
         example = config.example()
         for changes in ({}, *config.variants):
             name = "-".join([kind, *(f"{key}={value}" for key, value in changes.items())])
