@@ -10,6 +10,7 @@ from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 
@@ -21,9 +22,8 @@ def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = L
     @fixed_weights()
     def run() -> Tensor:
         state = model.start(model.encode(data.images))
-        ends = {"bos": plain.BOS, "eos": plain.EOS, "pad": plain.PAD}
-        device = data.images.device
-        return beam_search(model.step, state, images=images, beam=beam, max_length=length, device=device, **ends)[0]
+        limits = DecodingLimits(images, length, plain.BOS, plain.EOS, plain.PAD, data.images.device)
+        return beam_search(model.step, state, limits, beam=beam)[0]
 
     return run
 

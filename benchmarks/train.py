@@ -61,7 +61,7 @@ def xe(kind: str = "transformer") -> Case:
     def released() -> Tensor:
         return plain.cross_entropy(slow.train(), *vectors(data), data.tokens)
 
-    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
+    ours, reference = updates(stage, model, lambda: objective(data).loss, slow, released)
 
     def floor() -> dict[str, object]:
         with FlopCounterMode(display=False) as counter:
@@ -106,14 +106,14 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
         others = (rewards.sum(1, keepdim=True) - rewards) / (CAPTIONS - 1)
         return -(chosen * (rewards - others).view(-1, 1)).mean()
 
-    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
+    ours, reference = updates(stage, model, lambda: objective(data).loss, slow, released)
 
     def split() -> dict[str, object]:
         with fixed_weights():
             memory = model.encode(data.images)
-            sampled, _ = objective._draw(memory)
-            drawing = seconds(lambda: objective._draw(memory))
-            reward = seconds(lambda: objective._reward(data.image_ids, sampled))
+            sampled, _ = objective.draw(memory)
+            drawing = seconds(lambda: objective.draw(memory))
+            reward = seconds(lambda: objective.reward(data.image_ids, sampled))
         whole = seconds(ours)
         parts = {"decode": drawing, "reward": reward, "forward_backward_and_optimiser": whole - drawing - reward}
         return {"split": {name: round(value, 4) for name, value in parts.items()}}

@@ -74,7 +74,7 @@ def ours(model: Captioner, name: str) -> Callable[[], None]:
     else:
         objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
     stage = XE if name == "xe" else SCST
-    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data)[0])
+    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
 
 
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
@@ -129,7 +129,7 @@ def xe(kind: str) -> Case:
     model, slow = model_of(kind), model_of(kind)
     with torch.no_grad():
         objective = CrossEntropyObjective(without_dropout(model_of(kind)), XE)
-        difference = abs(objective(batch())[0] - plain_xe_loss(slow.eval(), kind)).item()
+        difference = abs(objective(batch()).loss - plain_xe_loss(slow.eval(), kind)).item()
     step = ours(model, "xe")
 
     def floor() -> dict[str, object]:
@@ -155,8 +155,8 @@ def scst(kind: str) -> Case:
     objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
     with fixed_weights():
         memory = model.encode(data.images)
-        said, best = objective._draw(memory)
-        scored = objective._score(memory, said)[0].flatten(0, 1)
+        said, best = objective.draw(memory)
+        scored = objective.score(memory, said)[0].flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()
@@ -165,8 +165,8 @@ def scst(kind: str) -> Case:
 
     def split() -> dict[str, object]:
         with fixed_weights():
-            draw = seconds(lambda: objective._draw(memory))
-            reward = seconds(lambda: objective._reward(data.image_ids, said))
+            draw = seconds(lambda: objective.draw(memory))
+            reward = seconds(lambda: objective.reward(data.image_ids, said))
         parts = {"samples and greedy": draw, "reward": reward, "rest": seconds(step) - draw - reward}
         return {"split": {name: round(value, 4) for name, value in parts.items()}}
 

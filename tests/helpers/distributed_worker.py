@@ -10,7 +10,7 @@ from recap.core.config import CrossEntropy
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
-from recap.training.distributed import join
+from recap.training.distributed import init_group
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.validation import validator
@@ -23,7 +23,7 @@ CONFIG = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16
 def train(folder: Path, epochs: int = 2) -> Training:
     """Eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
-    group = join(torch.device("cpu"))
+    group = init_group(torch.device("cpu"))
     model = build_model({**CONFIG, "encoder_layers": 1, "decoder_layers": 1}, InputSpec.of(5, 9))
     # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
     stage = CrossEntropy(
@@ -45,7 +45,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
     )
     loop.run()
     torch.save(model.state_dict(), folder / f"rank-{group.rank}-of-{group.size}.pt")
-    group.leave()
+    group.destroy()
     return loop
 
 

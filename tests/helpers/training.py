@@ -44,7 +44,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
         model=model,
         objective=objective,
         batches=batches,
-        validate=lambda: next(calls, 0.0) if scores else -loop.at.step,
+        validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         stage=stage,
         d_model=16,
         device=torch.device("cpu"),
@@ -57,7 +57,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
         inner = loop.objective
 
         def objective(batch, epoch):
-            if loop.at.step == die_at:
+            if loop.progress.step == die_at:
                 raise Killed
             return inner(batch, epoch)
 

@@ -23,6 +23,7 @@ from helpers.model_cases import (
     wider,
 )
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import State
@@ -195,11 +196,11 @@ def prefix_step(model):
 
 @torch.no_grad()
 def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, either):
-    options = {"images": B, "beam": 3, "max_length": 9, "bos": BOS, "eos": EOS, "pad": PAD, "device": either.device}
+    limits = DecodingLimits(B, 9, BOS, EOS, PAD, either.device)
     memory = model.encode(either)
-    tokens, scores = beam_search(model.step, model.start(memory), **options)
+    tokens, scores = beam_search(model.step, model.start(memory), limits, beam=3)
     plain = State(memory, per_beam={"prefix": torch.empty(B, 1, 0, dtype=torch.long)})
-    expected, expected_scores = beam_search(prefix_step(model), plain, **options)
+    expected, expected_scores = beam_search(prefix_step(model), plain, limits, beam=3)
     assert torch.equal(tokens, expected)
     close(scores, expected_scores, 1e-5)
 

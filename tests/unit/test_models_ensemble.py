@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.models.ensemble import Ensemble
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
@@ -27,8 +28,8 @@ def batch():
 
 
 def search(model, images):
-    limits = {"images": len(images), "beam": 2, "max_length": 6, "bos": 1, "eos": 2, "pad": 0}
-    return beam_search(model.step, model.start(model.encode(images)), **limits, device=images.device)
+    limits = DecodingLimits(len(images), 6, 1, 2, 0, images.device)
+    return beam_search(model.step, model.start(model.encode(images)), limits, beam=2)
 
 
 @pytest.mark.parametrize("config", [XLAN, TRANSFORMER])

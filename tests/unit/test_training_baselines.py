@@ -24,11 +24,11 @@ def objective(**changes):
 def test_mean_of_beam_is_the_mean_reward_of_the_beams_whatever_was_drawn():
     drawing = objective()
     memory = drawing.model.encode(Store().read([0, 1]))
-    beams = drawing._reward([0, 1], drawing._search(memory, 3))
+    beams = drawing.reward([0, 1], drawing.search(memory, 3))
     rewards = torch.rand(2, 3, dtype=torch.float64)
-    torch.testing.assert_close(drawing._searched([0, 1], memory, rewards, None), beams.mean(1))
+    torch.testing.assert_close(drawing.baseline([0, 1], memory, rewards, None), beams.mean(1))
     # where the beams are the samples, nothing is searched again
-    torch.testing.assert_close(objective(sampling="beam")._searched([0, 1], memory, rewards, None), rewards.mean(1))
+    torch.testing.assert_close(objective(sampling="beam").baseline([0, 1], memory, rewards, None), rewards.mean(1))
 
 
 @pytest.mark.parametrize("sampling", ["multinomial", "beam"])
@@ -43,9 +43,9 @@ def test_captions_of_only_an_end_token_give_finite_losses():
     with torch.no_grad():
         drawing.model.output.bias[EOS] = 100.0
     images = Store().read([0, 1])
-    loss, numbers = drawing(Batch([0, 1], images, torch.empty(0)))
-    assert loss.item() == 0 and numbers["length"] == 1 and numbers["reward"] == 0
+    logged = drawing(Batch([0, 1], images, torch.empty(0)))
+    assert logged.loss.item() == 0 and logged.numbers["length"] == 1 and logged.numbers["reward"] == 0
     said = caption_tensor([[[]], [[]]])  # <bos> <eos>
     teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
-    loss, numbers = teaching(Batch([0, 1], images, said))
-    assert 0 <= loss.item() < 1e-3 and numbers["words"] == 2
+    logged = teaching(Batch([0, 1], images, said))
+    assert 0 <= logged.loss.item() < 1e-3 and logged.num_tokens == 2

@@ -66,7 +66,7 @@ def evaluate(
     _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(found[image][0].words) for image in images},
+        hypotheses={image: words.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -144,7 +144,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": words.decode(candidate.words),
+                "caption": words.decode(candidate.tokens),
             },
             ensure_ascii=False,
         )

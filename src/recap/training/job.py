@@ -32,7 +32,7 @@ from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
 from recap.training.compiled import compile_passes
-from recap.training.distributed import Group, join
+from recap.training.distributed import Group, init_group
 from recap.training.loop import Objective, Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -70,9 +70,9 @@ def train(
     """
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
     name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
-    group = join(select_device(spec["device"]))
+    group = init_group(select_device(spec["device"]))
     with Stop(name), _claimed(state, group):
-        group.wait()  # until the state is ours
+        group.barrier()  # until the state is ours
         _prepare(spec, stage, group)
         words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
         table = Corpus.read(corpus)
@@ -114,15 +114,15 @@ def train(
         if settings.compile:
             compile_passes(model)
         counters = training.run()
-        if group.first:
+        if group.is_main:
             warn_if_no_better(name, counters)
             write_run(out, made_from, counters, training.best_weights, model, group.device)
-        group.leave()
+        group.destroy()
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
     """Let one training at a time work in a state folder: two would save into each other's state."""
-    if not group.first:
+    if not group.is_main:
         return nullcontext()
     return exclusive(state / "lock", wait_seconds=_SAVING_SECONDS, what=f"the state folder {state}")
 

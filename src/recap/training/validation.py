@@ -23,10 +23,10 @@ def validator(
 ) -> Callable[[], float]:
     """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
 
-    Each process decodes its share of the images; its number is the share's sum over the count of all images.
+    Each process decodes its shard of the images; its number is the shard's sum over the count of all images.
     Progress is shown under the run's name.
     """
-    scorer, images = CiderD(references), group.share(sorted(references))
+    scorer, images = CiderD(references), group.shard(sorted(references))
 
     def validate_model() -> float:
         captions = decode_images(
