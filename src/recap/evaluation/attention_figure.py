@@ -18,7 +18,7 @@ def write_attention_figure(
     *,
     corpus: Path,
     vocabulary: Path,
-    features: Path,
+    features: Sequence[Path],
     image_roots: Sequence[Path],
     runs: Sequence[Path],
     labels: Sequence[str],
@@ -31,7 +31,8 @@ def write_attention_figure(
     """Caption images with each run and draw the attention behind every token.
 
     Args:
-        corpus, vocabulary, features: files of the data set.
+        corpus, vocabulary: files of the data set.
+        features: the feature stores that training saw.
         image_roots: folders or zips with the pictures.
         runs, labels: run folders and their names in the figure, one label per run.
         image_ids: images to show; None: `count` test images, the same on every call.
@@ -42,7 +43,7 @@ def write_attention_figure(
 
     Raises:
         ConfigError: not one label per run.
-        RecapError: a file does not fit, or a model does not expose attention weights.
+        RecapError: a file does not fit, or a model does not show where it looks.
     """
     if len(labels) != len(runs):
         raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
