@@ -32,10 +32,10 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, store=None):
+def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, store=None, device="cpu"):
     torch.manual_seed(0)
     store = store or Store()
-    model = build_model(config, InputSpec(store.sizes, V))
+    model = build_model(config, InputSpec(store.sizes, V)).to(device)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
@@ -50,7 +50,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False, conf
         validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         stage=stage,
         d_model=16,
-        device=torch.device("cpu"),
+        device=torch.device(device),
         state=state,
         identity="test",
         name="tiny",

@@ -15,7 +15,7 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.process.stop import Stop
@@ -79,7 +79,7 @@ def evaluate(
         out=out,
     )
     kept.remove()
-    say(f"{name}: {_line(scores)}")
+    log.info(f"{name}: {_line(scores)}")
 
 
 def _line(scores: Scores) -> str:

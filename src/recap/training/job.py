@@ -13,7 +13,7 @@ from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.process.stop import Stop
@@ -130,8 +130,8 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
     if counters.best_epoch == 0:
-        say(
-            f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
+        log.warning(
+            f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
 
