@@ -17,6 +17,8 @@ IMAGES, V = 12, 9
 class Store:
     """Features in memory: image i shows the word 4 + i % 5."""
 
+    sizes = {"main": 5}
+
     def read(self, image_ids):
         kinds = torch.tensor([image % 5 for image in image_ids])
         mask = torch.ones(len(image_ids), 3, dtype=torch.bool)
@@ -30,15 +32,16 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, device="cpu"):
+def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, store=None, device="cpu"):
     torch.manual_seed(0)
-    model = build_model(config, InputSpec.of(5, V)).to(device)
+    store = store or Store()
+    model = build_model(config, InputSpec(store.sizes, V)).to(device)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(features=store, captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
         model=model,
