@@ -16,7 +16,7 @@ DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 LISTED = 3  # files or changes in one line
 
 NEW = "not made yet"
-KEYS = {"model_config": "model", "vocabulary_rule": "vocabulary"}  # keys of a spec by the file that a user edits
+KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
 
 def plan(workflow: Any) -> list[str]:
@@ -110,7 +110,7 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
     said = []
     specs = [[spec for value in side if (spec := as_spec(value)) is not None] for side in (before, after)]
     for first, second in zip(*specs, strict=False):
-        said += differences(first, second, {**KEYS, "stage_config": stage})
+        said += differences(first, second, {**KEYS, "stage_settings": stage})
     if any(is_digest(value) for value in before + after):
         said.append("changed code")
     rest = [[v for v in side if as_spec(v) is None and not is_digest(v)] for side in (before, after)]

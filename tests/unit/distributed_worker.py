@@ -25,9 +25,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
     group = join(torch.device("cpu"))
     model = build_model({**CONFIG, "encoder_layers": 1, "decoder_layers": 1}, feature_size=5, vocabulary_size=9)
     # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
-    stage = CrossEntropy(
-        epochs=epochs, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9, epsilon=1e-2, clip_value=None
-    )
+    stage = CrossEntropy(epochs=epochs, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, clip_value=None)
     captions = {image: rows for image, rows in CAPTIONS.items() if image < 11}
     loop = Training(
         model=model,
@@ -40,6 +38,7 @@ def train(folder: Path, epochs: int = 2) -> Training:
         state=folder,
         identity="test",
         name="tiny",
+        checkpoint_minutes=1e-9,
         group=group,
     )
     loop.run()

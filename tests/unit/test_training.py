@@ -49,7 +49,7 @@ class Killed(Exception):
 def training(state, *, stage=None, scores=None, die_at=None, trained=False):
     torch.manual_seed(0)
     model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
-    stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
+    stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
@@ -67,6 +67,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
         state=state,
         identity="test",
         name="tiny",
+        checkpoint_minutes=1e-9,
         trained=trained,
     )
     if die_at is not None:
@@ -82,13 +83,12 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
 
 
 STAGES = [
-    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
-    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
+    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5),
+    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5),
     CrossEntropy(
         epochs=3,
         learning_rate=0.01,
         images_per_batch=5,
-        checkpoint_minutes=1e-9,
         optimizer="radam",
         scheduled_sampling={"every": 1, "rise": 0.3},
     ),
@@ -324,7 +324,7 @@ def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path
 
 @pytest.mark.parametrize("die_at", [0, 1, 4])
 def test_a_killed_stage_does_not_forget_the_weights_that_it_began_with(tmp_path, die_at):
-    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
+    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
     loop = training(tmp_path, stage=stage, scores=[0.4, 0.1, 0.3], trained=True, die_at=die_at)
     with pytest.raises(Killed):
         loop.run()

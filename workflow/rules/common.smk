@@ -10,13 +10,16 @@ from shlex import quote
 
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
-from recap.core.plan import Grid, row_runs
+from recap.core.plan import Grid, Run, row_runs
 from recap.core.params import load_profile
+from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.source import code_digest
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
+
+from workflow.specs import SpecText, write_executions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{quote(sys.executable)} -m recap"
@@ -32,7 +35,8 @@ def refuse(sentence):
 
 def uses_gpus(profile):
     """Return whether a profile's jobs use GPUs: where there are none, `auto` means the CPU."""
-    return profile.device == "cuda" or (profile.device == "auto" and bool(devices()))
+    device = profile.execution.device
+    return device == "cuda" or (device == "auto" and bool(devices()))
 
 
 def load_grid():
@@ -65,6 +69,10 @@ PROFILE, GRID = load_grid()
 SCORED = GRID.scored()
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
+# How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
+EXECUTION = f"{WORK}/execution"
+write_executions(GRID, Path(EXECUTION))
+DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
 GPU = int(uses_gpus(PROFILE))
@@ -103,8 +111,13 @@ wildcard_constraints:
 
 
 def as_json(value):
-    """Return a spec as the command line takes it; sorted, so that equal specs are equal parameters."""
-    return json.dumps(value, sort_keys=True)
+    """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
+    return SpecText.written(value, Path(WORK) / "specs")
+
+
+def plain(settings):
+    """Return settings as plain values."""
+    return settings.model_dump(mode="json")
 
 
 def model_code(start):

@@ -3,14 +3,7 @@
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
-    return as_json(
-        {
-            "evaluation": GRID.spec("recipes", wildcards.recipe)["evaluation"],
-            "model_config": GRID.spec("models", wildcards.model),
-            "device": PROFILE.device,
-            "threads": PROFILE.threads,
-        }
-    )
+    return as_json(plain(evaluation_spec(GRID, wildcards.recipe)))
 
 
 rule evaluate:
@@ -28,11 +21,12 @@ rule evaluate:
         code=model_code("evaluation/job"),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
-    threads: PROFILE.threads
+    threads: lambda wildcards: execution(GRID, wildcards.recipe).threads
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} evaluate --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 

@@ -62,7 +62,7 @@ rule table:
         code=code_digest("reporting/tables"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} report table --spec {params.spec:q} --statistics {input:q} --out {params.out:q}"
+        "{RECAP} report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
 
 
 rule samples:
@@ -81,7 +81,7 @@ rule samples:
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} report captions --spec {params.spec:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        "{RECAP} report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
@@ -133,7 +133,7 @@ rule summary:
         code=code_digest("reporting/summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} report summary --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -152,5 +152,5 @@ rule curves:
         code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output.csv:q}"
+        "{RECAP} report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
         " --figure {output.figure:q}"

@@ -5,19 +5,8 @@ def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
 
     def spec(wildcards):
-        recipe = GRID.spec("recipes", wildcards.recipe)
-        return as_json(
-            {
-                **{key: wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")},
-                "model_config": GRID.spec("models", wildcards.model),
-                "stage_config": recipe[stage],
-                "vocabulary_rule": GRID.spec("datasets", wildcards.dataset)["vocabulary"],
-                "seed": int(wildcards.seed),
-                "device": PROFILE.device,
-                "threads": PROFILE.threads,
-                **({"processes": processes(wildcards)} if processes(wildcards) > 1 else {}),
-            }
-        )
+        names = [wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")]
+        return as_json(plain(run_spec(GRID, Run(*names, seed=int(wildcards.seed), stage=stage))))
 
     return spec
 
@@ -29,7 +18,7 @@ def processes(wildcards):
 
 def all_threads(wildcards):
     """Return the CPU threads of all processes of a training."""
-    return processes(wildcards) * PROFILE.threads
+    return processes(wildcards) * execution(GRID, wildcards.recipe).threads
 
 
 def all_gpus(wildcards):
@@ -60,7 +49,8 @@ rule train_xe:
     resources:
         gpu=all_gpus,
     shell:
-        "{RECAP} train --stage xe --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
 
 
@@ -86,6 +76,7 @@ rule train_scst:
     resources:
         gpu=all_gpus,
     shell:
-        "{RECAP} train --stage scst --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"
         " --out {params.out:q}"

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from recap.core.config import Evaluation
+from recap.core.config import Evaluation, EvaluationSpec, Execution
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.log import say
 from recap.core.manifests import sha256_file, value_hash
-from recap.core.params import validate
 from recap.core.process.stop import Stop
 from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
@@ -34,22 +32,29 @@ from recap.runs.saved import load_model
 
 @Stop("evaluate")
 def evaluate(
-    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
+    *,
+    spec: EvaluationSpec,
+    execution: Execution,
+    corpus: Path,
+    vocabulary: Path,
+    features: Path,
+    model: Sequence[Path],
+    out: Path,
 ) -> None:
-    """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`; say the latter.
+    """Write captions, per-image scores and corpus scores of the spec's split into `out`; say the latter.
 
     With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Decoded captions are kept
     until they have been scored, so that a scorer that fails does not cost another search.
 
     Args:
-        spec: {"evaluation", "device", "threads"}.
+        spec: how captions are decoded and scored.
+        execution: device and threads.
         corpus, vocabulary, features: the files that training saw.
         model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
-    settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
-    device = select_device(spec["device"])
-    torch.set_num_threads(spec["threads"])
+    settings, device = spec.evaluation, select_device(execution.device)
+    torch.set_num_threads(execution.threads)
     words, store, table = load_vocabulary(vocabulary), FeatureStore(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)

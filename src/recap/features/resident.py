@@ -37,7 +37,7 @@ class ResidentFeatures:
         if needed > SHARE * free:
             raise FeatureError(
                 f"{store.path}: features of {needed / 2**30:.1f} GiB do not stay on {device}, which has "
-                f"{free / 2**30:.1f} GiB free; set resident_features: false"
+                f"{free / 2**30:.1f} GiB free; set features_in_memory: false"
             )
         starts = np.cumsum(counts) - counts
         self._image = {image: place for place, image in enumerate(image_ids)}

@@ -49,8 +49,8 @@ def model_config(run: Path) -> dict[str, Any]:
     path = run / "config.yaml"
     check(path)
     spec = read_mapping(path).get("spec")
-    config = spec.get("model_config") if isinstance(spec, dict) else None
+    config = spec.get("model_settings") if isinstance(spec, dict) else None
     if not isinstance(config, dict):
-        raise TrainingError(f"{path}: holds no spec with a model_config; delete the folder and train this run again")
+        raise TrainingError(f"{path}: holds no spec with model_settings; delete the folder and train this run again")
     validate(Model, config, str(path))
     return config

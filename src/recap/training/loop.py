@@ -47,6 +47,7 @@ class Training:
         state: folder of the checkpoint and of the best weights so far.
         identity: hash of everything the result depends on; a state of anything else is not continued.
         name: of the run, for messages.
+        checkpoint_minutes: the full state is saved at least this often.
         group: the processes that train together.
         trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
@@ -64,12 +65,14 @@ class Training:
         state: Path,
         identity: str,
         name: str,
+        checkpoint_minutes: float = 5.0,
         group: Group | None = None,
         trained: bool = False,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
         self.name, self.group, self.trained = name, group or Group(device=device), trained
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
+        self.checkpoint_minutes = checkpoint_minutes
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.at = Counters()
         self._stop = Stop(name)
@@ -130,7 +133,7 @@ class Training:
             for batch in progress(reading, name=name, unit="batches", total=len(todo)):
                 self._step(batch)
                 now = time.monotonic()
-                due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
+                due = self.group.first and now - saved > 60 * self.checkpoint_minutes
                 stop, save = self.group.total(self._stop.asked is not None, due)
                 if stop or save:
                     at.seconds, since, saved = at.seconds + now - since, now, now

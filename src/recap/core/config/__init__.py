@@ -21,6 +21,7 @@ from recap.core.config.data import (
     VocabularyRule,
     Words,
 )
+from recap.core.config.execution import Execution
 from recap.core.config.features import (
     BoxPretraining,
     CropFeatures,
@@ -41,6 +42,7 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
@@ -50,9 +52,12 @@ __all__ = [
     "ConceptualDataset",
     "CropFeatures",
     "CrossEntropy",
+    "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
     "Evaluation",
+    "EvaluationSpec",
+    "Execution",
     "Features",
     "GridFeatures",
     "ImportedFeatures",
@@ -65,12 +70,14 @@ __all__ = [
     "Recipe",
     "RegionFeatures",
     "Row",
+    "RunSpec",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
     "SegmentFeatures",
     "SelfCritical",
+    "SelfCriticalRun",
     "Stage",
     "Strict",
     "Subset",
