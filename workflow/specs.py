@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from recap.core.files.atomic import write_text
-from recap.core.manifests import value_hash
-from recap.core.plan import Grid
+from recap.core.hashing import value_hash
+from recap.core.plan import RunPlan
 from recap.core.run_spec import execution
 
 
@@ -34,7 +34,7 @@ class SpecText(str):
         return text
 
 
-def write_executions(plan: Grid, folder: Path) -> None:
+def write_executions(plan: RunPlan, folder: Path) -> None:
     """Write how the jobs of each recipe are computed to ``<folder>/<recipe>.yaml``; equal files are left alone."""
     for name in sorted({run.recipe for run in plan.scored()}):
         path = folder / f"{name}.yaml"

@@ -2,12 +2,12 @@
 
 import json
 import random
-import runpy
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from helpers.generators import jpeg, write_flickr
 from recap.core.errors import DataError, RecapError
 from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
@@ -16,9 +16,6 @@ from recap.data.files.images import ImageSource
 from recap.data.files.members import members
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
-
-GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "generators.py"))
-jpeg, write_flickr = GENERATORS["jpeg"], GENERATORS["write_flickr"]
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 

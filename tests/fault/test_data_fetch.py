@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from fetching import fetch, left, line, listed, noise, sha, zipped
-from web_server import serve
 
+from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
+from helpers.web_server import serve
 from recap.core.errors import DataError
 from recap.data.files import download as downloads
 from recap.data.files.download import Transfer

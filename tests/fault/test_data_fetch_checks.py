@@ -3,9 +3,9 @@
 import errno
 
 import pytest
-from fetching import fetch, left, line, listed, noise, sha, zipped
-from web_server import serve
 
+from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
+from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError
 from recap.data.files.fetch import record_of
 from recap.data.files.versions import choose, read_versions

@@ -6,7 +6,6 @@ Nothing half-written may stay: a reader that writes leaves a whole file, or none
 import gzip
 import io
 import json
-import runpy
 import zipfile
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.generators import jpeg, karpathy
+from helpers.mutate import outcomes
 from recap.core.config import SECTIONS, ScenesDataset
 from recap.core.params import read_mapping, resolve, validate
 from recap.data.corpus.build import build_corpus
@@ -36,10 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:PIL"),
 ]
 
-HERE = Path(__file__).resolve().parent
-PARAMS = HERE.parent.parent / "params"
-outcomes = runpy.run_path(str(HERE / "mutate.py"))["outcomes"]
-FILES = runpy.run_path(str(HERE.parent / "unit" / "generators.py"))
+PARAMS = Path(__file__).resolve().parents[2] / "params"
 COUNT = 10_000
 
 
@@ -76,7 +74,7 @@ def test_karpathys_json_and_what_is_written_of_it(tmp_path):
         captions = read_karpathy(path, merge_restval=True)
         write_corpus(captions, tmp_path / "out" / "c.parquet", dataset="t", kind="karpathy", source_sha256="0")
 
-    content = json.dumps(FILES["karpathy"](sentences=("A dog runs .", "It 's a dog !"))).encode()
+    content = json.dumps(karpathy(sentences=("A dog runs .", "It 's a dog !"))).encode()
     originals = [content, zipped(dataset_json=content)]
     check(as_file(tmp_path / "d.json", lambda path: read_karpathy(path, merge_restval=True)), originals)
     check(as_file(tmp_path / "d.json", write), originals, COUNT // 20)
@@ -207,7 +205,7 @@ def test_pictures(tmp_path):
 
 
 def test_archives_of_pictures_and_reports(tmp_path):
-    content = zipped(a_json=b"x" * 300, b_json=FILES["jpeg"](1))
+    content = zipped(a_json=b"x" * 300, b_json=jpeg(1))
 
     def read(path):
         source = ImageSource([path])

@@ -4,7 +4,6 @@ half-written store."""
 import gzip
 import io
 import itertools
-import runpy
 import signal
 import warnings
 from pathlib import Path
@@ -13,8 +12,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from mutate import outcomes
 
+from helpers.feature_files import SIZES, regions, six_columns, ten_columns, write_hdf5, write_npz, write_vinvl
+from helpers.mutate import outcomes
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features import hdf5, store
@@ -26,15 +26,8 @@ from recap.features.writer import build_store
 
 COUNT = 10_000
 WHOLE_JOB = 100  # of how many mutants one goes through the whole import
-UNIT = Path(__file__).resolve().parent.parent / "unit"
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def made():
-    """Return the functions of tests/unit/feature_files.py."""
-    return runpy.run_path(str(UNIT / "feature_files.py"))
 
 
 @pytest.fixture
@@ -89,7 +82,7 @@ def check(parse, originals, seed=0):
 
 
 @pytest.mark.slow
-def test_mutated_bottom_up_tsv(tmp_path, made):
+def test_mutated_bottom_up_tsv(tmp_path):
     path = tmp_path / "a.tsv"
     bring = brings(tmp_path, "bottom_up_tsv", path)
 
@@ -97,15 +90,15 @@ def test_mutated_bottom_up_tsv(tmp_path, made):
         path.write_bytes(content)
         bring()
 
-    six, ten = (b"\n".join(map(made[name], made["SIZES"])) for name in ("six_columns", "ten_columns"))
+    six, ten = (b"\n".join(map(columns, SIZES)) for columns in (six_columns, ten_columns))
     check(parse, [six, ten])
 
 
 @pytest.mark.slow
-def test_mutated_vinvl_tsv_and_its_lineidx(tmp_path, made):
+def test_mutated_vinvl_tsv_and_its_lineidx(tmp_path):
     originals = []
     for packed in (False, True):
-        path = made["write_vinvl"](tmp_path, packed=packed, dim=8)
+        path = write_vinvl(tmp_path, packed=packed, dim=8)
         originals.append(path.read_bytes() + b"\n====" + path.with_suffix(".lineidx").read_bytes())
     bring = brings(tmp_path, "vinvl_tsv", path)
 
@@ -119,14 +112,14 @@ def test_mutated_vinvl_tsv_and_its_lineidx(tmp_path, made):
 
 
 @pytest.mark.slow
-def test_mutated_npz_and_npy(tmp_path, made):
-    folder = made["write_npz"](tmp_path)
+def test_mutated_npz_and_npy(tmp_path):
+    folder = write_npz(tmp_path)
     for image_id in (42, 7):
         (folder / f"{image_id}.npz").unlink()
         (tmp_path / "cocobu_box" / f"{image_id}.npy").unlink()
     files = [folder / "123.npz", tmp_path / "cocobu_box" / "123.npy"]
     plain = io.BytesIO()
-    np.savez(plain, feat=made["regions"](123)[0])
+    np.savez(plain, feat=regions(123)[0])
     whole = [path.read_bytes() for path in files]
     originals = [b"z" + whole[0], b"z" + plain.getvalue(), b"y" + whole[1]]
     bring = brings(tmp_path, "npz_folder", folder)
@@ -141,7 +134,7 @@ def test_mutated_npz_and_npy(tmp_path, made):
 
 
 @pytest.mark.slow
-def test_mutated_pth(tmp_path, made):
+def test_mutated_pth(tmp_path):
     path = tmp_path / "maps" / "7.pth"
     path.parent.mkdir()
     torch.save(torch.rand(1, 8, 7, 7), path)
@@ -158,11 +151,11 @@ def test_mutated_pth(tmp_path, made):
 
 
 @pytest.mark.slow
-def test_mutated_m2_hdf5(tmp_path, made, impatient):
-    path = made["write_hdf5"](tmp_path / "m2.hdf5", ["features", "boxes", "grids", "size", "cls_prob"])
+def test_mutated_m2_hdf5(tmp_path, impatient):
+    path = write_hdf5(tmp_path / "m2.hdf5", ["features", "boxes", "grids", "size", "cls_prob"])
     originals = [path.read_bytes()]
     with h5py.File(path, "w", libver="latest") as file:
-        file["7_features"], file["7_boxes"] = made["regions"](7)[:2]
+        file["7_features"], file["7_boxes"] = regions(7)[:2]
         file.create_dataset("7_cls_prob", data=np.full((3, 5), 0.2), chunks=(1, 5), compression="gzip")
     originals.append(path.read_bytes())
     bring = brings(tmp_path, "m2_hdf5", path)

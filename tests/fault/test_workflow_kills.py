@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from workflow_kills import kill_until_finished, results, same, undisturbed
+
+from helpers.workflow_kills import kill_until_finished, results, same, undisturbed
 
 
 @pytest.mark.slow

@@ -2,19 +2,15 @@
 
 import gzip
 import io
-import runpy
 import tarfile
-from pathlib import Path
 
 import pytest
 
+from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.datasets.iu_xray.reports import parse_report
 from recap.data.files.images import ImageSource
-
-GENERATORS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "unit" / "xray_files.py"))
-SPEC, names, report, write_iu_xray = (GENERATORS[key] for key in ("SPEC", "names", "report", "write_iu_xray"))
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id="CXR1"/>&j;</eCitation>'.format(
     "".join(f'<!ENTITY {name} "{f"&{below};" * 10}">' for below, name in zip("abcdefghi", "bcdefghij", strict=True))
@@ -143,8 +139,8 @@ def test_links_and_paths_in_an_archive_lead_nowhere(tmp_path):
         outside = tarfile.TarInfo(f"../../{names(10)[1]}.png")
         outside.size = 3
         archive.addfile(outside, io.BytesIO(b"abc"))
-    pngs = {f"{name}.png": GENERATORS["png"](1) for uid in range(1, 10) for name in names(uid)}
-    GENERATORS["tgz"](inputs / "few.tgz", pngs)
+    pngs = {f"{name}.png": png(1) for uid in range(1, 10) for name in names(uid)}
+    tgz(inputs / "few.tgz", pngs)
     build(inputs, annotations=None, images=["more.tgz", "few.tgz"])
     rows = (inputs / "out" / "studies.csv").read_text()
     assert "CXR10,,a picture is missing from the images: CXR10_IM-0010-1001," in rows
@@ -158,7 +154,7 @@ def test_links_and_paths_in_an_archive_lead_nowhere(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>not here</html>", GENERATORS["png"](1)[:40]])
+@pytest.mark.parametrize("content", [b"", b"<html>not here</html>", png(1)[:40]])
 def test_a_picture_that_is_none_is_named_when_it_is_read(tmp_path, content):
     name = f"{names(1)[0]}.png"
     inputs = write_iu_xray(tmp_path, images=lambda pngs: pngs.update({name: content}))

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_2017, spec, write_coco, write_zip
-from generators import karpathy
 
+from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_2017, spec, write_coco, write_zip
+from helpers.generators import karpathy
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, Corpus

@@ -3,8 +3,8 @@
 import shutil
 
 import pytest
-from conceptual_web import write_conceptual, write_tsv
 
+from helpers.conceptual_web import write_conceptual, write_tsv
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import SPLITS, Corpus

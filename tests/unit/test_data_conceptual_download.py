@@ -9,9 +9,9 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from conceptual_web import KINDS, photo, picture_server, write_tsv
 from PIL import Image
 
+from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from recap.core.errors import DataError, RecapError
 from recap.data.datasets.conceptual import download as conceptual_download
 from recap.data.datasets.conceptual import shards as conceptual_shards

@@ -3,10 +3,10 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from generators import SENTENCES, karpathy, write_flickr
 
+from helpers.generators import SENTENCES, karpathy, write_flickr
 from recap.core.errors import DataError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
 

@@ -3,8 +3,8 @@ import pickle
 import zipfile
 
 import pytest
-from generators import jpeg
 
+from helpers.generators import jpeg
 from recap.core.errors import DataError
 from recap.data.files.images import ImageSource
 

@@ -3,8 +3,8 @@ import tarfile
 import zipfile
 
 import pytest
-from xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 
+from helpers.xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus

@@ -1,8 +1,7 @@
 import json
 import zipfile
 
-from generators import SENTENCES, karpathy
-
+from helpers.generators import SENTENCES, karpathy
 from recap.data.datasets.karpathy import read_karpathy
 
 

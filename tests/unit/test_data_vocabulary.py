@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from generators import write_flickr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.generators import write_flickr
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import UNK, Vocabulary, build_vocabulary

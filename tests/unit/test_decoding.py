@@ -1,67 +1,11 @@
 """Beam search and sampling on a toy language model with known probabilities."""
 
-import itertools
-from dataclasses import dataclass
-
 import pytest
 import torch
 
+from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, options, strip, toy_state, toy_step
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, sample
-from recap.decoding.step import forbidding
-
-PAD, BOS, EOS, V = 0, 1, 2, 5
-
-
-@dataclass
-class ToyState:
-    """The last word and the place, per beam; `table` [B, length, V, V] differs between images."""
-
-    table: torch.Tensor
-    seen: torch.Tensor
-    position: int = 0
-
-    def reorder(self, beams):
-        return ToyState(self.table, self.seen.gather(1, beams), self.position)
-
-    def keep(self, images):
-        return ToyState(self.table[images], self.seen[images], self.position)
-
-
-def toy_step(tokens, state):
-    # The sum of words seen enters the table, so a wrongly reordered state gives wrong scores.
-    seen = (state.seen + tokens) % V
-    images = torch.arange(len(tokens))[:, None]
-    return state.table[images, state.position, seen, :], ToyState(state.table, seen, state.position + 1)
-
-
-STEP = forbidding(toy_step, [PAD, BOS])
-
-
-def toy_state(images, length, seed=0):
-    table = torch.randn(images, length, V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return ToyState((2 * table).log_softmax(-1), torch.zeros(images, 1, dtype=torch.long))
-
-
-def options(**changes):
-    return {"max_length": 4, "bos": BOS, "eos": EOS, "pad": PAD, "device": torch.device("cpu")} | changes
-
-
-def all_captions(state, length):
-    """Every caption and its log-probability, by walking all branches of image 0."""
-    found = {}
-    for words in itertools.product(range(2, V), repeat=length):
-        cut = words[: words.index(EOS) + 1] if EOS in words else words
-        total, here, last = 0.0, state, BOS
-        for word in cut:
-            out, here = STEP(torch.tensor([[last]]), here)
-            total, last = total + out[0, 0, word].item(), word
-        found[cut] = total
-    return sorted(found.items(), key=lambda item: -item[1])
-
-
-def strip(row):
-    return tuple(word for word in row.tolist() if word != PAD)
 
 
 def test_wide_beam_is_exhaustive_search():

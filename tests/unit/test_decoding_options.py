@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from test_decoding import BOS, EOS, PAD, STEP, V, all_captions, options, strip, toy_state
 
+from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, options, strip, toy_state
 from recap.decoding.beam import beam_search
 from recap.decoding.constraints import Rules, constrained
 from recap.decoding.diverse import diverse_beam_search

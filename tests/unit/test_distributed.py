@@ -1,25 +1,28 @@
 """Two processes over gloo give the weights of one."""
 
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from distributed_worker import CONFIG, train
-from test_training import CAPTIONS, Store
 
+from helpers.distributed_worker import CONFIG, train
+from helpers.training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
 from recap.models.registry import build_model
 from recap.training.distributed import Group
 from recap.training.validation import validator
 
-WORKER = Path(__file__).parent / "distributed_worker.py"
+WORKER = "helpers.distributed_worker"
 
 
 def torchrun(*arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(WORKER)]
-    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=200)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", WORKER]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=200, env=environment
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 

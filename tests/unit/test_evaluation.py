@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from recap.core.config import EvaluationSpec, Execution, ScenesDataset
 from recap.core.errors import ConfigError, MetricError
+from recap.core.params import validate
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation
@@ -34,7 +35,7 @@ class Prepared:
     def captions(self, out, **changes):
         """Evaluate, and return the captions by image and the signature's fields."""
         settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **changes}
-        spec = EvaluationSpec(evaluation=settings)
+        spec = validate(EvaluationSpec, {"evaluation": settings}, "spec")
         evaluate(spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out)
         rows = json.loads((out / "captions.test.json").read_text())
         fields = parse(json.loads((out / "metrics.json").read_text())["signature"])

@@ -6,8 +6,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
 
+from helpers.feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
 from recap.core.config import GridFeatures, ImportedFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.importers.job import import_features

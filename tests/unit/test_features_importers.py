@@ -7,7 +7,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from feature_files import (
+
+from helpers.feature_files import (
     DIM,
     SIZES,
     regions,
@@ -20,7 +21,6 @@ from feature_files import (
     write_pth,
     write_vinvl,
 )
-
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus

@@ -7,8 +7,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
 
+from helpers.feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource

@@ -8,11 +8,11 @@ import yaml
 
 from recap.core.config import Profile
 from recap.core.errors import ConfigError
-from recap.core.plan import Grid
+from recap.core.plan import RunPlan
 from recap.models.check import check_models
 
 
-def grid(tmp_path, **model):
+def planned(tmp_path, **model):
     row = {"dataset": "d", "features": "f", "model": "m", "recipe": "r", "stage": "xe"}
     files = {
         "datasets/d": {"kind": "scenes"},
@@ -32,7 +32,7 @@ def grid(tmp_path, **model):
         path = tmp_path / "params" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(values))
-    return Grid(Profile(name="p", tables=["t"], seeds=[1]), tmp_path / "params")
+    return RunPlan(Profile(name="p", tables=["t"], seeds=[1]), tmp_path / "params")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def grid(tmp_path, **model):
 )
 def test_what_a_builder_refuses_is_refused_with_file_and_key(tmp_path, model, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        grid(tmp_path, **model)
+        planned(tmp_path, **model)
 
 
 def test_a_model_that_only_its_builder_refuses_is_named(tmp_path, monkeypatch):
@@ -57,20 +57,20 @@ def test_a_model_that_only_its_builder_refuses_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr("recap.models.registry.build_model", refuse)
     with pytest.raises(ConfigError, match=r"params/models/m.yaml: model 'zodiac': too odd"):
-        check_models(grid(tmp_path))
+        check_models(planned(tmp_path))
 
 
 def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
     known = tmp_path / "work" / "known.json"
-    check_models(grid(tmp_path), known)
+    check_models(planned(tmp_path), known)
     monkeypatch.setattr("recap.models.registry.build_model", lambda *_, **__: pytest.fail("built again"))
-    check_models(grid(tmp_path), known)
+    check_models(planned(tmp_path), known)
     with pytest.raises(pytest.fail.Exception, match="built again"):
-        check_models(grid(tmp_path, d_model=64), known)
+        check_models(planned(tmp_path, d_model=64), known)
 
 
 def test_models_of_any_size_take_no_memory(tmp_path):
-    check_models(grid(tmp_path, d_model=2**15, heads=8, d_feed_forward=2**17))
+    check_models(planned(tmp_path, d_model=2**15, heads=8, d_feed_forward=2**17))
 
 
 def test_a_workflow_imports_torch_for_changed_models_alone():

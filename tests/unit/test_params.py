@@ -6,7 +6,7 @@ import pytest
 from recap.core.config import SECTIONS, Profile
 from recap.core.errors import ConfigError
 from recap.core.params import load_named, load_profile, read_mapping, validate
-from recap.core.plan import Grid
+from recap.core.plan import RunPlan
 
 PARAMS = Path(__file__).resolve().parent.parent / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -135,10 +135,10 @@ def test_a_base_is_a_name(params):
 def test_who_asks_for_a_missing_file_is_said(params):
     profile = Profile(**read_mapping(params / "tiny.yaml"))
     table = params / "tables" / f"{profile.tables[0]}.yaml"
-    first = Grid(profile, params).tables[profile.tables[0]].rows[0]
+    first = RunPlan(profile, params).tables[profile.tables[0]].rows[0]
     table.write_text(table.read_text().replace(f"model: {first.model}", "model: nobody"))
     asked = f"asked for by row {first.id!r} of table {profile.tables[0]!r}"
     with pytest.raises(ConfigError, match=rf"params/models: there is no 'nobody'; .* \({asked}\)$"):
-        Grid(profile, params)
+        RunPlan(profile, params)
     with pytest.raises(ConfigError, match=r"there is no 'nothing'; .* \(asked for by profile 'tiny'\)$"):
-        Grid(profile.model_copy(update={"tables": ["nothing"]}), params)
+        RunPlan(profile.model_copy(update={"tables": ["nothing"]}), params)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from PIL import Image
-from score_files import make_table, write_scores
 
+from helpers.score_files import make_table, write_scores
 from recap.core.errors import DataError, MetricError
 from recap.core.plan import row_runs
 from recap.data.corpus.corpus import Caption, write_corpus

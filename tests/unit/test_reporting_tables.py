@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
-from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 
+from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import RecapError
 from recap.core.plan import row_runs
 from recap.reporting.latex import escape

@@ -4,8 +4,8 @@ import json
 import random
 
 import pytest
-from score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 
+from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import MetricError, RecapError
 from recap.core.files.checksums import NAME, record
 from recap.core.plan import row_runs

@@ -1,12 +1,6 @@
 """The MLflow view: made from files, replaced by key, and never a danger to results."""
 
-import errno
 import json
-import os
-import shutil
-import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +8,9 @@ import yaml
 
 from recap.core.errors import RecapError
 from recap.core.files.checksums import record
-from recap.tracking import store as store_room
 from recap.tracking.publish import publish as publish_now
 from recap.tracking.publish import read_records, withdraw
 from recap.tracking.records import flat
-from recap.tracking.store import init_store
 from recap.tracking.views import addresses
 
 SETTING = "scenes/full/grid/transformer@demo"
@@ -71,18 +63,9 @@ def results(tmp_path):
     return folder
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory):
-    """A store without a run: making one takes seconds, copying it does not."""
-    store = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    init_store(store)
-    return store
-
-
 @pytest.fixture
-def store(tmp_path, empty_store):
-    (tmp_path / "mlflow").mkdir()
-    return Path(shutil.copy(empty_store, tmp_path / "mlflow" / "mlflow.db"))
+def store(mlflow_store):
+    return mlflow_store
 
 
 def active(store):
@@ -266,71 +249,6 @@ def test_a_half_written_run_is_written_again(publish, store):
     run_id = by_name(publish(), name).info.run_id
     MlflowClient(tracking_uri=f"sqlite:///{store}").delete_tag(run_id, "content_hash")
     assert by_name(publish(), name).info.run_id != run_id
-
-
-def refusal(store):
-    """Return the one sentence with which a store refuses."""
-    with pytest.raises(RecapError) as error:
-        init_store(store)
-    sentence = str(error.value)
-    assert "\n" not in sentence
-    assert "results are safe" in sentence
-    # The folder of a store may be anything, even the user's home: nobody is told to delete it.
-    assert "delete" not in sentence
-    return sentence
-
-
-def test_garbage_in_place_of_a_store_is_one_sentence_and_stays(tmp_path):
-    store = tmp_path / "mlflow.db"
-    store.write_text("this is no database, and long enough to be recognised as none")
-    assert "no store that this MLflow can read" in refusal(store)
-    assert "move the file mlflow.db away" in refusal(store)
-    assert store.read_text().startswith("this is no database")
-
-
-def test_a_store_of_another_mlflow_is_one_sentence(store):
-    with sqlite3.connect(store) as database:
-        database.execute("UPDATE alembic_version SET version_num = 'of a later day'")
-    assert "no store that this MLflow can read" in refusal(store)
-
-
-def test_a_locked_store_is_one_sentence(store):
-    with sqlite3.connect(store, isolation_level=None) as database:
-        database.execute("BEGIN EXCLUSIVE")
-        assert "another program is writing to this store" in refusal(store)
-
-
-@pytest.mark.parametrize(
-    "reason, advice",
-    [
-        ("(sqlite3.OperationalError) database or disk is full", "the disk is full"),
-        (str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), "make room"),
-        ("(sqlite3.OperationalError) attempt to write a readonly database", "make both writable"),
-        (str(PermissionError(errno.EACCES, os.strerror(errno.EACCES))), "make both writable"),
-        ("(sqlite3.DatabaseError) database disk image is malformed", "move the file mlflow.db away"),
-        ("something new", "cannot use this store (something new)"),
-    ],
-)
-def test_each_refusal_has_its_own_advice(store, monkeypatch, reason, advice):
-    def refuse(_):
-        raise OSError(reason)
-
-    monkeypatch.setattr(store_room, "_upgrade", refuse)
-    assert advice in refusal(store)
-
-
-def test_a_store_whose_folder_cannot_be_made_is_one_sentence(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(RecapError, match="cannot be made"):
-        init_store(tmp_path / "file" / "mlflow.db")
-
-
-def test_processes_may_meet_in_a_fresh_store(tmp_path):
-    code = "import sys, pathlib, recap.tracking.store as s; s.init_store(pathlib.Path(sys.argv[1]))"
-    store = tmp_path / "mlflow" / "mlflow.db"
-    jobs = [subprocess.Popen([sys.executable, "-c", code, str(store)]) for _ in range(2)]
-    assert [job.wait() for job in jobs] == [0, 0]
-    assert [path.name for path in store.parent.iterdir() if path.suffix == ".part"] == []
 
 
 @pytest.mark.parametrize("history", ["", "epoch,loss\nfirst,1\n", "loss\n1\n", "epoch,loss\n0,1,2,3\n"])

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from test_training import CAPTIONS, CONFIG, Store, V, training
 
+from helpers.training import CAPTIONS, CONFIG, Store, V, training
 from recap.core.config import CrossEntropy, SelfCritical
 from recap.data.vocabulary.words import EOS
 from recap.models.registry import build_model

@@ -1,15 +1,13 @@
 """Outside files that are fetched by the workflow, when the profile allows it."""
 
 import hashlib
-import runpy
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tiny_workspace import ROOT
 
-write_flickr = runpy.run_path(str(ROOT / "tests" / "unit" / "generators.py"))["write_flickr"]
+from helpers.generators import write_flickr
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_workspace import ROOT, Workspace
+
+from helpers.tiny_workspace import ROOT, Workspace
 
 ODD = "my dir é `touch PWNED`"
 NAME = "a+b [c] `touch PWNED`; x"

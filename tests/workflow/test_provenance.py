@@ -4,7 +4,8 @@ import json
 import os
 
 import pytest
-from toy_workflow import Toy
+
+from helpers.toy_workflow import Toy
 
 CORPUS, SUMMARY = "results/data/corpus.txt", "results/summary.txt"
 FIRST, SECOND = "results/runs/1.txt", "results/runs/2.txt"

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from tiny_workspace import ROOT
 
+from helpers.tiny_workspace import ROOT
 from recap.cli import build_parser
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

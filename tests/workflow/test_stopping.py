@@ -7,7 +7,8 @@ import sys
 import time
 
 import pytest
-from tiny_workspace import ROOT
+
+from helpers.tiny_workspace import ROOT
 
 SNAKEFILE = """
 import sys

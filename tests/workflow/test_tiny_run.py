@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_workspace import ROOT, Workspace, counts
+
+from helpers.tiny_workspace import ROOT, Workspace, counts
 
 
 @pytest.fixture(scope="module")

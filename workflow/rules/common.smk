@@ -1,4 +1,4 @@
-"""Grid and paths: what the rules share. No science."""
+"""Plan and paths: what the rules share. No science."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from shlex import quote
 
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
-from recap.core.plan import Grid, Run, row_runs
+from recap.core.plan import Run, RunPlan, row_runs
 from recap.core.params import load_profile
 from recap.core.run_spec import evaluation_spec, execution, run_spec
-from recap.core.source import code_digest
+from recap.core.hashing import code_digest
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
@@ -39,39 +39,39 @@ def uses_gpus(profile):
     return device == "cuda" or (device == "auto" and bool(devices()))
 
 
-def load_grid():
-    """Return profile and grid, or stop with the one sentence that says what is wrong in which file."""
+def load_plan():
+    """Return profile and plan, or stop with the one sentence that says what is wrong in which file."""
     values = {key: value for key, value in config.items() if key != "params_dir"}
     try:
         # Snakemake has read the profile already, but takes the last of two equal keys without a word.
         for file in workflow.configfiles:
             read_mapping(Path(file))
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
-        grid = Grid(profile, Path(config.get("params_dir", "params")))
-        check_models(grid, Path(f"work/{profile.name}/checked_models.json"))
+        plan = RunPlan(profile, Path(config.get("params_dir", "params")))
+        check_models(plan, Path(f"work/{profile.name}/checked_models.json"))
     except RecapError as error:
         refuse(str(error))
-    for section, name in sorted(grid.names()):
+    for section, name in sorted(plan.names()):
         if UNUSABLE.search(name):
             refuse(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths")
     if set("{}") & set(profile.inputs):
         refuse(f"inputs={profile.inputs}: Snakemake takes braces for wildcards; use a folder without them")
-    for name in sorted({run.recipe for run in grid.scored()}):
-        if grid.recipe(name).evaluation.split != "test":
+    for name in sorted({run.recipe for run in plan.scored()}):
+        if plan.recipe(name).evaluation.split != "test":
             refuse(f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test")
-        wanted, found = grid.recipe(name).processes, len(devices())
+        wanted, found = plan.recipe(name).processes, len(devices())
         if uses_gpus(profile) and wanted > max(1, found):
             refuse(f"recipe {name!r}: {wanted} processes want a GPU each, but there are {found}; set `processes` lower")
-    return profile, grid
+    return profile, plan
 
 
-PROFILE, GRID = load_grid()
-SCORED = GRID.scored()
+PROFILE, PLAN = load_plan()
+SCORED = PLAN.scored()
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
-write_executions(GRID, Path(EXECUTION))
+write_executions(PLAN, Path(EXECUTION))
 DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
@@ -94,7 +94,7 @@ MAKERS = ["data/files/images", *ALL_READERS]
 
 def reader_code(wildcards):
     """Return the digest of the job that builds a corpus: its reader counts, those of other kinds do not."""
-    own = READERS[GRID.get("datasets", wildcards.dataset).kind]
+    own = READERS[PLAN.get("datasets", wildcards.dataset).kind]
     return code_digest("data/corpus/build", without=[reader for reader in ALL_READERS if reader not in own])
 
 
@@ -127,7 +127,7 @@ def model_code(start):
     """
 
     def digest(wildcards):
-        kind = GRID.get("models", wildcards.model).kind
+        kind = PLAN.get("models", wildcards.model).kind
         return code_digest(start, f"models/{kind}", without=[*MAKERS, "models/registry"])
 
     return digest
@@ -135,7 +135,7 @@ def model_code(start):
 
 def of_kinds(*kinds):
     """Return the constraint of the wildcard `dataset` to the data sets of some kinds."""
-    return one_of(name for name in GRID.datasets() if GRID.get("datasets", name).kind in kinds)
+    return one_of(name for name in PLAN.datasets() if PLAN.get("datasets", name).kind in kinds)
 
 
 def one_of(names):
@@ -145,7 +145,7 @@ def one_of(names):
 
 def table_runs(name):
     """Return the scored runs of a table."""
-    return sorted({run for row in GRID.tables[name].rows for run in row_runs(row, PROFILE.seeds)})
+    return sorted({run for row in PLAN.tables[name].rows for run in row_runs(row, PROFILE.seeds)})
 
 
 def trained_runs():
@@ -194,17 +194,17 @@ def outside(name):
 
 def dataset_inputs(name):
     """Return the outside files of a data set: none for the built-in one."""
-    return [outside(file) for file in dataset_files(GRID.get("datasets", name))]
+    return [outside(file) for file in dataset_files(PLAN.get("datasets", name))]
 
 
 def tokenizer_inputs(name):
     """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-    return [outside(file) for file in tokenizer_files(GRID.get("datasets", name))]
+    return [outside(file) for file in tokenizer_files(PLAN.get("datasets", name))]
 
 
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
-    dataset = GRID.get("datasets", name)
+    dataset = PLAN.get("datasets", name)
     if dataset.kind == "conceptual":
         return [outside(dataset.images)]
     packed = dataset.kind in ("scenes", "iu_xray")
@@ -213,15 +213,15 @@ def dataset_images(name):
 
 def weights_inputs(name):
     """Return the outside files of features: what is imported, or weights that are neither random nor from the hub."""
-    return [outside(file) for file in feature_files(GRID.get("features", name))]
+    return [outside(file) for file in feature_files(PLAN.get("features", name))]
 
 
 def boxes_of(name):
     """Return the name of the features whose boxes these features cut out, or None."""
-    features = GRID.get("features", name)
+    features = PLAN.get("features", name)
     if features.kind != "crops":
         return None
-    if GRID.get("features", features.boxes).kind not in ("regions", "imported"):
+    if PLAN.get("features", features.boxes).kind not in ("regions", "imported"):
         refuse(f"features/{name}.yaml: {features.boxes!r} has no boxes; name features of kind regions or imported")
     return features.boxes
 
@@ -234,13 +234,13 @@ def used_features():
 
 def of_feature_kind(*kinds):
     """Return the constraint of the wildcard `features` to features of some kinds."""
-    return one_of(name for name in used_features() if GRID.get("features", name).kind in kinds)
+    return one_of(name for name in used_features() if PLAN.get("features", name).kind in kinds)
 
 
 def missing_inputs():
     """Return the outside files that are missing and that something still to be made needs, with who names them."""
-    needs = {(f"{R}/data/{name}/corpus.parquet", "datasets", name): dataset_inputs(name) for name in GRID.datasets()}
-    for name in GRID.datasets():
+    needs = {(f"{R}/data/{name}/corpus.parquet", "datasets", name): dataset_inputs(name) for name in PLAN.datasets()}
+    for name in PLAN.datasets():
         needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
         for name in filter(None, [run.features, boxes_of(run.features)]):

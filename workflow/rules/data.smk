@@ -3,7 +3,7 @@
 
 def dataset_spec(wildcards):
     """Return a data set's config without the vocabulary rule, which is the next rule's."""
-    spec = GRID.spec("datasets", wildcards.dataset)
+    spec = PLAN.spec("datasets", wildcards.dataset)
     return as_json({key: value for key, value in spec.items() if key != "vocabulary"})
 
 
@@ -16,7 +16,7 @@ def data_files():
 
 def counts_file(wildcards):
     """Return what the reader of a data set says about what it left out, where it says something."""
-    counted = GRID.get("datasets", wildcards.dataset).kind == "iu_xray"
+    counted = PLAN.get("datasets", wildcards.dataset).kind == "iu_xray"
     return [f"{R}/data/{wildcards.dataset}/counts.md"] if counted else []
 
 
@@ -78,7 +78,7 @@ rule vocabulary:
     output:
         f"{R}/data/{{dataset}}/vocabulary.json",
     params:
-        spec=lambda wildcards: as_json(GRID.spec("datasets", wildcards.dataset)["vocabulary"]),
+        spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
         code=code_digest("data/vocabulary/words", without=MAKERS),
     shell:
         "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"

@@ -3,7 +3,7 @@
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
-    return as_json(plain(evaluation_spec(GRID, wildcards.recipe)))
+    return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
 
 
 rule evaluate:
@@ -21,7 +21,7 @@ rule evaluate:
         code=model_code("evaluation/job"),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
-    threads: lambda wildcards: execution(GRID, wildcards.recipe).threads
+    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
         gpu=GPU,
     shell:

@@ -8,7 +8,7 @@ BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 def trained_backbone(wildcards):
     """Return the weights that must be trained first: for weights 'boxes', else none."""
-    spec = GRID.get("features", wildcards.features)
+    spec = PLAN.get("features", wildcards.features)
     file = BACKBONE.format(dataset=wildcards.dataset, features=wildcards.features)
     return [file] if spec.kind == "grid" and spec.weights == "boxes" else []
 
@@ -21,7 +21,7 @@ def boxes_store(wildcards):
 
 def extractor_code(wildcards):
     """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    kind = GRID.get("features", wildcards.features).kind
+    kind = PLAN.get("features", wildcards.features).kind
     return code_digest(f"features/{kind}", without=ALL_READERS)
 
 
@@ -38,7 +38,7 @@ rule pretrain:
     output:
         BACKBONE,
     params:
-        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=code_digest("features/pretrain", without=ALL_READERS),
     threads: 2
     resources:
@@ -60,7 +60,7 @@ rule features:
     wildcard_constraints:
         features=of_feature_kind("grid", "crops"),
     params:
-        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=extractor_code,
         # Finished shards survive a killed job, which declared outputs would not.
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
@@ -87,7 +87,7 @@ rule detector_features:
     wildcard_constraints:
         features=of_feature_kind("regions", "segments"),
     params:
-        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=extractor_code,
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     threads: 2
@@ -110,7 +110,7 @@ rule import_features:
     wildcard_constraints:
         features=of_feature_kind("imported"),
     params:
-        spec=lambda wildcards: as_json(GRID.spec("features", wildcards.features)),
+        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=code_digest("features/importers/job", without=ALL_READERS),
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:

@@ -12,7 +12,7 @@ CURVES_FILE = f"{REPORTS}/figures/curves.png"
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
-    files += [ATTENTION_FILE.format(table=name) for name, table in GRID.tables.items() if table.attention]
+    files += [ATTENTION_FILE.format(table=name) for name, table in PLAN.tables.items() if table.attention]
     return [*files, CURVES_FILE]
 
 
@@ -23,13 +23,13 @@ def report_files():
 
 def row_paths():
     """Return the scored runs of every table row, by a name that is unique in the profile."""
-    rows = [(name, row) for name, table in GRID.tables.items() for row in table.rows]
+    rows = [(name, row) for name, table in PLAN.tables.items() for row in table.rows]
     return {f"{name}.{row.id}": [run.path for run in row_runs(row, PROFILE.seeds)] for name, row in rows}
 
 
 def setting_labels():
     """Return the label of every setting in the tables; where two share one, the folder is added."""
-    rows = [row for table in GRID.tables.values() for row in table.rows]
+    rows = [row for table in PLAN.tables.values() for row in table.rows]
     labels = {row_runs(row, PROFILE.seeds)[0].setting: row.label for row in rows}
     shared = {label for label, count in Counter(labels.values()).items() if count > 1}
     return {setting: f"{label} ({setting})" if label in shared else label for setting, label in labels.items()}
@@ -45,7 +45,7 @@ def curve_runs():
 
 def sample_dataset(wildcards):
     """Return the data set of a table's baseline, whose pictures the contact sheet shows."""
-    table = GRID.tables[wildcards.table]
+    table = PLAN.tables[wildcards.table]
     return next(row.dataset for row in table.rows if row.id == table.baseline)
 
 
@@ -58,7 +58,7 @@ rule table:
         html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
         md=TABLE_FILES[3],
     params:
-        spec=lambda wildcards: as_json(GRID.tables[wildcards.table].model_dump(mode="json")),
+        spec=lambda wildcards: as_json(PLAN.tables[wildcards.table].model_dump(mode="json")),
         code=code_digest("reporting/tables"),
         out=subpath(output.tex, parent=True),
     shell:
@@ -87,7 +87,7 @@ rule samples:
 
 def attention_rows(wildcards):
     """Return the rows whose attention a table shows."""
-    table = GRID.tables[wildcards.table]
+    table = PLAN.tables[wildcards.table]
     return [row for row in table.rows if row.id in table.attention]
 
 
@@ -98,7 +98,7 @@ def attention_runs(wildcards):
 
 def attention_heading(wildcards):
     """Return what stands above a figure of attention."""
-    table = GRID.tables[wildcards.table]
+    table = PLAN.tables[wildcards.table]
     shading = "Where the first seed looks; bright relative to the strongest cell of the word, which is outlined in red."
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
 

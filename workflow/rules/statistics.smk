@@ -5,9 +5,9 @@ def table_spec(name):
     """Return a table with the seeds of its runs and the recipes it names."""
     recipes = sorted({run.recipe for run in table_runs(name)})
     return {
-        "table": GRID.tables[name].model_dump(mode="json"),
+        "table": PLAN.tables[name].model_dump(mode="json"),
         "seeds": PROFILE.seeds,
-        "recipes": {recipe: GRID.spec("recipes", recipe) for recipe in recipes},
+        "recipes": {recipe: PLAN.spec("recipes", recipe) for recipe in recipes},
     }
 
 

@@ -7,7 +7,7 @@ rule subset:
     output:
         f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
     params:
-        spec=lambda wildcards: as_json(GRID.spec("subsets", wildcards.subset)),
+        spec=lambda wildcards: as_json(PLAN.spec("subsets", wildcards.subset)),
         code=code_digest("data/subsets/subsample", without=MAKERS),
     shell:
         "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"

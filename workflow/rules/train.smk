@@ -6,19 +6,19 @@ def train_spec(stage):
 
     def spec(wildcards):
         names = [wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")]
-        return as_json(plain(run_spec(GRID, Run(*names, seed=int(wildcards.seed), stage=stage))))
+        return as_json(plain(run_spec(PLAN, Run(*names, seed=int(wildcards.seed), stage=stage))))
 
     return spec
 
 
 def processes(wildcards):
     """Return how many processes train a run together; `recap train` starts them by torchrun."""
-    return GRID.recipe(wildcards.recipe).processes
+    return PLAN.recipe(wildcards.recipe).processes
 
 
 def all_threads(wildcards):
     """Return the CPU threads of all processes of a training."""
-    return processes(wildcards) * execution(GRID, wildcards.recipe).threads
+    return processes(wildcards) * execution(PLAN, wildcards.recipe).threads
 
 
 def all_gpus(wildcards):

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.core import provenance
 from recap.core.errors import RecapError
 from recap.core.files import checksums
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 LISTS = (checksums.NAME, provenance.NAME)
 

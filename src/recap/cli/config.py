@@ -13,12 +13,12 @@ def add_config(commands: Commands) -> None:
 
     def check(a: Arguments) -> None:
         from recap.core.params import load_profile, read_mapping
-        from recap.core.plan import Grid
+        from recap.core.plan import RunPlan
         from recap.models.check import check_models
 
-        grid = Grid(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
-        check_models(grid)
-        print(f"{a.profile}: {len(grid.tables)} tables, {len(grid.scored())} scored runs")
+        plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
+        check_models(plan)
+        print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
 
     def schema(a: Arguments) -> None:
         from recap.core.schema import write_schemas

@@ -1,4 +1,4 @@
-"""The grid of jobs that the rows of all requested tables need; equal rows are trained once.
+"""The runs that the rows of all requested tables need, planned before the first job; equal rows are trained once.
 
 Paths: ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``.
 """
@@ -51,7 +51,7 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
     return [replace(first, seed=seed) for seed in seeds]
 
 
-class Grid:
+class RunPlan:
     """Everything a profile needs, loaded and checked before the first job."""
 
     def __init__(self, profile: Profile, params: Path) -> None:

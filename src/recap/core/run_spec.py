@@ -5,10 +5,10 @@ from __future__ import annotations
 from recap.core.config.execution import Execution
 from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 from recap.core.errors import ConfigError
-from recap.core.plan import Grid, Run
+from recap.core.plan import Run, RunPlan
 
 
-def run_spec(plan: Grid, run: Run) -> RunSpec:
+def run_spec(plan: RunPlan, run: Run) -> RunSpec:
     """Return what decides one training stage of one seed.
 
     Raises:
@@ -27,11 +27,11 @@ def run_spec(plan: Grid, run: Run) -> RunSpec:
     return SelfCriticalRun(**common, stage="scst", stage_settings=recipe.scst)
 
 
-def evaluation_spec(plan: Grid, recipe: str) -> EvaluationSpec:
+def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
     """Return how the captions of a recipe's runs are decoded and scored."""
     return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)
 
 
-def execution(plan: Grid, recipe: str) -> Execution:
+def execution(plan: RunPlan, recipe: str) -> Execution:
     """Return how the jobs of a recipe's runs are computed: the profile's word counts before the recipe's."""
     return plan.profile.execution.over(plan.recipe(recipe).execution)

@@ -13,10 +13,9 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
+from recap.core.hashing import code_digest, sha256_file, value_hash
 from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
 from recap.core.process.stop import Stop
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from recap.core.errors import ConfigError, FeatureError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.core.seeding import derived_seed
 from recap.features.weights import weights_hash
 

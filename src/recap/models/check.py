@@ -6,19 +6,18 @@ from pathlib import Path
 
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import value_hash
-from recap.core.plan import Grid
-from recap.core.source import code_digest
+from recap.core.hashing import code_digest, value_hash
+from recap.core.plan import RunPlan
 
 # Of the right order; what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
-def check_models(grid: Grid, known: Path | None = None) -> None:
-    """Build every model of a grid without memory.
+def check_models(plan: RunPlan, known: Path | None = None) -> None:
+    """Build every model of a plan without memory.
 
     Args:
-        grid: whose rows name models.
+        plan: whose rows name models.
         known: a JSON file that keeps what was built before, so that torch is imported for changed models alone.
 
     Raises:
@@ -26,11 +25,11 @@ def check_models(grid: Grid, known: Path | None = None) -> None:
     """
     seen = set(read_json(known)) if known is not None and known.exists() else set()
     code = code_digest("models/registry")
-    named = {name: grid.spec("models", name) for name in sorted({run.model for run in grid.scored()})}
+    named = {name: plan.spec("models", name) for name in sorted({run.model for run in plan.scored()})}
     hashes = {name: value_hash([config, code]) for name, config in named.items()}
     new = [name for name in named if hashes[name] not in seen]
     for name in new:
-        _build(named[name], f"{grid.params.name}/models/{name}.yaml")
+        _build(named[name], f"{plan.params.name}/models/{name}.yaml")
     if new and known is not None:
         write_json(known, sorted(hashes.values()))
 

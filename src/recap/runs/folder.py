@@ -15,7 +15,7 @@ from recap.core.config import Execution
 from recap.core.files.atomic import atomic_path, write_json, write_text
 from recap.core.files.checksums import record
 from recap.core.git import commit
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import read_weights

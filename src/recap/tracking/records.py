@@ -19,7 +19,7 @@ import yaml
 from recap.core.errors import RecapError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
 
 # Part of every record's hash: change it when records are built in another way, and all are published anew.
 LAYOUT = 2

@@ -13,11 +13,10 @@ from recap.core.config import Execution, RunSpec, SelfCritical, Stage
 from recap.core.config.recipes import CrossEntropy
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
+from recap.core.hashing import code_digest, sha256_file, value_hash
 from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
 from recap.core.process.stop import Stop
 from recap.core.seeding import derived_seed
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Kills a real workflow, up to the scores of one row, at random times; the same command goes on until it has finished.
 
-python tests/fault/workflow_kills.py 40 [SEED]        prints a line a kill, and fails at the first broken promise
+PYTHONPATH=tests python -m helpers.workflow_kills 40 [SEED]    prints a line a kill, fails at the first broken promise
 """
 
 import os

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tiny_workspace import ROOT
+from helpers.tiny_workspace import ROOT
 
 SNAKEFILE = f"""
 import sys

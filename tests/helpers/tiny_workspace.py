@@ -15,7 +15,7 @@ class Workspace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shutil.copytree(Path(__file__).parent / "params", folder / "params")
+        shutil.copytree(ROOT / "tests" / "workflow" / "params", folder / "params")
 
     def change(self, file: str, old: str, new: str) -> None:
         """Replace text in a parameter file; the text must be there."""

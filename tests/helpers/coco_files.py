@@ -3,7 +3,7 @@
 import json
 import zipfile
 
-from generators import jpeg
+from helpers.generators import jpeg
 
 SENTENCES = ("A dog's bowl, on grass.", "Two dogs run", "dogs run", "THE DOG", "A dog.")
 TRAIN, VAL = (9, 25, 30), (42, 73, 74, 133)

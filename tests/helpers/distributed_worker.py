@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import torch
-from test_training import CAPTIONS, Store
 
+from helpers.training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches

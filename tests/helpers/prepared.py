@@ -1,4 +1,4 @@
-"""A tiny data set, ready for training, made once."""
+"""A tiny data set, ready for training, and the command that trains on it."""
 
 import json
 import subprocess
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 EXECUTION = "{device: cpu, threads: 1, checkpoint_minutes: 1.0e-9}"
 MODEL = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
@@ -61,29 +60,18 @@ def write_features(folder, image_ids):
     )
 
 
-@pytest.fixture(scope="session")
-def prepare(tmp_path_factory):
-    """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
+def prepare(folder, without=()):
+    """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
     from recap.core.config import ScenesDataset
     from recap.data.corpus.build import build_corpus
     from recap.data.corpus.corpus import Corpus
     from recap.data.subsets.subsample import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
 
-    def make(without=()):
-        folder = tmp_path_factory.mktemp("prepared")
-        spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
-        build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)
-        corpus = folder / "corpus.parquet"
-        build_vocabulary(corpus=corpus, rule=spec.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
-        draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
-        write_features(folder, [image for image in Corpus.read(corpus).image_ids() if image not in without])
-        return Prepared(folder)
-
-    return make
-
-
-@pytest.fixture
-def tiny_model():
-    """The settings of the model that is trained unless a test says otherwise."""
-    return MODEL
+    spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
+    build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)
+    corpus = folder / "corpus.parquet"
+    build_vocabulary(corpus=corpus, rule=spec.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
+    draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
+    write_features(folder, [image for image in Corpus.read(corpus).image_ids() if image not in without])
+    return Prepared(folder)

@@ -1,0 +1,56 @@
+"""Config classes that are told apart by their key ``kind``: one class per file of a folder, and those of plug-ins."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+
+from recap.core.config.base import Strict
+from recap.core.errors import ConfigError
+from recap.core.plugins import load_plugins
+
+Kind = TypeVar("Kind", bound=Strict)
+
+
+class Kinds:
+    """The config classes of one section of ``params/``; as an annotation, the union of all of them.
+
+    The union is built when a schema first needs it, so that a plug-in may import the package.
+
+    Args:
+        package: the folder of the classes, ``recap.core.config.datasets``.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._classes: dict[str, type[Strict]] = {}
+
+    def register(self, kind: type[Kind]) -> type[Kind]:
+        """Add a class with a field ``kind: Literal[NAME]``; a decorator.
+
+        Raises:
+            ConfigError: another class has this name.
+        """
+        (name,) = get_args(kind.model_fields["kind"].annotation)
+        known = self._classes.setdefault(name, kind)
+        if known is not kind:
+            raise ConfigError(f"kind {name!r} of {kind.__module__} is taken by {known.__module__}; rename it")
+        return kind
+
+    def classes(self) -> dict[str, type[Strict]]:
+        """Return all classes by their kind, sorted."""
+        folder = import_module(self._package)
+        for module in pkgutil.iter_modules(folder.__path__):
+            import_module(f"{self._package}.{module.name}")
+        load_plugins()
+        return dict(sorted(self._classes.items()))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        union = reduce(or_, self.classes().values())
+        return handler.generate_schema(Annotated[union, Field(discriminator="kind")])

@@ -1,0 +1,108 @@
+"""Plug-ins: modules of a user's own that add data sets, extractors, metrics and models.
+
+``RECAP_PLUGINS=module[,module]`` names modules on the Python path. Each is imported before the first name is looked up
+in a registry, and registers what it brings; jobs of the workflow inherit the variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from recap.core.errors import ConfigError, nearest
+
+VARIABLE = "RECAP_PLUGINS"
+
+
+def load_plugins() -> None:
+    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again.
+
+    Raises:
+        ConfigError: there is no such module.
+    """
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{VARIABLE}: {name!r} cannot be imported ({error}); correct the name, or add its folder to PYTHONPATH"
+            ) from error
+
+
+class Registry:
+    """Named objects of one sort, each imported only when it is used.
+
+    Args:
+        what: what is registered, for error messages (``metric``).
+        targets: name -> ``module:object``.
+    """
+
+    def __init__(self, what: str, targets: Mapping[str, str]) -> None:
+        self._what = what
+        self._targets = dict(targets)
+
+    def register(self, name: str, target: str) -> None:
+        """Add an object; the same name and target may be registered again.
+
+        Raises:
+            ConfigError: another object has this name.
+        """
+        known = self._targets.setdefault(name, target)
+        if known != target:
+            raise ConfigError(f"{self._what} {name!r} is registered as {known}; rename that of {target}")
+
+    def names(self) -> list[str]:
+        """Return all names, those of the package first."""
+        load_plugins()
+        return list(self._targets)
+
+    def target(self, name: str) -> str:
+        """Return where an object is: ``module:object``.
+
+        Raises:
+            ConfigError: the name is unknown (the nearest is suggested).
+        """
+        load_plugins()
+        if name not in self._targets:
+            raise ConfigError(f"unknown {self._what} {name!r}; {nearest(name, self._targets)}")
+        return self._targets[name]
+
+    def get(self, name: str) -> Any:
+        """Return an object.
+
+        Raises:
+            ConfigError: as :meth:`target` and :func:`resolve`.
+        """
+        return resolve(self.target(name))
+
+
+def resolve(target: str) -> Any:
+    """Return the object that ``module:object`` names.
+
+    Raises:
+        ConfigError: the text has another form, or there is no such module or object.
+    """
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"{target!r} does not have the form module:object; correct it")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        # A library that the module needs is missing: its own message says which.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigError(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
+    except AttributeError as error:
+        raise ConfigError(f"{target}: {error}; correct it") from error
+
+
+def module_of(target: str) -> str:
+    """Return the module of ``module:object``, as source digests name it: ``data/datasets/coco`` within the package.
+
+    A plug-in's module keeps its dots.
+    """
+    module = target.partition(":")[0]
+    package, dot, rest = module.partition(".")
+    return rest.replace(".", "/") if dot and package == __package__.partition(".")[0] else module

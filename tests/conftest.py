@@ -1,0 +1,44 @@
+"""Fixtures that tests of more than one folder use."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helpers import prepared
+from helpers.tiny_workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """A folder with the tiny parameters, in which the repository's Snakefile runs."""
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def prepare(tmp_path_factory):
+    """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
+    return lambda without=(): prepared.prepare(tmp_path_factory.mktemp("prepared"), without)
+
+
+@pytest.fixture
+def tiny_model():
+    """The settings of the model that is trained unless a test says otherwise."""
+    return prepared.MODEL
+
+
+@pytest.fixture(scope="session")
+def empty_mlflow_store(tmp_path_factory):
+    """A store of MLflow without a run: making one takes seconds, copying it does not."""
+    from recap.tracking.store import init_store
+
+    store = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    init_store(store)
+    return store
+
+
+@pytest.fixture
+def mlflow_store(tmp_path, empty_mlflow_store):
+    """A store of MLflow that a test may write to."""
+    (tmp_path / "mlflow").mkdir()
+    return Path(shutil.copy(empty_mlflow_store, tmp_path / "mlflow" / "mlflow.db"))

@@ -1,0 +1,1 @@
+"""What test modules share: small files in the layouts of the real ones, servers, tiny models and workflows."""

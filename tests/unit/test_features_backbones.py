@@ -1,0 +1,142 @@
+"""Backbones of every form: rows, random and given weights, and names that timm does not have."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from helpers.backbones import CPU, backbone, spec, tensors_of
+from recap.core.errors import ConfigError, FeatureError
+from recap.features.grid import Backbone
+from recap.features.maps import as_maps
+from recap.features.torchvision_ops import ensure_torchvision
+
+
+def test_rows_are_in_raster_order():
+    torch.manual_seed(0)
+    net = backbone(grid=4, out_index=1)
+    blank = torch.full((1, 64, 64, 3), 120, dtype=torch.uint8)
+    spot = blank.clone()
+    spot[0, 4:12, 36:44] = 255  # inside the cell in row 0, column 2
+    change = (net(spot) - net(blank)).abs().sum(-1)[0]
+    assert change.argmax() == 2
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext", "test_efficientnet"])
+@pytest.mark.parametrize("out_index", [None, 0])
+def test_backbones_of_every_form_give_rows(name, out_index):
+    net = backbone(backbone=name, image_size=96, grid=3, out_index=out_index)
+    picture = torch.randint(0, 256, (2, 96, 96, 3), dtype=torch.uint8)
+    rows = net(picture)
+    assert rows.shape[:2] == (2, 9)
+    assert torch.isfinite(rows).all()
+    # Nothing of one picture may depend on the others of its batch.
+    assert torch.allclose(net(picture[:1]), rows[:1], atol=1e-5)
+
+
+def test_tokens_lose_their_prefix_and_channels_come_first():
+    model = torch.nn.Identity()
+    tokens = torch.arange(2 * 5 * 3.0).view(2, 5, 3)
+    model.num_prefix_tokens = 1
+    assert torch.equal(as_maps(tokens, model=model, backbone="x"), tokens[:, 1:].transpose(1, 2).view(2, 3, 2, 2))
+    with pytest.raises(ConfigError, match=r"\[2, 5\]"):
+        as_maps(tokens[..., 0], model=model, backbone="x")
+    model.num_prefix_tokens = 2
+    with pytest.raises(ConfigError, match="no square grid"):
+        as_maps(tokens, model=model, backbone="x")
+    maps = torch.rand(2, 4, 6, 3)
+    assert as_maps(maps, model=model, backbone="x") is maps
+    model.output_fmt = "NHWC"
+    assert torch.equal(as_maps(maps, model=model, backbone="x"), maps.permute(0, 3, 1, 2))
+
+
+def test_seed_decides_about_random_weights_and_leaves_the_generator_alone():
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    first = backbone().weights_sha256
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(8)
+    assert backbone().weights_sha256 == first
+    assert backbone(seed=1).weights_sha256 != first
+
+
+def test_activation_is_overridden():
+    kinds = {type(module) for module in backbone(backbone="test_efficientnet", activation="relu6").model.modules()}
+    assert torch.nn.ReLU6 in kinds
+    assert torch.nn.SiLU not in kinds
+
+
+def test_weights_from_a_file(tmp_path):
+    random = backbone()
+    save_file(tensors_of(random), tmp_path / "w.safetensors")
+    loaded = Backbone(spec(weights="w.safetensors", seed=5), weights=tmp_path / "w.safetensors", device=CPU)
+    picture = torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8)
+    assert torch.equal(loaded(picture), random(picture))
+
+
+def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
+    good = tensors_of(backbone())
+    name = next(iter(good))
+
+    def problem(tensors, file="w.safetensors"):
+        if tensors is not None:
+            save_file(tensors, tmp_path / file)
+        with pytest.raises(FeatureError) as error:
+            Backbone(spec(weights=file), weights=tmp_path / file, device=CPU)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    assert f"it lacks {name!r}" in problem({key: value for key, value in good.items() if key != name})
+    assert "it has 'odd'" in problem({**good, "odd": torch.ones(1)})
+    assert f"{name!r} is [1]" in problem({**good, name: torch.ones(1)})
+    assert "no such weights file" in problem(None, "none.safetensors")
+    assert "only safetensors" in problem(good, "w.pt")
+    content = (tmp_path / "w.safetensors").read_bytes()
+    (tmp_path / "w.safetensors").write_bytes(content[: len(content) // 2])
+    assert "truncated or no safetensors file" in problem(None)
+    assert load_file(tmp_path / "w.pt").keys() == good.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"backbone": "test_resnt"}, "timm has no 'test_resnt'; did you mean 'test_resnet'"),
+        ({"backbone": "nope"}, r"timm has no 'nope'; the nearest of its \d+ are nfnet_"),
+        ({"out_index": 9}, "has the stages 0 to 4, not 9"),
+        (
+            {"backbone": "test_resnet.r160_in2k"},
+            "timm has no 'test_resnet.r160_in2k'; did you mean 'test_resnet.r160_in1k'",
+        ),
+        ({"backbone": "test_nfnet", "activation": "relu"}, "test_nfnet: cannot be built: .*activation"),
+        ({"backbone": "pit_ti_224", "activation": "relu"}, "pit_ti_224: cannot be built with act_layer"),
+    ],
+)
+def test_unknown_names_are_said(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        backbone(**changes)
+
+
+def test_a_map_too_coarse_for_the_grid_is_refused():
+    with pytest.raises(ConfigError, match="maps of 2 x 2 cells, too coarse for `grid: 7`"):
+        backbone(grid=7)(torch.zeros(1, 64, 64, 3, dtype=torch.uint8))
+
+
+def test_pretrained_without_a_network_says_how_to_go_on(monkeypatch):
+    ensure_torchvision()
+    import timm
+
+    def offline(name, pretrained, **options):
+        raise ConnectionError("no route to the hub\nsecond line")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(
+        FeatureError, match=r"test_resnet: .*no route to the hub\); without a network, set `weights`"
+    ) as error:
+        backbone(weights="pretrained")
+    assert "second line" not in str(error.value)
+
+
+def test_timm_can_be_imported_beside_any_torchvision():
+    assert ensure_torchvision() in ("native", "schemas-only", "absent")
+    import timm
+
+    assert timm.list_models("test_resnet") == ["test_resnet"]

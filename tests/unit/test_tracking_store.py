@@ -1,0 +1,78 @@
+"""The store of MLflow: what it refuses, in one sentence, and who may meet in it."""
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from recap.core.errors import RecapError
+from recap.tracking import store as store_room
+from recap.tracking.store import init_store
+
+
+def refusal(store):
+    """Return the one sentence with which a store refuses."""
+    with pytest.raises(RecapError) as error:
+        init_store(store)
+    sentence = str(error.value)
+    assert "\n" not in sentence
+    assert "results are safe" in sentence
+    # The folder of a store may be anything, even the user's home: nobody is told to delete it.
+    assert "delete" not in sentence
+    return sentence
+
+
+def test_garbage_in_place_of_a_store_is_one_sentence_and_stays(tmp_path):
+    store = tmp_path / "mlflow.db"
+    store.write_text("this is no database, and long enough to be recognised as none")
+    assert "no store that this MLflow can read" in refusal(store)
+    assert "move the file mlflow.db away" in refusal(store)
+    assert store.read_text().startswith("this is no database")
+
+
+def test_a_store_of_another_mlflow_is_one_sentence(mlflow_store):
+    with sqlite3.connect(mlflow_store) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'of a later day'")
+    assert "no store that this MLflow can read" in refusal(mlflow_store)
+
+
+def test_a_locked_store_is_one_sentence(mlflow_store):
+    with sqlite3.connect(mlflow_store, isolation_level=None) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        assert "another program is writing to this store" in refusal(mlflow_store)
+
+
+@pytest.mark.parametrize(
+    "reason, advice",
+    [
+        ("(sqlite3.OperationalError) database or disk is full", "the disk is full"),
+        (str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), "make room"),
+        ("(sqlite3.OperationalError) attempt to write a readonly database", "make both writable"),
+        (str(PermissionError(errno.EACCES, os.strerror(errno.EACCES))), "make both writable"),
+        ("(sqlite3.DatabaseError) database disk image is malformed", "move the file mlflow.db away"),
+        ("something new", "cannot use this store (something new)"),
+    ],
+)
+def test_each_refusal_has_its_own_advice(mlflow_store, monkeypatch, reason, advice):
+    def refuse(_):
+        raise OSError(reason)
+
+    monkeypatch.setattr(store_room, "_upgrade", refuse)
+    assert advice in refusal(mlflow_store)
+
+
+def test_a_store_whose_folder_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RecapError, match="cannot be made"):
+        init_store(tmp_path / "file" / "mlflow.db")
+
+
+def test_processes_may_meet_in_a_fresh_store(tmp_path):
+    code = "import sys, pathlib, recap.tracking.store as s; s.init_store(pathlib.Path(sys.argv[1]))"
+    store = tmp_path / "mlflow" / "mlflow.db"
+    jobs = [subprocess.Popen([sys.executable, "-c", code, str(store)]) for _ in range(2)]
+    assert [job.wait() for job in jobs] == [0, 0]
+    assert [path.name for path in store.parent.iterdir() if path.suffix == ".part"] == []

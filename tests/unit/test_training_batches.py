@@ -1,0 +1,31 @@
+"""Batches of captions, their order, and reading them ahead."""
+
+import pytest
+
+from helpers.training import CAPTIONS, IMAGES, Store
+from recap.features.prefetch import prefetch
+from recap.training.batches import CaptionBatches, caption_tensor
+
+
+def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
+    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
+    order = batches.order(0)
+    assert sorted(sum(order, [])) == list(range(IMAGES))
+    assert len(order) == len(batches) == 3
+    assert order == batches.order(0) != batches.order(1)
+
+
+def test_caption_tensor_pads_words_and_captions():
+    tokens = caption_tensor([[[5, 6], [7]], [[8]]])
+    assert tokens.tolist() == [[[1, 5, 6, 2], [1, 7, 2, 0]], [[1, 8, 2, 0], [0, 0, 0, 0]]]
+
+
+def test_reading_ahead_hands_errors_over():
+    def items():
+        yield 1
+        raise OSError("gone")
+
+    reader = prefetch(items())
+    assert next(reader) == 1
+    with pytest.raises(OSError, match="gone"):
+        next(reader)

@@ -1,0 +1,95 @@
+"""A training that is killed, told to end or given a broken state: the same bits, or one sentence."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from helpers.training import STAGES, Killed, training
+from recap.core.config import SelfCritical
+from recap.core.errors import TrainingError
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
+@pytest.mark.parametrize("die_at", [0, 1, 2, 3, 5, 8])
+def test_killed_and_continued_equals_unbroken(tmp_path, stage, die_at):
+    whole = training(tmp_path / "whole", stage=stage)
+    expected = whole.run()
+    with pytest.raises(Killed):
+        training(tmp_path / "broken", stage=stage, die_at=die_at).run()
+    again = training(tmp_path / "broken", stage=stage)
+    counters = again.run()
+    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    for line, other in zip(counters.history, expected.history, strict=True):
+        assert {k: v for k, v in line.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+
+
+def test_a_finished_training_is_not_repeated(tmp_path):
+    training(tmp_path).run()
+    assert training(tmp_path, die_at=12).run().step == 12
+
+
+def test_sigterm_saves_and_leaves(tmp_path):
+    loop = training(tmp_path)
+    inner = loop.objective
+
+    def objective(batch, epoch):
+        if loop.at.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return inner(batch, epoch)
+
+    loop.objective = objective
+    with pytest.raises(SystemExit) as leaving:
+        loop.run()
+    assert leaving.value.code == 143
+    assert training(tmp_path, die_at=5).at.step == 0
+    resumed = training(tmp_path)
+    resumed._resume()
+    assert resumed.at.step == 5
+
+
+def test_a_broken_state_is_named(tmp_path):
+    training(tmp_path).run()
+    (tmp_path / "last.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(TrainingError, match=r"last.pt: is damaged .* delete it to start over"):
+        training(tmp_path).run()
+
+
+@pytest.mark.parametrize("die_at", [0, 1, 4])
+def test_a_killed_stage_does_not_forget_the_weights_that_it_began_with(tmp_path, die_at):
+    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
+    loop = training(tmp_path, stage=stage, scores=[0.4, 0.1, 0.3], trained=True, die_at=die_at)
+    with pytest.raises(Killed):
+        loop.run()
+    left = [0.1, 0.3] if die_at < 3 else [0.3]
+    counters = training(tmp_path, stage=stage, scores=left, trained=True).run()
+    assert (counters.best, counters.best_epoch, len(counters.history)) == (0.4, 0, 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_signal_ends_a_validation_at_once_and_no_bit_changes(tmp_path, number, trained, capsys):
+    whole = training(tmp_path / "whole", trained=trained)
+    whole.run()
+    loop, calls = training(tmp_path / "stopped", trained=trained), []
+
+    def validate():
+        calls.append(1)
+        if len(calls) == 1:
+            os.kill(os.getpid(), number)
+            raise AssertionError("went on")
+        return -loop.at.step
+
+    loop.validate = validate
+    with pytest.raises(SystemExit) as leaving:
+        loop.run()
+    assert leaving.value.code == 128 + number
+    said = [line for line in capsys.readouterr().err.splitlines() if "stopped by" in line]
+    assert said == [f"tiny: stopped by {number.name}; the state is saved, and the same command continues from here"]
+    again = training(tmp_path / "stopped", trained=trained)
+    again.run()
+    assert again.best_weights.read_bytes() == whole.best_weights.read_bytes()
+    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
