@@ -37,12 +37,19 @@ from recap.core.config.recipes import (
     DecodingRules,
     Evaluation,
     Recipe,
-    Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
 )
 from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.core.config.schedules import (
+    ConstantSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+    TableSchedule,
+)
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
@@ -50,6 +57,7 @@ __all__ = [
     "BytePairRule",
     "CocoDataset",
     "ConceptualDataset",
+    "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
     "CrossEntropyRun",
@@ -65,6 +73,8 @@ __all__ = [
     "KarpathyDataset",
     "METRICS",
     "Model",
+    "NoamSchedule",
+    "PlateauSchedule",
     "Profile",
     "QuotedRow",
     "Recipe",
@@ -79,9 +89,11 @@ __all__ = [
     "SelfCritical",
     "SelfCriticalRun",
     "Stage",
+    "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableSchedule",
     "TransformerModel",
     "UpDownModel",
     "VocabularyRule",
