@@ -9,12 +9,12 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
-LISTED = 3  # files or changes in one line
+from recap.core.differences import differences, listed
 
+DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"
 KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
@@ -118,25 +118,6 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
     return listed(said) or "its parameters"
 
 
-def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str], prefix: str = ""
-) -> list[str]:
-    """Return the keys in which two nested mappings differ, each with both values."""
-    said = []
-    for key in sorted({*old, *new}):
-        path = prefix + names.get(key, key)
-        first, second = old.get(key), new.get(key)
-        if isinstance(first, dict) and isinstance(second, dict):
-            said += differences(first, second, names, f"{path}.")
-        elif key not in old:
-            said.append(f"{path} (new) {short(second)}")
-        elif key not in new:
-            said.append(f"{path} (gone)")
-        elif first != second:
-            said.append(f"{path} {short(first)} -> {short(second)}")
-    return said
-
-
 def as_spec(value: Any) -> dict[str, Any] | None:
     """Return the mapping that a parameter is the JSON of, or None."""
     if not (isinstance(value, str) and value.startswith("{")):
@@ -154,15 +135,3 @@ def other_inputs(old: set[str], new: set[str]) -> str:
     """Return which inputs a job has and had not, and had and has not."""
     said = [f"new input {listed(sorted(new - old))}"] if new - old else []
     return "; ".join([*said, *([f"no longer input {listed(sorted(old - new))}"] if old - new else [])])
-
-
-def short(value: Any) -> str:
-    """Return a value as JSON, cut where it is long."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names in one line: the first few, and how many more there are."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more

@@ -11,6 +11,7 @@ from recap.training.objectives.self_critical import SelfCriticalObjective
 
 CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
 IMAGES, V = 12, 9
+IDENTITY = {"settings": {"epochs": 4}, "inputs": {"feature_hash": "a"}, "source": "0"}
 
 
 class Store:
@@ -28,7 +29,7 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False):
+def training(state, *, stage=None, scores=None, die_at=None, trained=False, identity=None, keep_state=False):
     torch.manual_seed(0)
     model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5)
@@ -47,9 +48,10 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
         d_model=16,
         device=torch.device("cpu"),
         state=state,
-        identity="test",
+        identity=identity or IDENTITY,
         name="tiny",
         checkpoint_minutes=1e-9,
+        keep_state=keep_state,
         trained=trained,
     )
     if die_at is not None:

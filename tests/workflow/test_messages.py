@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.messages import Messages
-from workflow.plan import changes, label, listed, varying
+from workflow.plan import changes, label, varying
 
+from recap.core.differences import listed
 from recap.core.process.failures import VARIABLE, failure_file
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}

@@ -14,6 +14,7 @@ from recap.core.plan import Run, RunPlan, row_runs
 from recap.core.params import load_profile
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.hashing import code_digest
+from recap.core.identities import ATTENTION, EVALUATION, TRAINING, job_code
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
@@ -120,17 +121,14 @@ def plain(settings):
     return settings.model_dump(mode="json")
 
 
+def model_module(name):
+    """Return the module of a model of the parameters."""
+    return f"models/{PLAN.get('models', name).kind}"
+
+
 def model_code(start):
-    """Return the function that gives the digest of a job that starts at a module and runs one kind of model.
-
-    The registry imports every kind, so it is left out: a new architecture retrains none of the others.
-    """
-
-    def digest(wildcards):
-        kind = PLAN.get("models", wildcards.model).kind
-        return code_digest(start, f"models/{kind}", without=[*MAKERS, "models/registry"])
-
-    return digest
+    """Return the function that gives the digest of a job that starts at a module and runs one kind of model."""
+    return lambda wildcards: job_code(start, model_module(wildcards.model))
 
 
 def of_kinds(*kinds):

@@ -18,7 +18,7 @@ rule evaluate:
         metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
     threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
@@ -51,6 +51,6 @@ use rule evaluate as evaluate_ensemble with:
         metrics=f"{ENSEMBLE}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
         out=subpath(output.metrics, parent=True),

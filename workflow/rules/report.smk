@@ -96,6 +96,11 @@ def attention_runs(wildcards):
     return [row_runs(row, PROFILE.seeds)[0] for row in attention_rows(wildcards)]
 
 
+def attention_code(wildcards):
+    """Return the digest of the job that draws attention: of the models that it draws, and no others."""
+    return job_code(ATTENTION, *{model_module(run.model) for run in attention_runs(wildcards)})
+
+
 def attention_heading(wildcards):
     """Return what stands above a figure of attention."""
     table = PLAN.tables[wildcards.table]
@@ -116,7 +121,7 @@ rule attention:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
         heading=attention_heading,
-        code=code_digest("evaluation/attention", without=MAKERS),
+        code=attention_code,
     shell:
         "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"

@@ -39,7 +39,7 @@ rule train_xe:
         training=f"{R}/runs/{RUN}/xe/training.json",
     params:
         spec=train_spec("xe"),
-        code=model_code("training/job"),
+        code=model_code(TRAINING),
         out=subpath(output.model, parent=True),
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         state=f"{WORK}/{RUN}/xe",
@@ -68,7 +68,7 @@ rule train_scst:
         training=f"{R}/runs/{RUN}/scst/training.json",
     params:
         spec=train_spec("scst"),
-        code=model_code("training/job"),
+        code=model_code(TRAINING),
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
         state=f"{WORK}/{RUN}/scst",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.errors import ConfigError, RecapError
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.atomic import read_json, write_json
 from recap.core.hashing import code_digest, value_hash
 from recap.core.plan import RunPlan
@@ -45,4 +45,4 @@ def _build(config: dict, source: str) -> None:
     except RecapError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (RuntimeError, TypeError, ArithmeticError) as error:
-        raise ConfigError(f"{source}: {str(error).strip().splitlines()[0]}") from error
+        raise ConfigError(f"{source}: {first_line(error)}") from error

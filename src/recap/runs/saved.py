@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import Model
-from recap.core.errors import TrainingError
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.checksums import check
 from recap.core.params import read_mapping, validate
 from recap.data.vocabulary.words import AnyVocabulary
@@ -25,7 +25,7 @@ def load_weights(model: Captioner, path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        first = str(error).strip().splitlines()[0]
+        first = first_line(error)
         raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
 
 

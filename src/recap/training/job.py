@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -13,7 +12,8 @@ from recap.core.config import Execution, RunSpec, SelfCritical, Stage
 from recap.core.config.recipes import CrossEntropy
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
-from recap.core.hashing import code_digest, sha256_file, value_hash
+from recap.core.hashing import sha256_file
+from recap.core.identities import TRAINING, job_code
 from recap.core.log import say
 from recap.core.process.stop import Stop
 from recap.core.seeding import derived_seed
@@ -29,6 +29,7 @@ from recap.runs.folder import write_run
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
+from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes
 from recap.training.distributed import Group, join
 from recap.training.loop import Objective, Training
@@ -147,9 +148,10 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         d_model=spec.model_settings.d_model,
         device=group.device,
         state=state,
-        identity=value_hash(made_from(spec, inputs, group)),
+        identity=identity(spec, inputs, group),
         name=name,
         checkpoint_minutes=execution.checkpoint_minutes,
+        keep_state=execution.keep_state,
         group=group,
         trained=inputs.init is not None,
     )
@@ -169,9 +171,10 @@ def finish(
     """
     if training.group.first:
         warn_if_no_better(training.name, counters)
+        settings, source = training.identity["settings"], training.identity["source"]
         write_run(
             out,
-            made_from=made_from(spec, inputs, training.group),
+            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source},
             execution=execution,
             counters=counters,
             weights=training.best_weights,
@@ -180,15 +183,12 @@ def finish(
         )
 
 
-def made_from(spec: RunSpec, inputs: Inputs, group: Group) -> dict[str, Any]:
-    """Return all that the weights depend on, which is also what `config.yaml` says."""
-    return {
-        "stage": spec.stage,
-        "spec": spec.model_dump(mode="json"),
-        **inputs.hashes,
-        "code": _code(spec.model_settings.kind),
-        **({"processes": group.size} if group.size > 1 else {}),
-    }
+def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
+    """Return all that the weights depend on: a saved state of anything else is not continued."""
+    # Whoever started torchrun by hand may have asked for other processes than the spec has.
+    processes = {"processes": group.size} if group.size > 1 else {}
+    source = job_code(TRAINING, f"models/{spec.model_settings.kind}")
+    return {"settings": {**spec.model_dump(mode="json"), **processes}, "inputs": inputs.hashes, "source": source}
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
@@ -205,11 +205,6 @@ def warn_if_no_better(name: str, counters: Counters) -> None:
             f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
-
-
-def _code(kind: str) -> str:
-    """Return the digest of all that training a kind of model runs; a saved state of other code is not continued."""
-    return code_digest("training/job", f"models/{kind}", without=["models/registry"])
 
 
 def _objective(model: Captioner, settings: Stage, captions: Captions, max_length: int) -> Objective:
