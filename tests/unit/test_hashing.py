@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from recap.core import hashing
+from recap.core.config.models import source_module
 from recap.core.hashing import code_digest, imported
 from recap.core.tokens import source_tokens
 
@@ -111,9 +112,16 @@ def test_training_depends_on_its_layers_and_random_numbers_but_not_on_tables_or_
 
 
 def test_what_is_left_out_is_not_followed():
-    files = imported("training/job", "models/transformer", without=["models/registry"])
-    assert "models/transformer" in files
-    assert not {"models/registry", "models/zodiac", "layers/zoneup"} & files
+    files = imported("training/job", without=["training/objectives/self_critical"])
+    assert "training/loop" in files
+    assert not {"training/objectives/self_critical", "metrics/bleu_ids"} & files
+
+
+def test_a_model_is_followed_only_where_it_is_named():
+    assert not {"models/transformer", "models/zodiac", "layers/zoneup"} & imported("training/job")
+    files = imported("training/job", source_module("transformer"))
+    assert "models/transformer" in files and not {"models/zodiac", "layers/zoneup"} & files
+    assert {"models/zodiac", "models/transformer"} <= imported(source_module("zodiac"))
 
 
 def test_imports_inside_functions_count():

@@ -121,14 +121,9 @@ def plain(settings):
     return settings.model_dump(mode="json")
 
 
-def model_module(name):
-    """Return the module of a model of the parameters."""
-    return f"models/{PLAN.get('models', name).kind}"
-
-
 def model_code(start):
     """Return the function that gives the digest of a job that starts at a module and runs one kind of model."""
-    return lambda wildcards: job_code(start, model_module(wildcards.model))
+    return lambda wildcards: job_code(start, PLAN.get("models", wildcards.model).kind)
 
 
 def of_kinds(*kinds):

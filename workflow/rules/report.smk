@@ -98,7 +98,7 @@ def attention_runs(wildcards):
 
 def attention_code(wildcards):
     """Return the digest of the job that draws attention: of the models that it draws, and no others."""
-    return job_code(ATTENTION, *{model_module(run.model) for run in attention_runs(wildcards)})
+    return job_code(ATTENTION, *{PLAN.get("models", run.model).kind for run in attention_runs(wildcards)})
 
 
 def attention_heading(wildcards):
@@ -106,6 +106,12 @@ def attention_heading(wildcards):
     table = PLAN.tables[wildcards.table]
     shading = "Where the first seed looks; bright relative to the strongest cell of the word, which is outlined in red."
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
+
+
+def attention_code(wildcards):
+    """Return the digest of what draws a figure of attention: the models that it shows are part of it."""
+    models = {source_module(PLAN.get("models", row.model).kind) for row in attention_rows(wildcards)}
+    return code_digest("evaluation/attention", *models, without=MAKERS)
 
 
 rule attention:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from recap.core.config import Execution
 
 Arguments = argparse.Namespace
+Group = Any  # a parser, or a group of its options, whose class has no public name
 
 PATHS = {
     "corpus": "corpus.parquet of the data set",
-    "features": "feature store (.h5) of the data set's pictures",
+    "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -25,6 +26,7 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
+SEVERAL = ("features",)  # take one path or more
 
 
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
@@ -57,16 +59,23 @@ def chosen(arguments: Arguments, names: str) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in names.split()}
 
 
-def paths(parser: Parser, *names: str, **described: str) -> None:
-    """Add required path arguments: those with a meaning that all commands share, and others with their own help."""
+def paths(parser: Group, *names: str, required: bool = True, **described: str) -> None:
+    """Add path arguments: those with a meaning that all commands share, and others with their own help."""
     for name, text in {**{name: PATHS[name] for name in names}, **described}.items():
-        parser.add_argument(f"--{name}", type=Path, required=True, metavar="PATH", help=text)
+        count = "+" if name in SEVERAL else None
+        parser.add_argument(f"--{name}", type=Path, nargs=count, required=required, metavar="PATH", help=text)
 
 
-def spec(parser: Parser, keys: str) -> None:
-    """Add ``--spec``, whose keys are those of a class in ``recap.core.config``; the help page lists them."""
+def spec(parser: Parser, keys: str, *, among: Group | None = None) -> None:
+    """Add ``--spec``, whose keys are those of a class in ``recap.core.config``; the help page lists them.
+
+    Args:
+        parser: of the command.
+        keys: name of the class in `SPECS`.
+        among: the group of options that it belongs to, where it is not all that the command takes.
+    """
     parser.spec_keys = keys
-    parser.add_argument("--spec", type=mapping, required=True, metavar="FILE", help=SPEC)
+    (among or parser).add_argument("--spec", type=mapping, required=among is None, metavar="FILE", help=SPEC)
 
 
 def typed(arguments: Arguments, keys: str) -> Any:
@@ -92,7 +101,7 @@ def checked(arguments: Arguments, keys: str) -> dict[str, Any]:
     return completed(keys, arguments.spec)
 
 
-def add_execution(parser: Parser) -> None:
+def add_execution(parser: Group) -> None:
     """Add ``--execution``: how a job is computed; no part of its spec."""
     parser.add_argument(
         "--execution",

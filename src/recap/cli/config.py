@@ -68,9 +68,8 @@ def identities(a: Arguments) -> None:
     """Print or write the identities."""
     from recap.core.files.atomic import write_json
     from recap.core.identities import identities as found
-    from recap.models.registry import MODELS
 
-    values = found(a.params, {kind: f"models/{kind}" for kind in MODELS})
+    values = found(a.params)
     if a.write is None:
         print(json.dumps(values, indent=2))
     else:

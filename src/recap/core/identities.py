@@ -5,37 +5,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from recap.core.config import Strict
+from recap.core.config.models import model_configs, source_module
 from recap.core.hashing import code_digest, value_hash
 from recap.core.params import load_named
 
 TRAINING, EVALUATION, ATTENTION = "training/job", "evaluation/job", "evaluation/attention"
-# Imported by these jobs, but not part of what they compute: the registry imports every kind of model, and pictures
-# reach a job as features.
-_NO_PART = ("models/registry", "data/files/images")
+# Imported by these jobs, but not part of what they compute: pictures reach a job as features.
+_NO_PART = ("data/files/images",)
 _OF_RUNS = ("datasets", "subsets", "features", "models", "recipes")
 
 
-def job_code(start: str, *models: str) -> str:
-    """Return the digest of a job that starts at a module and runs the models of some modules.
+def job_code(start: str, *kinds: str) -> str:
+    """Return the digest of a job that starts at a module and runs some kinds of models.
 
     A new architecture, or a changed one, leaves the jobs of all others as they are.
     """
-    return code_digest(start, *models, without=_NO_PART)
+    return code_digest(start, *map(source_module, kinds), without=_NO_PART)
 
 
-def identities(params: Path, models: Mapping[str, str]) -> dict[str, Any]:
-    """Return all identities as plain values.
-
-    Args:
-        params: the folder of parameter files.
-        models: kind of model -> its module (``models/xlan``).
+def identities(params: Path) -> dict[str, Any]:
+    """Return the identities of a folder of parameter files, as plain values.
 
     Returns:
         ``parameters``: file -> hash of what it says, complete with defaults; ``source``: kind of model -> digest of
@@ -49,8 +44,8 @@ def identities(params: Path, models: Mapping[str, str]) -> dict[str, Any]:
     return {
         "parameters": {f"{section}/{name}": _spec_hash(params, section, name) for section, name in named},
         "source": {
-            kind: {"training": job_code(TRAINING, module), "evaluation": job_code(EVALUATION, module)}
-            for kind, module in sorted(models.items())
+            kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
+            for kind in sorted(model_configs())
         },
         "neutral": neutral_keys(),
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from recap.core.config import Evaluation, EvaluationSpec, Execution
+from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
@@ -21,12 +22,12 @@ from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.evaluation.decode import Candidate, decode_candidates
 from recap.evaluation.kept import Kept
-from recap.features.store import FeatureStore
 from recap.metrics.coco import Scores
 from recap.metrics.evaluate import evaluate_captions
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
-from recap.runs.saved import load_model
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model, run_model_config
 
 
 @Stop("evaluate")
@@ -36,7 +37,7 @@ def evaluate(
     execution: Execution,
     corpus: Path,
     vocabulary: Path,
-    features: Path,
+    features: Sequence[Path],
     model: Sequence[Path],
     out: Path,
 ) -> None:
@@ -48,26 +49,28 @@ def evaluate(
     Args:
         spec: how captions are decoded and scored.
         execution: device and threads.
-        corpus, vocabulary, features: the files that training saw.
+        corpus, vocabulary, features: the files that training saw; features may be several stores.
         model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
     settings, device = spec.evaluation, select_device(execution.device)
     torch.set_num_threads(execution.threads)
-    words, store, table = load_vocabulary(vocabulary), FeatureStore(features), Corpus.read(corpus)
+    words, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    store.require(images)
-    captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
-    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, store, table, model))
+    sources.require(images)
+    inputs = sources.input_spec(words)
+    captioners = [load_model(folder, inputs).to(device) for folder in model]
+    sources.choose(captioners, inputs)
+    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, sources, table, model))
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, words, store, images, device, name))
+        found = kept.write(_decode(settings, captioner, words, sources, images, device, name))
     _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(found[image][0].words) for image in images},
+        hypotheses={image: words.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -92,7 +95,7 @@ def _decode(
     settings: Evaluation,
     captioner: Captioner,
     words: AnyVocabulary,
-    store: FeatureStore,
+    sources: FeatureSources,
     images: list[int],
     device: torch.device,
     name: str,
@@ -100,7 +103,7 @@ def _decode(
     """Search the captions of all images; `name` is the run's, for messages."""
     return decode_candidates(
         captioner,
-        store,
+        sources,
         images,
         beam=settings.beam,
         max_length=settings.max_length,
@@ -115,19 +118,20 @@ def _decode(
 
 
 def _identity(
-    settings: Evaluation, words: AnyVocabulary, store: FeatureStore, table: Corpus, folders: Sequence[Path]
+    settings: Evaluation, words: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
 ) -> str:
     """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
+    kinds = {run_model_config(folder).kind for folder in folders}
     return value_hash(
         {
             "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
             "vocabulary_hash": words.hash,
-            "feature_hash": store.feature_hash,
+            "feature_hash": sources.feature_hash,
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
             ],
-            "code": code_digest("evaluation/decode", "models/registry"),
+            "code": code_digest("evaluation/decode", *map(source_module, kinds)),
         }
     )
 
@@ -144,7 +148,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": words.decode(candidate.words),
+                "caption": words.decode(candidate.tokens),
             },
             ensure_ascii=False,
         )

@@ -43,7 +43,7 @@ class Kept:
     def write(self, found: Found) -> Found:
         """Keep captions and return them."""
         images = {
-            str(i): [[c.words, c.score, c.log_probability] for c in candidates] for i, candidates in found.items()
+            str(i): [[c.tokens, c.score, c.log_probability] for c in candidates] for i, candidates in found.items()
         }
         write_text(self.path, json.dumps({"hash": value_hash([self._identity, images]), "images": images}))
         return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from recap.core.config import Execution, RunSpec, SelfCritical, Stage
-from recap.core.config.recipes import CrossEntropy
+from recap.core.config import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
@@ -20,18 +20,18 @@ from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
-from recap.features.resident import ResidentFeatures
-from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
+from recap.runs.inputs import FeatureSources
+from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
 from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes
-from recap.training.distributed import Group, join
+from recap.training.distributed import Group, init_group
 from recap.training.loop import Objective, Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -46,7 +46,7 @@ class Inputs:
     """What a training reads: the captions of its images as word ids, their features, and the hash of each file."""
 
     vocabulary: AnyVocabulary
-    store: FeatureStore
+    features: FeatureSources
     captions: Captions
     validation: Captions
     init: Path | None
@@ -65,7 +65,7 @@ def train(
     corpus: Path,
     vocabulary: Path,
     subset: Path,
-    features: Path,
+    features: Sequence[Path],
     init: Path | None,
     state: Path,
     out: Path,
@@ -75,7 +75,8 @@ def train(
     Args:
         spec: names and settings: all that decides the result, beside the files.
         execution: how it is computed.
-        corpus, vocabulary, subset, features: the files that went in.
+        corpus, vocabulary, subset: the files that went in.
+        features: one or several feature stores of the same images.
         init: run folder whose weights are the start (scst: the xe run), or None.
         state: folder for the resumable state.
         out: the run folder.
@@ -83,15 +84,15 @@ def train(
     Raises:
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
-    group = join(select_device(execution.device))
+    group = init_group(select_device(execution.device))
     with Stop(run_name(spec)), _claimed(state, group):
-        group.wait()  # until the state is ours
+        group.barrier()  # until the state is ours
         prepare(spec, execution, group)
         inputs = load_inputs(corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init)
         training = build_training(spec, execution, inputs, state, group)
         counters = training.run()
         finish(spec, execution, inputs, training, counters, out)
-        group.leave()
+        group.destroy()
 
 
 def run_name(spec: RunSpec) -> str:
@@ -107,23 +108,23 @@ def prepare(spec: RunSpec, execution: Execution, group: Group) -> None:
     torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
 
-def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Path, init: Path | None) -> Inputs:
+def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Sequence[Path], init: Path | None) -> Inputs:
     """Read the files of a training and check that they fit together.
 
     Raises:
         RecapError: a file is missing or broken, or an image has no features.
     """
-    words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
+    words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
     table = Corpus.read(corpus)
     captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
-    store.require([*captions, *validation])
+    sources.require([*captions, *validation])
     hashes = {
         "vocabulary_hash": words.hash,
         "subset_hash": chosen["hash"],
-        "feature_hash": store.feature_hash,
+        "feature_hash": sources.feature_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
-    return Inputs(words, store, captions, validation, init, hashes)
+    return Inputs(words, sources, captions, validation, init, hashes)
 
 
 def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
@@ -133,8 +134,9 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         RecapError: the model cannot be built, or the weights to begin with do not fit it.
     """
     settings, name = spec.stage_settings, run_name(spec)
-    config = spec.model_settings.model_dump(mode="json")
-    model = build_model(config, feature_size=inputs.store.dim, vocabulary_size=len(inputs.vocabulary)).to(group.device)
+    streams = inputs.features.input_spec(inputs.vocabulary)
+    model = build_model(spec.model_settings, streams).to(group.device)
+    inputs.features.choose([model], streams)
     if inputs.init is not None:
         load_weights(model, inputs.init / "model.safetensors")
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
@@ -143,9 +145,9 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         model=model,
         objective=_objective(model, settings, inputs.captions, inputs.max_length),
         batches=_batches(spec, execution, inputs, group.device),
-        validate=validator(model, settings, inputs.store, inputs.validation, inputs.max_length, group, name),
+        validate=validator(model, settings, inputs.features, inputs.validation, inputs.max_length, group, name),
         stage=settings,
-        d_model=spec.model_settings.d_model,
+        d_model=spec.model_settings.noam_width,
         device=group.device,
         state=state,
         identity=identity(spec, inputs, group),
@@ -169,7 +171,7 @@ def finish(
     Raises:
         TrainingError: the best weights are damaged.
     """
-    if training.group.first:
+    if training.group.is_main:
         warn_if_no_better(training.name, counters)
         settings, source = training.identity["settings"], training.identity["source"]
         write_run(
@@ -187,13 +189,13 @@ def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
     """Return all that the weights depend on: a saved state of anything else is not continued."""
     # Whoever started torchrun by hand may have asked for other processes than the spec has.
     processes = {"processes": group.size} if group.size > 1 else {}
-    source = job_code(TRAINING, f"models/{spec.model_settings.kind}")
+    source = job_code(TRAINING, spec.model_settings.kind)
     return {"settings": {**spec.model_dump(mode="json"), **processes}, "inputs": inputs.hashes, "source": source}
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
     """Let one training at a time work in a state folder: two would save into each other's state."""
-    if not group.first:
+    if not group.is_main:
         return nullcontext()
     return exclusive(state / "lock", wait_seconds=_SAVING_SECONDS, what=f"the state folder {state}")
 
@@ -215,9 +217,9 @@ def _objective(model: Captioner, settings: Stage, captions: Captions, max_length
 
 
 def _batches(spec: RunSpec, execution: Execution, inputs: Inputs, device: torch.device) -> CaptionBatches:
-    store, captions = inputs.store, inputs.captions
+    features, captions = inputs.features, inputs.captions
     return CaptionBatches(
-        store=ResidentFeatures(store, sorted(captions), device) if execution.features_in_memory else store,
+        features=ResidentFeatures(features, sorted(captions), device) if execution.features_in_memory else features,
         captions=captions,
         images_per_batch=spec.stage_settings.images_per_batch,
         seed=spec.seed,
