@@ -40,6 +40,26 @@ def resolve(params: Path, section: str, name: str, seen: tuple[str, ...] = ()) -
     return values if base is None else merged(resolve(params, section, base, (*seen, name)), values)
 
 
+def with_sources(params: Path, section: str, name: str, complete: dict[str, Any]) -> dict[str, tuple[Any, str]]:
+    """Return complete values by dotted key, each with the file of the ``base:`` chain that says so, or ``default``."""
+    sources: dict[str, str] = {}
+    file: str | None = name
+    while file is not None:
+        path = params / section / f"{file}.yaml"
+        values = read_mapping(path)
+        file = values.pop("base", None)
+        sources = dict.fromkeys(flat(values), f"{params.name}/{section}/{path.name}") | sources
+    return {key: (value, sources.get(key, "default")) for key, value in flat(complete).items()}
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings by dotted key; lists and empty mappings are leaves."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return found
+
+
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced.
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import Profile, Recipe, Row, Table
-from recap.core.errors import ConfigError
-from recap.core.params import load_named
+from recap.core.errors import ConfigError, nearest
+from recap.core.params import load_named, with_sources
 
 
 @dataclass(frozen=True, order=True)
@@ -95,6 +95,25 @@ class RunPlan:
         """Return a config object as plain JSON values, complete with defaults."""
         values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
         return values
+
+    def row(self, row_id: str) -> tuple[str, Row]:
+        """Return the table's name and the row of ``TABLE/ROW``.
+
+        Raises:
+            ConfigError: the plan has no such row.
+        """
+        known = {f"{name}/{row.id}": (name, row) for name, table in self.tables.items() for row in table.rows}
+        if row_id not in known:
+            raise ConfigError(f"there is no row {row_id!r}; {nearest(row_id, known)}")
+        return known[row_id]
+
+    def first_stage(self, run: Run) -> Run:
+        """Return the cross-entropy training of a run."""
+        return replace(run, stage="xe")
+
+    def resolve_with_sources(self, section: str, name: str) -> dict[str, tuple[Any, str]]:
+        """Return the values of a parameter file by dotted key, each with the file that says so, or ``default``."""
+        return with_sources(self.params, section, name, self.spec(section, name))
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""

@@ -40,8 +40,8 @@ def caption_with_attention(
     Raises:
         RecapError: a file does not fit, the vectors are no square grid, or the model exposes no attention.
     """
-    known, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
-    inputs = sources.input_spec(known)
+    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
+    inputs = sources.input_spec(vocab)
     model = load_model(run, inputs).eval()
     sources.choose([model], inputs)
     limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
@@ -55,7 +55,7 @@ def caption_with_attention(
             raise FeatureError(f"{features[0]}: image {image} has {int(mask.sum())} vectors, no square grid to draw")
         tokens = torch.tensor([[[BOS, *captions[image]]]])
         maps = attention_maps(model, tokens, model.encode(images))[0, 0]  # [T, N]
-        words = [known.decode([token]) for token in captions[image]]
+        words = [vocab.decode([token]) for token in captions[image]]
         weights = maps[: len(words), mask[0]].tolist()
         figures[image] = Look(label, words, grid_boxes(side), weights)
     return figures

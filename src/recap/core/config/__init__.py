@@ -21,6 +21,7 @@ from recap.core.config.data import (
     VocabularyRule,
     Words,
 )
+from recap.core.config.execution import Execution
 from recap.core.config.features import (
     BoxPretraining,
     CropFeatures,
@@ -40,6 +41,7 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 from recap.core.config.schedules import (
     ConstantSchedule,
     NoamSchedule,
@@ -58,9 +60,12 @@ __all__ = [
     "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
+    "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
     "Evaluation",
+    "EvaluationSpec",
+    "Execution",
     "Features",
     "GridFeatures",
     "ImportedFeatures",
@@ -76,12 +81,14 @@ __all__ = [
     "Recipe",
     "RegionFeatures",
     "Row",
+    "RunSpec",
     "SECTIONS",
     "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
     "SegmentFeatures",
     "SelfCritical",
+    "SelfCriticalRun",
     "Stage",
     "StepSchedule",
     "Strict",
