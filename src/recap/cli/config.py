@@ -20,6 +20,12 @@ def add_config(commands: Commands) -> None:
         check_models(plan)
         print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
 
+    def tables(a: Arguments) -> None:
+        from recap.core.params import profiles_of_tables
+
+        for name, profiles in profiles_of_tables(a.params).items():
+            print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
+
     def schema(a: Arguments) -> None:
         from recap.core.schema import write_schemas
 
@@ -37,6 +43,14 @@ def add_config(commands: Commands) -> None:
         "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of what it names (params)"
     )
     parser.set_defaults(function=check)
+    parser = command(
+        commands,
+        "tables",
+        purpose="list the tables, each with the profiles that make it",
+        example="recap config tables",
+    )
+    parser.add_argument("--params", type=Path, default=Path("params"), metavar="PATH", help="folder of them (params)")
+    parser.set_defaults(function=tables)
     parser = command(
         commands,
         "schema",

@@ -40,6 +40,7 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
     NoamSchedule,
@@ -48,7 +49,7 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
-from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
+from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "BoxPretraining",
@@ -74,8 +75,12 @@ __all__ = [
     "QuotedRow",
     "Recipe",
     "RegionFeatures",
+    "Replacements",
     "Row",
+    "RowFile",
+    "RowSettings",
     "SECTIONS",
+    "Scale",
     "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
@@ -86,7 +91,9 @@ __all__ = [
     "Strict",
     "Subset",
     "Table",
+    "TableFile",
     "TableSchedule",
+    "Titles",
     "TransformerModel",
     "UpDownModel",
     "VocabularyRule",
@@ -102,5 +109,6 @@ SECTIONS: dict[str, Any] = {
     "features": Features,
     "models": Model,
     "recipes": Recipe,
-    "tables": Table,
+    "scales": Scale,
+    "tables": TableFile,
 }
