@@ -14,7 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import Captioner
+from recap.models.images import Images
+from recap.models.state import Memory, State
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class EnsembleMemory(Memory):
 
     parts: tuple[Memory, ...]
 
-    def keep(self, images: Tensor) -> EnsembleMemory:
+    def select(self, images: Tensor) -> EnsembleMemory:
         """Return the memory of some of the images, given by index."""
-        return _memory([part.keep(images) for part in self.parts])
+        return _memory([part.select(images) for part in self.parts])
 
 
 @dataclass
@@ -38,9 +40,9 @@ class EnsembleState(State):
         """Let every member's beams follow."""
         return _state(self, [part.reorder(beams) for part in self.parts])
 
-    def keep(self, images: Tensor) -> EnsembleState:
+    def select(self, images: Tensor) -> EnsembleState:
         """Let every member drop the other images."""
-        return _state(self, [part.keep(images) for part in self.parts])
+        return _state(self, [part.select(images) for part in self.parts])
 
 
 def _memory(parts: Sequence[Memory]) -> EnsembleMemory:
@@ -73,9 +75,9 @@ class Ensemble(Captioner):
         """The models."""
         return cast(list[Captioner], list(self.models))
 
-    def encode(self, features: Tensor, mask: Tensor) -> EnsembleMemory:
+    def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
-        return _memory([model.encode(features, mask) for model in self.members])
+        return _memory([model.encode(images) for model in self.members])
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""

@@ -30,7 +30,7 @@ from recap.core.config.features import (
     RegionFeatures,
     SegmentFeatures,
 )
-from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
+from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
     DecodingRules,
@@ -69,6 +69,7 @@ __all__ = [
     "KarpathyDataset",
     "METRICS",
     "Model",
+    "ModelConfig",
     "NoamSchedule",
     "PlateauSchedule",
     "Profile",
@@ -94,13 +95,8 @@ __all__ = [
     "TableFile",
     "TableSchedule",
     "Titles",
-    "TransformerModel",
-    "UpDownModel",
     "VocabularyRule",
     "Words",
-    "XLanModel",
-    "XTransformerModel",
-    "ZodiacModel",
 ]
 
 SECTIONS: dict[str, Any] = {
