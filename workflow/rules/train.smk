@@ -31,7 +31,7 @@ rule train_xe:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        features=features_files,
     output:
         config=f"{R}/runs/{RUN}/xe/config.yaml",
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
@@ -59,8 +59,8 @@ rule train_scst:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
-        init=f"{R}/runs/{RUN}/xe/model.safetensors",
+        features=features_files,
+        init=lambda wildcards: f"{R}/runs/{PLAN.first_stage(as_run(wildcards)).path}/model.safetensors",
     output:
         config=f"{R}/runs/{RUN}/scst/config.yaml",
         model=f"{R}/runs/{RUN}/scst/model.safetensors",
