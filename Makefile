@@ -23,7 +23,7 @@ PORT ?= 5000
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 REPORTS = reports/$(PROFILE)
-TABLES = $(shell $(BIN)/python -c 'import yaml; print(*yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"])')
+TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
 
 demo: run
 
@@ -63,6 +63,8 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/python -m workflow.lint
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

@@ -45,9 +45,7 @@ def train(folder: Path, epochs: int = 2, kind: str | None = None) -> Training:
     store = RandomStore(config) if kind else Store()
     model = build_model(config, InputSpec(store.sizes, V))
     # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
-    stage = CrossEntropy(
-        epochs=epochs, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9, epsilon=1e-2, clip_value=None
-    )
+    stage = CrossEntropy(epochs=epochs, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, clip_value=None)
     captions = {image: rows for image, rows in CAPTIONS.items() if image < 11}
     loop = Training(
         model=model,
@@ -58,8 +56,9 @@ def train(folder: Path, epochs: int = 2, kind: str | None = None) -> Training:
         d_model=16,
         device=group.device,
         state=folder,
-        identity="test",
+        identity={"settings": {}},
         name="tiny",
+        checkpoint_minutes=1e-9,
         group=group,
     )
     loop.run()

@@ -12,6 +12,7 @@ from recap.training.objectives.self_critical import SelfCriticalObjective
 
 CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
 IMAGES, V = 12, 9
+IDENTITY = {"settings": {"epochs": 4}, "inputs": {"feature_hash": "a"}, "source": "0"}
 
 
 class Store:
@@ -32,11 +33,23 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, store=None, device="cpu"):
+def training(
+    state,
+    *,
+    stage=None,
+    scores=None,
+    die_at=None,
+    trained=False,
+    config=CONFIG,
+    store=None,
+    device="cpu",
+    identity=None,
+    keep_state=False,
+):
     torch.manual_seed(0)
     store = store or Store()
     model = build_model(config, InputSpec(store.sizes, V)).to(device)
-    stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
+    stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
@@ -52,8 +65,10 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False, conf
         d_model=16,
         device=torch.device(device),
         state=state,
-        identity="test",
+        identity=identity or IDENTITY,
         name="tiny",
+        checkpoint_minutes=1e-9,
+        keep_state=keep_state,
         trained=trained,
     )
     if die_at is not None:
@@ -69,13 +84,12 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False, conf
 
 
 STAGES = [
-    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
-    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9),
+    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5),
+    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5),
     CrossEntropy(
         epochs=3,
         learning_rate=0.01,
         images_per_batch=5,
-        checkpoint_minutes=1e-9,
         optimizer="radam",
         scheduled_sampling={"interval": 1, "increment": 0.3},
     ),

@@ -1,5 +1,7 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
+from dataclasses import replace
+
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
 DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -m recap" if CONDA else RECAP
@@ -27,8 +29,9 @@ def extractor_code(wildcards):
 
 def kept_features():
     """Return the feature stores of all runs, with those whose boxes are cut out and weights that are trained first."""
-    stores = {features_file(run) for run in SCORED}
-    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in SCORED)))
+    stores = {file for run in SCORED for file in features_files(run)}
+    each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
+    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in each)))
 
 
 rule pretrain:
@@ -37,15 +40,18 @@ rule pretrain:
         images=lambda wildcards: dataset_images(wildcards.dataset),
     output:
         BACKBONE,
-    params:
-        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
-        code=code_digest("features/pretrain", without=ALL_READERS),
+    log:
+        f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
     threads: 2
     resources:
         gpu=GPU,
+    params:
+        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
+        code=code_digest("features/pretrain", without=ALL_READERS),
     shell:
-        "{RECAP} features pretrain --spec {params.spec:q} --boxes {input.boxes:q} --images {input.images:q}"
-        " --device {PROFILE.device} --threads {threads} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule features:
@@ -57,8 +63,13 @@ rule features:
         boxes=boxes_store,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    log:
+        f"{LOGS}/features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=of_feature_kind("grid", "crops"),
+    threads: 2
+    resources:
+        gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=extractor_code,
@@ -66,12 +77,10 @@ rule features:
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
-    threads: 2
-    resources:
-        gpu=GPU,
     shell:
-        "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
+        "{RECAP} --log-file {log:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
         " --threads {threads} --shards {params.shards:q} --out {output:q}"
 
 
@@ -84,20 +93,23 @@ rule detector_features:
         weights=lambda wildcards: weights_inputs(wildcards.features),
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    log:
+        f"{LOGS}/detector_features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=of_feature_kind("regions", "segments"),
+    conda:
+        "../envs/detectron2.yaml"
+    threads: 2
+    resources:
+        gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
         code=extractor_code,
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
-    threads: 2
-    resources:
-        gpu=GPU,
-    conda:
-        "../envs/detectron2.yaml"
     shell:
-        "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
+        "{DETECTOR_RECAP} --log-file {log:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
         " --shards {params.shards:q} --out {output:q}"
 
 
@@ -107,6 +119,8 @@ rule import_features:
         sources=lambda wildcards: weights_inputs(wildcards.features),
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    log:
+        f"{LOGS}/import_features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=of_feature_kind("imported"),
     params:
@@ -114,5 +128,6 @@ rule import_features:
         code=code_digest("features/importers/job", without=ALL_READERS),
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:
-        "{RECAP} features import --spec {params.spec:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
+        "{RECAP} --log-file {log:q}"
+        " features import --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
         " --shards {params.shards:q} --out {output:q}"

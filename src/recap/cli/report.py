@@ -17,7 +17,7 @@ def add_statistics(commands: Commands) -> None:
         "statistics",
         purpose="means, intervals and tests of one table",
         example="""
-            recap statistics --table mine --spec "$(cat spec.json)" --scores results/mine/scores --out statistics.json
+            recap statistics --table mine --spec spec.json --scores results/mine/scores --out statistics.json
         """,
     )
     parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
@@ -61,7 +61,7 @@ def _add_table(commands: Commands) -> None:
         commands,
         "table",
         purpose="statistics -> tex, csv, html, md",
-        example="""recap report table --spec "$(cat table.json)" --statistics mine.json --out reports/tables""",
+        example="recap report table --spec table.json --statistics mine.json --out reports/tables",
     )
     spec(parser, "Table")
     paths(parser, "statistics", out="folder of the four files")
@@ -84,7 +84,7 @@ def _add_captions(commands: Commands) -> None:
         "captions",
         purpose="sample captions beside the references, with their photos",
         example="""
-            recap report captions --spec "$(cat spec.json)" --statistics mine.json --corpus corpus.parquet \\
+            recap report captions --spec spec.json --statistics mine.json --corpus corpus.parquet \\
               --images photos.zip --scores results/mine/scores --out reports/figures
         """,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.core.errors import ConfigError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
-from recap.evaluation.attention import looks_of
+from recap.evaluation.attention import caption_with_attention
 from recap.reporting.attention import write_attention
 
 _MAX_LENGTH = 20  # tokens of a caption
@@ -50,7 +50,7 @@ def write_attention_figure(
     table = Corpus.read(corpus)
     images = image_ids or _drawn(sorted(table.captions("test")), count)
     each = [
-        looks_of(
+        caption_with_attention(
             run=run,
             label=label,
             features=features,
