@@ -7,16 +7,19 @@ from itertools import chain
 from pathlib import Path
 from shlex import quote
 
-from recap.core.config.models import source_module
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
 from recap.core.plan import Run, RunPlan, file_name, row_runs
 from recap.core.params import load_profile
-from recap.core.source import code_digest
+from recap.core.run_spec import evaluation_spec, execution, run_spec
+from recap.core.hashing import code_digest
+from recap.core.identities import ATTENTION, EVALUATION, TRAINING, job_code
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
+
+from workflow.specs import SpecText, write_executions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{quote(sys.executable)} -m recap"
@@ -32,7 +35,8 @@ def refuse(sentence):
 
 def uses_gpus(profile):
     """Return whether a profile's jobs use GPUs: where there are none, `auto` means the CPU."""
-    return profile.device == "cuda" or (profile.device == "auto" and bool(devices()))
+    device = profile.execution.device
+    return device == "cuda" or (device == "auto" and bool(devices()))
 
 
 def load_plan():
@@ -67,6 +71,10 @@ TRAINED = PLAN.trained()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
+# How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
+EXECUTION = f"{WORK}/execution"
+write_executions(PLAN, Path(EXECUTION))
+DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
 GPU = int(uses_gpus(PROFILE))
@@ -105,21 +113,18 @@ wildcard_constraints:
 
 
 def as_json(value):
-    """Return a spec as the command line takes it; sorted, so that equal specs are equal parameters."""
-    return json.dumps(value, sort_keys=True)
+    """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
+    return SpecText.written(value, Path(WORK) / "specs")
+
+
+def plain(settings):
+    """Return settings as plain values."""
+    return settings.model_dump(mode="json")
 
 
 def model_code(start):
-    """Return the function that gives the digest of a job that starts at a module and runs one kind of model.
-
-    The other kinds are no part of it: a new architecture retrains none of them.
-    """
-
-    def digest(wildcards):
-        kind = PLAN.get("models", wildcards.model).kind
-        return code_digest(start, source_module(kind), without=MAKERS)
-
-    return digest
+    """Return the function that gives the digest of a job that starts at a module and runs one kind of model."""
+    return lambda wildcards: job_code(start, PLAN.get("models", wildcards.model).kind)
 
 
 def of_kinds(*kinds):

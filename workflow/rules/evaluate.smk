@@ -3,14 +3,7 @@
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
-    return as_json(
-        {
-            "evaluation": PLAN.spec("recipes", wildcards.recipe)["evaluation"],
-            "model_config": PLAN.spec("models", wildcards.model),
-            "device": PROFILE.device,
-            "threads": PROFILE.threads,
-        }
-    )
+    return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
 
 
 rule evaluate:
@@ -25,14 +18,15 @@ rule evaluate:
         metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
-    threads: PROFILE.threads
+    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} evaluate --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
@@ -56,6 +50,6 @@ use rule evaluate as evaluate_ensemble with:
         metrics=f"{ENSEMBLE}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
         out=subpath(output.metrics, parent=True),

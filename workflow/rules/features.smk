@@ -47,8 +47,8 @@ rule pretrain:
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} features pretrain --spec {params.spec:q} --boxes {input.boxes:q} --images {input.images:q}"
-        " --device {PROFILE.device} --threads {threads} --out {output:q}"
+        "{RECAP} features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule features:
@@ -73,8 +73,8 @@ rule features:
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
+        "{RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
         " --threads {threads} --shards {params.shards:q} --out {output:q}"
 
 
@@ -99,8 +99,8 @@ rule detector_features:
     conda:
         "../envs/detectron2.yaml"
     shell:
-        "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
+        "{DETECTOR_RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
         " --shards {params.shards:q} --out {output:q}"
 
 
@@ -117,5 +117,5 @@ rule import_features:
         code=code_digest("features/importers/job", without=ALL_READERS),
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:
-        "{RECAP} features import --spec {params.spec:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
+        "{RECAP} features import --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
         " --shards {params.shards:q} --out {output:q}"

@@ -66,7 +66,7 @@ rule table:
         code=code_digest("reporting/tables"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} report table --spec {params.spec:q} --statistics {input:q} --out {params.out:q}"
+        "{RECAP} report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
 
 
 rule samples:
@@ -85,7 +85,7 @@ rule samples:
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} report captions --spec {params.spec:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        "{RECAP} report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
@@ -99,6 +99,11 @@ def attention_runs(wildcards):
     """Return the first seed's trainings of the rows whose attention a table shows."""
     seeds = PLAN.seeds[table_id(wildcards)]
     return [PLAN.weights(row_runs(row, seeds)[0]) for row in attention_rows(wildcards)]
+
+
+def attention_code(wildcards):
+    """Return the digest of the job that draws attention: of the models that it draws, and no others."""
+    return job_code(ATTENTION, *{PLAN.get("models", run.model).kind for run in attention_runs(wildcards)})
 
 
 def attention_heading(wildcards):
@@ -144,7 +149,7 @@ rule summary:
         code=code_digest("reporting/summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} report summary --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -163,5 +168,5 @@ rule curves:
         code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output.csv:q}"
+        "{RECAP} report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
         " --figure {output.figure:q}"

@@ -27,4 +27,4 @@ rule statistics:
         code=code_digest("statistics/compare"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} statistics --table {wildcards.table:q} --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"

@@ -21,6 +21,7 @@ from recap.core.config.data import (
     VocabularyRule,
     Words,
 )
+from recap.core.config.execution import Execution
 from recap.core.config.features import (
     BoxPretraining,
     CropFeatures,
@@ -40,6 +41,7 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
@@ -59,9 +61,12 @@ __all__ = [
     "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
+    "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
     "Evaluation",
+    "EvaluationSpec",
+    "Execution",
     "Features",
     "GridFeatures",
     "ImportedFeatures",
@@ -78,6 +83,7 @@ __all__ = [
     "RegionFeatures",
     "Replacements",
     "Row",
+    "RunSpec",
     "RowFile",
     "RowSettings",
     "SECTIONS",
@@ -87,6 +93,7 @@ __all__ = [
     "ScheduledSampling",
     "SegmentFeatures",
     "SelfCritical",
+    "SelfCriticalRun",
     "Stage",
     "StepSchedule",
     "Strict",

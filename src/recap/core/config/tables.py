@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.config.base import Strict
+from recap.core.config.execution import Execution, refuse_moved
 from recap.core.errors import nearest
 
 LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
@@ -149,9 +150,13 @@ class Profile(Strict):
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are not there and stand in data_versions.csv")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
-    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job")
+    execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_moved(cls, values: Any) -> Any:
+        return refuse_moved(values)
 
     @field_validator("seeds")
     @classmethod
