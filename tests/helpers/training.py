@@ -18,6 +18,8 @@ IDENTITY = {"settings": {"epochs": 4}, "inputs": {"feature_hash": "a"}, "source"
 class Store:
     """Features in memory: image i shows the word 4 + i % 5."""
 
+    sizes = {"main": 5}
+
     def read(self, image_ids):
         kinds = torch.tensor([image % 5 for image in image_ids])
         mask = torch.ones(len(image_ids), 3, dtype=torch.bool)
@@ -31,15 +33,28 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False, identity=None, keep_state=False):
+def training(
+    state,
+    *,
+    stage=None,
+    scores=None,
+    die_at=None,
+    trained=False,
+    config=CONFIG,
+    store=None,
+    device="cpu",
+    identity=None,
+    keep_state=False,
+):
     torch.manual_seed(0)
-    model = build_model(CONFIG, InputSpec.of(5, V))
+    store = store or Store()
+    model = build_model(config, InputSpec(store.sizes, V)).to(device)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(features=store, captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
         model=model,
@@ -48,7 +63,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False, iden
         validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         stage=stage,
         d_model=16,
-        device=torch.device("cpu"),
+        device=torch.device(device),
         state=state,
         identity=identity or IDENTITY,
         name="tiny",

@@ -12,7 +12,7 @@ from recap.cli.arguments import Arguments
 from recap.core.by_hand import NAME, ByHand, by_hand
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.plan import Run
 
 Command = Callable[[list[str]], None]  # runs the words of a `recap` command
@@ -117,7 +117,7 @@ class Files:
                 f"stage {chosen.run.stage} begins with the weights of {first.path}, which are not made yet; train the "
                 "row with --stage xe first, or let snakemake make it"
             )
-        say(f"begins with the weights of {found[0]}")
+        log.info(f"begins with the weights of {found[0]}")
         return found[0]
 
     def _store(self, name: str) -> Path:
@@ -153,14 +153,14 @@ class Files:
         """Return a file of a finished profile, or the one made by hand, which is made first if it is not there."""
         found = sorted(Path("results").glob(f"*/{name}"))
         if found:
-            say(f"{found[0]}: taken")
+            log.info(f"{found[0]}: taken")
             return found[0]
         own = Path("work") / NAME / f"files-{self._settings_hash()}" / name
         if not own.exists():
             kind = self.chosen.plan.get("datasets", self.chosen.run.dataset).kind
             if self.inputs is None and kind != "scenes":
                 raise self._missing(name, f"data set {self.chosen.run.dataset!r} has outside files")
-            say(f"{own}: made first, as it is in none of results/")
+            log.info(f"{own}: made first, as it is in none of results/")
             own.parent.mkdir(parents=True, exist_ok=True)
             make(own)
         return own

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from recap.core.log import progress
+from recap.core.progress import progress
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.constraints import Constraint

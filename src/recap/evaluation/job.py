@@ -15,7 +15,7 @@ from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import code_digest, sha256_file, value_hash
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.process.stop import Stop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
@@ -83,7 +83,7 @@ def evaluate(
         out=out,
     )
     kept.remove()
-    say(f"{name}: {_line(scores)}")
+    log.info(f"{name}: {_line(scores)}")
 
 
 def _line(scores: Scores) -> str:

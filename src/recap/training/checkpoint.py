@@ -15,7 +15,7 @@ from torch import Tensor
 from recap.core.differences import differences, listed
 from recap.core.errors import TrainingError, first_line
 from recap.core.files.atomic import atomic_path
-from recap.core.log import say
+from recap.core.log import log
 
 VERSION = 3
 STATE, BEST = "last.pt", "best.safetensors"
@@ -69,7 +69,7 @@ def set_aside(folder: Path, reason: str) -> None:
     for name in (BEST, STATE):
         if (folder / name).exists():
             (folder / name).replace(folder / f"{_PREVIOUS}{name}")
-    say(
+    log.warning(
         f"{folder / STATE}: the state of another training ({reason}), which starts over; "
         f"the old state is kept as {_PREVIOUS}{STATE} until the next one is"
     )

@@ -14,7 +14,7 @@ from recap.core.device import select_device
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
 from recap.core.identities import TRAINING, job_code
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.process.stop import Stop
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
@@ -203,8 +203,8 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
     if counters.best_epoch == 0:
-        say(
-            f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
+        log.warning(
+            f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
 

@@ -15,9 +15,10 @@ from torch import Tensor
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.files.atomic import write_json
-from recap.core.log import progress as progress_bar
-from recap.core.log import say, time_left
+from recap.core.log import log
 from recap.core.process.stop import Stop
+from recap.core.progress import progress as progress_bar
+from recap.core.progress import time_left
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
@@ -124,7 +125,7 @@ class Training:
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.progress = Counters(**saved["counters"])
-        say(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+        log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
     def _start_over(self, reason: str) -> None:
         """Set the state of another training aside, or refuse to."""
@@ -254,7 +255,7 @@ class Training:
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         done, epochs = progress.epoch + 1, self.stage.epochs
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
-        say(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
+        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
         if score > progress.best:
             self._keep_best(score, progress.epoch + 1)
         else:
@@ -271,7 +272,7 @@ class Training:
         score = self._score(since)
         self.progress.seconds += time.monotonic() - since
         self.progress.history.append({"epoch": 0, "step": 0, "val_cider_d": score, "seconds": self.progress.seconds})
-        say(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
+        log.info(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
         self._keep_best(score, 0)
         self._save()
 
