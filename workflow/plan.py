@@ -51,7 +51,7 @@ def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
-    """Return what a job is for: ``zodiac_tiny@demo seed 2``, or the values of its wildcards; it may have none.
+    """Return what a job is for: ``zodiac@scenes seed 2``, or the values of its wildcards; it may have none.
 
     Args:
         wildcards: of the job.

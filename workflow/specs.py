@@ -36,7 +36,7 @@ class SpecText(str):
 
 def write_executions(plan: RunPlan, folder: Path) -> None:
     """Write how the jobs of each recipe are computed to ``<folder>/<recipe>.yaml``; equal files are left alone."""
-    for name in sorted({run.recipe for run in plan.scored()}):
+    for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
         path = folder / f"{name}.yaml"
         text = yaml.safe_dump(execution(plan, name).model_dump(mode="json"), sort_keys=False)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -130,3 +130,15 @@ def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypa
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 5")
     done = workspace.snakemake("--dry-run", config=("execution={device: auto}",))
     assert "recap: recipe 'other': 5 processes want a GPU each, but there are 4; set `processes` lower" in done.stderr
+
+
+def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(workspace):
+    words = ("train_all", "--printshellcmds", "--quiet", "host")
+    before = workspace.dry_run(*words)
+    file = workspace.folder / "work/tiny/execution/short.yaml"
+    assert "device: cpu\nthreads: 1\n" in file.read_text()
+    after = workspace.dry_run(*words, config=("execution={threads: 2, compile: true}",))
+    assert "threads: 2\ncompile: true\n" in file.read_text()
+    commands = [[line for line in said.splitlines() if "-m recap train" in line] for said in (before, after)]
+    assert len(commands[0]) == 3 and commands[0] == commands[1]
+    assert all("--spec work/tiny/specs/" in line and "{" not in line for line in commands[0])

@@ -10,8 +10,8 @@ rule evaluate:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
-        model=f"{R}/runs/{RUN}/{{stage}}/model.safetensors",
+        features=features_files,
+        model=lambda wildcards: weights_file(as_run(wildcards)),
     output:
         captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
         scores=f"{R}/scores/{RUN}/{{stage}}/scores.test.parquet",
@@ -35,15 +35,14 @@ ENSEMBLE = f"{R}/scores/{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{st
 
 def members(wildcards):
     """Return the weights of an ensemble's members."""
-    folder = f"{R}/runs/{RUN.removesuffix('seed-{seed}')}".format(**wildcards)
-    return [f"{folder}seed-{seed}/{wildcards.stage}/model.safetensors" for seed in wildcards.seeds.split("+")]
+    return [weights_file(as_run(wildcards, seed=int(seed))) for seed in wildcards.seeds.split("+")]
 
 
 use rule evaluate as evaluate_ensemble with:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        features=features_files,
         model=members,
     output:
         captions=f"{ENSEMBLE}/captions.test.json",

@@ -1,5 +1,7 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
+from dataclasses import replace
+
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
 DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -m recap" if CONDA else RECAP
@@ -27,8 +29,9 @@ def extractor_code(wildcards):
 
 def kept_features():
     """Return the feature stores of all runs, with those whose boxes are cut out and weights that are trained first."""
-    stores = {features_file(run) for run in SCORED}
-    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in SCORED)))
+    stores = {file for run in SCORED for file in features_files(run)}
+    each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
+    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in each)))
 
 
 rule pretrain:

@@ -5,8 +5,7 @@ def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
 
     def spec(wildcards):
-        names = [wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")]
-        return as_json(plain(run_spec(PLAN, Run(*names, seed=int(wildcards.seed), stage=stage))))
+        return as_json(plain(run_spec(PLAN, as_run(wildcards, stage=stage))))
 
     return spec
 
@@ -31,7 +30,7 @@ rule train_xe:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        features=features_files,
     output:
         config=f"{R}/runs/{RUN}/xe/config.yaml",
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
@@ -59,8 +58,8 @@ rule train_scst:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
-        init=f"{R}/runs/{RUN}/xe/model.safetensors",
+        features=features_files,
+        init=lambda wildcards: f"{R}/runs/{PLAN.first_stage(as_run(wildcards)).path}/model.safetensors",
     output:
         config=f"{R}/runs/{RUN}/scst/config.yaml",
         model=f"{R}/runs/{RUN}/scst/model.safetensors",

@@ -22,6 +22,14 @@ def add_config(commands: Commands) -> None:
     parser.set_defaults(function=check)
     parser = command(
         commands,
+        "tables",
+        purpose="list the tables, each with the profiles that make it",
+        example="recap config tables",
+    )
+    _add_params(parser)
+    parser.set_defaults(function=tables)
+    parser = command(
+        commands,
         "schema",
         purpose="write the JSON schemas of the parameter files",
         example="recap config schema --out workflow/schemas",
@@ -54,6 +62,14 @@ def check(a: Arguments) -> None:
     plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
     check_models(plan)
     print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
+
+
+def tables(a: Arguments) -> None:
+    """List the tables with their profiles."""
+    from recap.core.params import profiles_of_tables
+
+    for name, profiles in profiles_of_tables(a.params).items():
+        print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
 
 
 def schema(a: Arguments) -> None:

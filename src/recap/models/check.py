@@ -30,7 +30,7 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
     hashes = {name: _hash(config) for name, config in named.items()}
     new = [name for name in named if hashes[name] not in seen]
     for name in new:
-        _build(named[name], f"{plan.params.name}/models/{name}.yaml")
+        _build(named[name], plan.source("models", name))
     if new and known is not None:
         write_json(known, sorted(hashes.values()))
 

@@ -42,6 +42,7 @@ from recap.core.config.recipes import (
     Stage,
 )
 from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
     NoamSchedule,
@@ -50,7 +51,7 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
-from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
+from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "BoxPretraining",
@@ -80,9 +81,13 @@ __all__ = [
     "QuotedRow",
     "Recipe",
     "RegionFeatures",
+    "Replacements",
     "Row",
     "RunSpec",
+    "RowFile",
+    "RowSettings",
     "SECTIONS",
+    "Scale",
     "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
@@ -94,7 +99,9 @@ __all__ = [
     "Strict",
     "Subset",
     "Table",
+    "TableFile",
     "TableSchedule",
+    "Titles",
     "VocabularyRule",
     "Words",
 ]
@@ -105,5 +112,6 @@ SECTIONS: dict[str, Any] = {
     "features": Features,
     "models": Model,
     "recipes": Recipe,
-    "tables": Table,
+    "scales": Scale,
+    "tables": TableFile,
 }
