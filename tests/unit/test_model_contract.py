@@ -246,8 +246,8 @@ def test_attention_maps_sum_to_one_over_real_vectors(model, images, length):
 
 
 EXAMPLES = [config for name, config in zip(NAMES, CONFIGS, strict=True) if "=" not in name]
-XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
-SCST = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9, samples=2)
+XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5)
+SCST = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, samples=2)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda config: config.kind)

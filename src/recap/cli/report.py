@@ -76,7 +76,7 @@ def add_report(commands: Commands) -> None:
     def attention(a: Arguments) -> None:
         from recap.core.seeding import generator
         from recap.data.corpus.corpus import Corpus
-        from recap.evaluation.attention import looks_of
+        from recap.evaluation.attention import caption_with_attention
         from recap.reporting.attention import write_attention
 
         if len(a.labels) != len(a.runs):
@@ -87,7 +87,7 @@ def add_report(commands: Commands) -> None:
         images = a.image_ids or [ids[index] for index in drawn]
         inputs = {"features": a.features, "vocabulary": a.vocabulary, "image_ids": images}
         each = [
-            looks_of(run=run, label=label, **inputs, beam=a.beam, max_length=20)
+            caption_with_attention(run=run, label=label, **inputs, beam=a.beam, max_length=20)
             for run, label in zip(a.runs, a.labels, strict=True)
         ]
         looks = {image: [model[image] for model in each] for image in images}

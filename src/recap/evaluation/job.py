@@ -55,22 +55,22 @@ def evaluate(
     """
     settings, device = spec.evaluation, select_device(execution.device)
     torch.set_num_threads(execution.threads)
-    words, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
+    vocab, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
     sources.require(images)
-    inputs = sources.input_spec(words)
+    inputs = sources.input_spec(vocab)
     captioners = [load_model(folder, inputs).to(device) for folder in model]
     sources.choose(captioners, inputs)
-    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, sources, table, model))
+    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, vocab, sources, table, model))
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, words, sources, images, device, name))
-    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
+        found = kept.write(_decode(settings, captioner, vocab, sources, images, device, name))
+    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, vocab)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(found[image][0].tokens) for image in images},
+        hypotheses={image: vocab.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -94,7 +94,7 @@ def _line(scores: Scores) -> str:
 def _decode(
     settings: Evaluation,
     captioner: Captioner,
-    words: AnyVocabulary,
+    vocabulary: AnyVocabulary,
     sources: FeatureSources,
     images: list[int],
     device: torch.device,
@@ -111,14 +111,14 @@ def _decode(
         batch_size=settings.batch_size,
         device=device,
         name=f"{name}, beam {settings.beam}",
-        constraint=_constraint(settings, words),
+        constraint=_constraint(settings, vocabulary),
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,
     )
 
 
 def _identity(
-    settings: Evaluation, words: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
+    settings: Evaluation, vocabulary: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
 ) -> str:
     """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
     kinds = {run_model_config(folder).kind for folder in folders}
@@ -126,7 +126,7 @@ def _identity(
         {
             "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
-            "vocabulary_hash": words.hash,
+            "vocabulary_hash": vocabulary.hash,
             "feature_hash": sources.feature_hash,
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
@@ -136,7 +136,7 @@ def _identity(
     )
 
 
-def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], words: AnyVocabulary) -> None:
+def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], vocabulary: AnyVocabulary) -> None:
     """Write a line of JSON for each of the `count` best captions of each image; with 0 none, nor keep an old file."""
     if not count:
         path.unlink(missing_ok=True)
@@ -148,7 +148,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": words.decode(candidate.tokens),
+                "caption": vocabulary.decode(candidate.tokens),
             },
             ensure_ascii=False,
         )
@@ -159,10 +159,10 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
     record(path)
 
 
-def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None:
+def _constraint(settings: Evaluation, vocabulary: AnyVocabulary) -> Constraint | None:
     """Turn the rules of a recipe into those of a vocabulary."""
     rules = settings.rules
-    endings = words.encode(rules.bad_endings)
+    endings = vocabulary.encode(rules.bad_endings)
     if UNK in endings:
         raise ConfigError(
             f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"

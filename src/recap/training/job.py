@@ -38,12 +38,12 @@ from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.validation import validator
 
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
-Captions = dict[int, list[list[int]]]  # image id -> word ids of each caption
+Captions = dict[int, list[list[int]]]  # image id -> token ids of each caption
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a training reads: the captions of its images as word ids, their features, and the hash of each file."""
+    """What a training reads: the captions of its images as token ids, their features, and the hash of each file."""
 
     vocabulary: AnyVocabulary
     features: FeatureSources
@@ -114,17 +114,17 @@ def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Seque
     Raises:
         RecapError: a file is missing or broken, or an image has no features.
     """
-    words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
+    vocab, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
     table = Corpus.read(corpus)
-    captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
+    captions, validation = training_captions(table, vocab, chosen), split_captions(table, vocab, "val")
     sources.require([*captions, *validation])
     hashes = {
-        "vocabulary_hash": words.hash,
+        "vocabulary_hash": vocab.hash,
         "subset_hash": chosen["hash"],
         "feature_hash": sources.feature_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
-    return Inputs(words, sources, captions, validation, init, hashes)
+    return Inputs(vocab, sources, captions, validation, init, hashes)
 
 
 def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
