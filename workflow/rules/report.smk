@@ -145,7 +145,7 @@ rule summary:
     output:
         f"{R}/summary.json",
     params:
-        spec=as_json({"rows": row_paths()}),
+        spec=lambda wildcards: as_json({"rows": row_paths()}),
         code=code_digest("reporting/summary"),
         scores=f"{R}/scores",
     shell:
@@ -164,7 +164,7 @@ rule curves:
             labels={"figure": "validation CIDEr-D by epoch"},
         ),
     params:
-        spec=as_json({"runs": curve_runs()}),
+        spec=lambda wildcards: as_json({"runs": curve_runs()}),
         code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:

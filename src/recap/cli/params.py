@@ -52,7 +52,7 @@ def show(a: Arguments) -> None:
     table, row = plan.row(a.row)
     print(f"# {table}: {row.label}, stage {row.stage}")
     parts = [("datasets", row.dataset), ("subsets", row.subset)]
-    parts += [("features", name) for name in row.features.split("+")]
+    parts += [("features", name) for name in plan.feature_names(row.features)]
     for section, name in [*parts, ("models", row.model), ("recipes", row.recipe)]:
         print(f"{section}/{name}:")
         values = plan.resolve_with_sources(section, name)
