@@ -5,8 +5,7 @@ def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
 
     def spec(wildcards):
-        names = [wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")]
-        return as_json(plain(run_spec(PLAN, Run(*names, seed=int(wildcards.seed), stage=stage))))
+        return as_json(plain(run_spec(PLAN, as_run(wildcards, stage=stage))))
 
     return spec
 

@@ -101,7 +101,7 @@ class Files:
 
     def features(self) -> list[Path]:
         """Return the feature stores."""
-        return [self._store(name) for name in self.chosen.run.features.split("+")]
+        return [self._store(name) for name in self.chosen.plan.feature_names(self.chosen.run.features)]
 
     def init(self) -> Path | None:
         """Return the run folder of the cross-entropy stage, for a second stage."""
@@ -169,7 +169,7 @@ class Files:
         """Return the hash of all that files made by hand depend on, so that none of other settings is taken."""
         run = self.chosen.run
         parts = [("datasets", run.dataset), ("subsets", run.subset)]
-        parts += [("features", name) for name in run.features.split("+")]
+        parts += [("features", name) for name in self.chosen.plan.feature_names(run.features)]
         return value_hash([self._spec(section, name) for section, name in parts])
 
     def _missing(self, file: Path | str, why: str) -> ConfigError:

@@ -65,7 +65,7 @@ def check(a: Arguments) -> None:
 
 
 def tables(a: Arguments) -> None:
-    """List the tables."""
+    """List the tables with their profiles."""
     from recap.core.params import profiles_of_tables
 
     for name, profiles in profiles_of_tables(a.params).items():

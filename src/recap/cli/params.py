@@ -23,7 +23,7 @@ def add_params(commands: Commands) -> None:
         commands,
         "show",
         purpose="what a row of a table trains, complete, and where each value comes from",
-        example="recap params show xlan_t3/enc2",
+        example="recap params show xlan/t3/enc2 --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")
     parser.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")
@@ -52,7 +52,7 @@ def show(a: Arguments) -> None:
     table, row = plan.row(a.row)
     print(f"# {table}: {row.label}, stage {row.stage}")
     parts = [("datasets", row.dataset), ("subsets", row.subset)]
-    parts += [("features", name) for name in row.features.split("+")]
+    parts += [("features", name) for name in plan.feature_names(row.features)]
     for section, name in [*parts, ("models", row.model), ("recipes", row.recipe)]:
         print(f"{section}/{name}:")
         values = plan.resolve_with_sources(section, name)

@@ -61,7 +61,7 @@ def by_hand(
     """
     plan = plan_of_row(params, row, scale, seed)
     first = row_runs(plan.row(row)[1], [seed])[0].parts()[0]
-    run = replace(first, stage=stage or first.stage)
+    run = plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
     spec = run_spec(plan, run).model_dump(mode="json")
     parts: dict[str, dict[str, Any]] = {
         run.stage: spec["stage_settings"],

@@ -69,18 +69,6 @@ def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
     return reduce(merged, (values for _, values in base_files(params, section, name)))
 
 
-def with_sources(params: Path, section: str, name: str, complete: dict[str, Any]) -> dict[str, tuple[Any, str]]:
-    """Return complete values by dotted key, each with the file of the ``base:`` chain that says so, or ``default``."""
-    sources: dict[str, str] = {}
-    file: str | None = name
-    while file is not None:
-        path = params / section / f"{file}.yaml"
-        values = read_mapping(path)
-        file = values.pop("base", None)
-        sources = dict.fromkeys(flat(values), f"{params.name}/{section}/{path.name}") | sources
-    return {key: (value, sources.get(key, "default")) for key, value in flat(complete).items()}
-
-
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings by dotted key; lists and empty mappings are leaves."""
     found: dict[str, Any] = {}

@@ -69,7 +69,7 @@ def set_aside(folder: Path, reason: str) -> None:
     for name in (BEST, STATE):
         if (folder / name).exists():
             (folder / name).replace(folder / f"{_PREVIOUS}{name}")
-    log.info(
+    log.warning(
         f"{folder / STATE}: the state of another training ({reason}), which starts over; "
         f"the old state is kept as {_PREVIOUS}{STATE} until the next one is"
     )
