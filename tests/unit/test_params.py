@@ -74,9 +74,9 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
         ({"seeds": [1, 1]}, "seeds: a seed is duplicated"),
         ({"name": "A B"}, "name: may hold small letters, digits and underscores only (got 'A B')"),
         ({"name": 5}, "name: must be a text (got 5)"),
-        ({"threads": 0}, "threads: must be above 0 (got 0)"),
+        ({"execution": {"threads": 0}}, "execution.threads: must be above 0 (got 0)"),
         ({"fetch": "maybe"}, "fetch: must be true or false (got 'maybe')"),
-        ({"device": "gpu"}, "device: there is no 'gpu'; did you mean 'cpu'?"),
+        ({"execution": {"device": "gpu"}}, "execution.device: there is no 'gpu'; did you mean 'cpu'?"),
         ({"seedz": [1]}, "unknown key 'seedz'; did you mean 'seeds'?"),
     ],
 )

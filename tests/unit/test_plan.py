@@ -196,8 +196,9 @@ def test_without_a_scale_nothing_is_replaced_and_nothing_is_compared_with_print(
         ({"stage": "scst", "recipe": "zodiac"}, r"asks for stage scst, but recipe 'zodiac' has none"),
         (
             {"scales": ["photo"]},
-            r"row 'enc4_elu' of table 'xlan/t3': scales: there is no 'photo'; did you mean 'photos'\?",
+            r"t3\.yaml: row 'enc4_elu': scales: there is no 'photo'; did you mean 'photos'\?",
         ),
+        ({"scales": ["photos"]}, r"t3\.yaml: no row is run at scale 'paper'; add it to the `scales` of one"),
         ({"modell": "xlan"}, r"params/tables/xlan/t3\.yaml: unknown key 'rows\.0\.modell'; did you mean 'model'\?"),
     ],
 )

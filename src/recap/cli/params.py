@@ -23,7 +23,7 @@ def add_params(commands: Commands) -> None:
         commands,
         "show",
         purpose="what a row of a table trains, complete, and where each value comes from",
-        example="recap params show xlan/t3/enc2 --scale photos",
+        example="recap params show xlan/t3/enc2 --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")
     parser.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")

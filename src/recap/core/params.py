@@ -69,6 +69,14 @@ def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
     return reduce(merged, (values for _, values in base_files(params, section, name)))
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings by dotted key; lists and empty mappings are leaves."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return found
+
+
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced.
 

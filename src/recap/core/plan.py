@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recap.core.config import Profile, QuotedRow, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.core.config import Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.errors import ConfigError, nearest
-from recap.core.params import base_files, load_named, names, read_mapping, validate
+from recap.core.params import base_files, load_named, read_mapping, validate
 from recap.core.scale_text import Pair, sentence
 from recap.core.scaling import PlannedRow, Scaler
 from recap.core.variants import Variant
@@ -83,17 +83,9 @@ class RunPlan:
         """Plan one table."""
         scale = (str(self.profile.scale), self.scale) if self.scale else None
         before, after = (Scaler(self.params, table_id, file, side) for side in (None, scale))
-        replaced = [seeds for _, layer in after.layers if (seeds := layer.seeds) is not None]
-        seeds = self.profile.seeds or (replaced[-1] if replaced else list(range(1, file.seeds + 1)))
-        made = [row for row in file.rows if row.scales is None or self.profile.scale in row.scales]
-        quoted = [QuotedRow(id=row.id, label=row.label, printed=row.printed) for row in file.rows if row not in made]
+        made, quoted = after.made_rows()
+        seeds = self.profile.seeds or after.seeds()
         rows, pairs = [], []
-        for name in {name for row in file.rows for name in row.scales or []}:
-            if name not in (known := names(self.params, "scales")):
-                user = next(row.id for row in file.rows if name in (row.scales or []))
-                raise ConfigError(
-                    f"row {user!r} of table {table_id!r}: scales: there is no {name!r}; {nearest(name, known)}"
-                )
         for row in made:
             who = f"row {row.id!r} of table {table_id!r}"
             planned = after.row(row)
@@ -115,7 +107,7 @@ class RunPlan:
             paper_scale=bool(self.scale and self.scale.paper),
             columns=file.columns,
             baseline=file.baseline,
-            quoted=[*file.quoted, *quoted],
+            quoted=quoted,
             rows=rows,
             attention=[name for name in file.attention if name in {row.id for row in made}],
         )

@@ -7,10 +7,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from recap.core.config import RowFile, Scale, TableFile
+from recap.core.config import QuotedRow, RowFile, Scale, TableFile
 from recap.core.config.scales import ALL, Replacements
-from recap.core.errors import ConfigError
-from recap.core.params import load_named, merged
+from recap.core.errors import ConfigError, nearest
+from recap.core.params import load_named, merged, names
 from recap.core.variants import Layer, Variant
 
 
@@ -40,7 +40,35 @@ class Scaler:
         self.params, self.table = params, table
         self.file = f"{params.name}/tables/{table_id}.yaml"
         self.scale_file = f"{params.name}/scales/{scale[0]}.yaml" if scale else ""
+        self.scale = scale[0] if scale else None
         self.layers: list[tuple[str, Replacements]] = scale[1].layers(table_id) if scale else []
+
+    def made_rows(self) -> tuple[list[RowFile], list[QuotedRow]]:
+        """Return the rows that are run at this scale, and those that are quoted: the paper's, then the others.
+
+        Raises:
+            ConfigError: a row names a scale that there is not.
+        """
+        known = names(self.params, "scales")
+        made, quoted = [], []
+        for row in self.table.rows:
+            for name in row.scales or []:
+                if name not in known:
+                    raise ConfigError(
+                        f"{self.file}: row {row.id!r}: scales: there is no {name!r}; {nearest(name, known)}"
+                    )
+            if row.scales is None or self.scale in row.scales:
+                made.append(row)
+            else:
+                quoted.append(QuotedRow(id=row.id, label=row.label, printed=row.printed))
+        if not made:
+            raise ConfigError(f"{self.file}: no row is run at scale {self.scale!r}; add it to the `scales` of one")
+        return made, [*self.table.quoted, *quoted]
+
+    def seeds(self) -> list[int]:
+        """Return the scale's seeds, or as many as the paper had."""
+        replaced = [layer.seeds for _, layer in self.layers if layer.seeds is not None]
+        return replaced[-1] if replaced else list(range(1, self.table.seeds + 1))
 
     def row(self, row: RowFile) -> PlannedRow:
         """Return a row resolved.

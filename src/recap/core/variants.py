@@ -6,7 +6,6 @@ A variant has a name that can be part of a path, readable and unique: ``xlan+act
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from recap.core.config import SECTIONS
 from recap.core.hashing import value_hash
-from recap.core.params import base_files, merged, validate
+from recap.core.params import base_files, flat, merged, validate
 
 LONGEST = 100  # bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
@@ -75,7 +74,7 @@ class Variant:
 
     def with_sources(self, params: Path) -> dict[str, tuple[Any, str]]:
         """Return each value by its key (``xe.epochs``) with where it comes from: file, scale, row or default."""
-        found = dict(leaves(self.load(params).model_dump(mode="json")))
+        found = flat(self.load(params).model_dump(mode="json"))
         said = reduce(merged, (_with_source(layer.values, layer.source) for layer in self.layers(params)))
         return {key: (value, _source(key, said)) for key, value in found.items()}
 
@@ -112,7 +111,7 @@ def variant_name(base: str, shown: dict[str, Any]) -> str:
     """
     if not shown:
         return base
-    texts = {key: _text(value) for key, value in sorted(leaves(shown))}
+    texts = {key: _text(value) for key, value in sorted(flat(shown).items())}
     name = f"{base}+{','.join(f'{key}={text}' for key, (text, _) in texts.items())}"
     if all(exact for _, exact in texts.values()) and len(name.encode()) <= LONGEST:
         return name
@@ -120,15 +119,6 @@ def variant_name(base: str, shown: dict[str, Any]) -> str:
     head = name.encode()[: LONGEST - len(digest) - 1].decode(errors="ignore")
     whole = head if head == name else head.rpartition(",")[0] or head.rpartition("+")[0]
     return f"{whole}+{digest}"
-
-
-def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings by dotted key; lists are values."""
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _text(value: Any) -> tuple[str, bool]:
