@@ -1,12 +1,14 @@
-"""Packed words and shared caches give what the plain computations give."""
+"""Packed tokens and shared caches give what the plain computations give."""
+
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
 
 from recap.decoding.beam import beam_search
-from recap.layers.fast.packing import Words
+from recap.layers.fast import PackedIndex
 from recap.models.registry import build_model
-from recap.models.state import State
+from recap.models.state import PER_BEAM, State
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2}
 B, C, T, N, F, V = 3, 2, 6, 9, 7, 11
@@ -70,22 +72,27 @@ def test_recomputed_activations_give_the_same_gradient_also_with_dropout(model, 
         torch.testing.assert_close(found[1][name], expected, atol=1e-12, rtol=0)
 
 
-def test_pack_and_spread_are_inverse_and_differentiable(batch):
-    words = Words(batch[3])
+def test_pack_and_unpack_are_inverse_and_differentiable(batch):
+    index = PackedIndex(batch[3])
     x = torch.randn(B, C, T, 4, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(words.spread(words.pack(x)), x * batch[3][..., None])
+    torch.testing.assert_close(index.unpack(index.pack(x)), x * batch[3][..., None])
     rows = torch.randn(int(batch[3].sum()), 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(words.pack, (x,))
-    assert torch.autograd.gradcheck(words.spread, (rows,))
+    assert torch.autograd.gradcheck(index.pack, (x,))
+    assert torch.autograd.gradcheck(index.unpack, (rows,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix(State):
+    tokens: torch.Tensor = field(metadata=PER_BEAM)
 
 
 def prefix_step(model):
-    """A step that keeps only the words and decodes them all anew."""
+    """A step that keeps only the tokens and decodes them all anew."""
 
     def step(tokens, state):
-        words = torch.cat([state.per_beam["said"], tokens[..., None]], 2)
-        hidden = model.decode(words, state.memory)[:, :, -1]
-        return model.log_probabilities(hidden), State(state.memory, state.position + 1, {"said": words})
+        tokens = torch.cat([state.tokens, tokens[..., None]], 2)
+        hidden = model.decode(tokens, state.memory)[:, :, -1]
+        return model.log_probabilities(hidden), replace(state, tokens=tokens)
 
     return step
 
@@ -96,7 +103,7 @@ def test_beam_search_equals_encoding_the_prefix_anew(model, batch):
     with torch.no_grad():
         memory = model.encode(features, mask)
         tokens, scores = beam_search(model.step, model.start(memory), **options)
-        plain = State(memory, per_beam={"said": torch.empty(B, 1, 0, dtype=torch.long)})
+        plain = Prefix(memory, tokens=torch.empty(B, 1, 0, dtype=torch.long))
         expected, expected_scores = beam_search(prefix_step(model), plain, **options)
     assert torch.equal(tokens, expected)
     torch.testing.assert_close(scores, expected_scores, atol=1e-5, rtol=0)

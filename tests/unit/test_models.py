@@ -80,7 +80,7 @@ def test_forward_and_backward_are_finite(model, batch):
     loss.backward()
     assert torch.isfinite(loss)
     missing = [key for key, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all()]
-    unused = "intensity_query" if any(getattr(m, "gate", "") == "none" for m in model.modules()) else None
+    unused = "intensity_query" if any(getattr(m, "gate", "") is None for m in model.modules()) else None
     assert [key for key in missing if unused is None or unused not in key] == []
 
 
@@ -116,7 +116,7 @@ def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on
     features, _, tokens = batch
     full = torch.ones(B, N, dtype=torch.bool)
     before = log_probabilities(any_reading, features, full, tokens), stepwise(any_reading, features, full, tokens)
-    monkeypatch.setattr(Transformer, "_hiding", lambda self, mask: mask)
+    monkeypatch.setattr(Transformer, "_if_any_is_hidden", lambda self, mask: mask)
     after = log_probabilities(any_reading, features, full, tokens), stepwise(any_reading, features, full, tokens)
     torch.testing.assert_close(after, before, atol=1e-12, rtol=0)
 

@@ -11,7 +11,7 @@ Shape letters as in `recap.layers`: B images, C captions or beams, T words, N ve
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,11 +37,11 @@ class Captioner(nn.Module):
 
     recompute = False
 
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
         if self.recompute and torch.is_grad_enabled():
-            return cast(Tensor, checkpoint(layer, *inputs, use_reentrant=False))
-        return cast(Tensor, layer(*inputs))
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
 
     def encode(self, features: Tensor, mask: Tensor) -> Memory:
         """Encode images: features [B, N, F] and mask [B, N] (True = real) -> Memory."""
