@@ -94,15 +94,15 @@ def intensity_pool(
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
     if token_mask is not None and scope not in ("code", "prefix"):
         rows, counts = rows * token_mask, counts * token_mask
+    # A caption may be padding alone, or a mask hide everything: then nothing is counted.
     if scope == "prefix":
         sums, counts = rows.cumsum(-1), counts.cumsum(-1)
         if before is not None:
             sums, counts = sums + before.total[..., None], counts + before.entries[..., None]
-        return sums / counts, RunningPool(sums[..., -1], counts[..., -1])
+        return sums / counts.clamp(min=1), RunningPool(sums[..., -1], counts[..., -1])
     if scope == "code":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
         return (rows.sum() / size).expand(1, 1, 1, 1), None
-    # A caption may be padding alone: then nothing is counted.
     over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
     return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), None
 
