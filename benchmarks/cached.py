@@ -13,6 +13,7 @@ from benchmarks.plain import BOS, Beams, repeated
 from recap.layers.attention import KeyValue
 from recap.layers.masks import key_mask
 from recap.layers.rows import Rows
+from recap.models.images import Images
 from recap.models.state import Memory
 from recap.models.transformer import Transformer
 from recap.models.transformer_layers import Past
@@ -42,7 +43,7 @@ class Decoding:
 
     def __init__(self, model: Transformer, features: Tensor, mask: Tensor, times: int) -> None:
         self.model, self.place = model, 0
-        memory = model.encode(features, mask)
+        memory = model.encode(Images.of(features, mask))
         self.memory = Memory(*repeated(memory.values, memory.mask, times))
         source = Rows(self.memory.values[:, None])
         self.image = [layer.cross.key_value(source) for layer in model.decoder]

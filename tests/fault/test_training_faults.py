@@ -12,6 +12,7 @@ from recap.core.errors import RecapError
 from recap.core.files.checksums import recorded
 from recap.core.files.lock import exclusive
 from recap.data.vocabulary.words import load_vocabulary
+from recap.models.images import InputSpec
 from recap.runs.saved import load_model
 from recap.training.loop import SAVED
 
@@ -92,11 +93,11 @@ def test_a_run_folder_is_verified(prepared, unbroken):
     run = prepared.folder / "unbroken" / "run"
     assert set(recorded(run)) == {"config.yaml", "history.csv", "training.json"}
     words = load_vocabulary(prepared.folder / "vocabulary.json")
-    load_model(run, feature_size=6, words=words)
+    load_model(run, InputSpec.of(6, len(words)))
     config = (run / "config.yaml").read_bytes()
     (run / "config.yaml").write_bytes(config.replace(b"heads: 2", b"heads: 4"))
     with pytest.raises(RecapError, match=r"config\.yaml: has changed since it was finished"):
-        load_model(run, feature_size=6, words=words)
+        load_model(run, InputSpec.of(6, len(words)))
     (run / "config.yaml").write_bytes(config)
 
 
@@ -113,7 +114,7 @@ def test_a_run_folder_is_verified(prepared, unbroken):
 def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(RecapError) as refusal:
-        load_model(tmp_path, feature_size=6, words=None)
+        load_model(tmp_path, InputSpec.of(6, 9))
     assert sentence in str(refusal.value) and "config.yaml: " in str(refusal.value) and "\n" not in str(refusal.value)
 
 

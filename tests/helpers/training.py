@@ -3,6 +3,7 @@
 import torch
 
 from recap.core.config import CrossEntropy, SelfCritical
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import CaptionBatches
 from recap.training.loop import Training
@@ -18,7 +19,8 @@ class Store:
 
     def read(self, image_ids):
         kinds = torch.tensor([image % 5 for image in image_ids])
-        return torch.eye(5)[kinds][:, None].repeat(1, 3, 1), torch.ones(len(image_ids), 3, dtype=torch.bool)
+        mask = torch.ones(len(image_ids), 3, dtype=torch.bool)
+        return Images.of(torch.eye(5)[kinds][:, None].repeat(1, 3, 1), mask)
 
 
 CAPTIONS = {image: [[4 + image % 5, 4 + image % 5], [4 + image % 5]] for image in range(IMAGES)}
@@ -28,24 +30,24 @@ class Killed(Exception):
     pass
 
 
-def training(state, *, stage=None, scores=None, die_at=None, trained=False):
+def training(state, *, stage=None, scores=None, die_at=None, trained=False, config=CONFIG, device="cpu"):
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    model = build_model(config, InputSpec.of(5, V)).to(device)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
         model=model,
         objective=objective,
         batches=batches,
-        validate=lambda: next(calls, 0.0) if scores else -loop.at.step,
+        validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         stage=stage,
         d_model=16,
-        device=torch.device("cpu"),
+        device=torch.device(device),
         state=state,
         identity="test",
         name="tiny",
@@ -55,7 +57,7 @@ def training(state, *, stage=None, scores=None, die_at=None, trained=False):
         inner = loop.objective
 
         def objective(batch, epoch):
-            if loop.at.step == die_at:
+            if loop.progress.step == die_at:
                 raise Killed
             return inner(batch, epoch)
 

@@ -10,6 +10,7 @@ import torch
 from helpers.distributed_worker import CONFIG, train
 from helpers.training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.distributed import Group
 from recap.training.validation import validator
@@ -43,16 +44,16 @@ def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tm
     same(first, second, 0)
     same(first, alone.model.state_dict(), 1e-5)
     state = torch.load(tmp_path / "last.pt", weights_only=True)
-    for line, other in zip(state["counters"]["history"], alone.at.history, strict=True):
+    for line, other in zip(state["counters"]["history"], alone.progress.history, strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
         assert line["val_cider_d"] == pytest.approx(other["val_cider_d"], abs=1e-6)
-    assert alone.at.history[-1]["val_cider_d"] > 0
+    assert alone.progress.history[-1]["val_cider_d"] > 0
     assert len(state["random"]["cpu"]) == 2
 
 
 def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=9)
+    model = build_model(CONFIG, InputSpec.of(5, 9))
     stage = CrossEntropy(epochs=1, learning_rate=0.01, validation_beam=2)
     two = {image: CAPTIONS[image] for image in (0, 1)}
 
@@ -65,7 +66,7 @@ def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
 
 def test_shares_are_disjoint_and_whole():
     items = list(range(7))
-    shares = [Group(rank, 3).share(items) for rank in range(3)]
+    shares = [Group(rank, 3).shard(items) for rank in range(3)]
     assert sorted(sum(shares, [])) == items
-    assert Group(1, 2).share([5]) == []
-    assert Group().share(items) == items
+    assert Group(1, 2).shard([5]) == []
+    assert Group().shard(items) == items

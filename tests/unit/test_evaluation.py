@@ -19,6 +19,7 @@ from recap.features.writer import ImageFeatures, build_store
 from recap.metrics import coco
 from recap.metrics.java import java_executable
 from recap.metrics.signature import parse
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
@@ -68,11 +69,11 @@ def prepared(tmp_path_factory):
     )
     words = load_vocabulary(files["vocabulary"])
     torch.manual_seed(0)
-    model = build_model(MODEL, feature_size=6, vocabulary_size=len(words))
+    model = build_model(MODEL, InputSpec.of(6, len(words)))
     model.output.bias.data[2] = -3.0  # captions are to be long
     save_file(model.state_dict(), folder / "model.safetensors")
     (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_config": MODEL}}))
-    return Prepared({**files, "features": folder / "features.h5"}, folder, words)
+    return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
 
 
 def repeats(captions):

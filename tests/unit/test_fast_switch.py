@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import recap
+from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
 from recap.layers.fast import (
     Dropout,
     Linear,
@@ -20,10 +21,8 @@ from recap.layers.fast import (
     linear,
     switch,
 )
-from recap.models.registry import build_model
 
 SOURCE = Path(recap.__file__).parent
-SIZES = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1}
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
@@ -74,11 +73,10 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
         layer(torch.randn(4, 512))
     q, k = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)
     bilinear_pool(q, k, torch.randn(2, 3), torch.randn(2), torch.randn(2), torch.full((1, 1, 1, 4), 0.25), dropout=0.5)
-    tokens = torch.tensor([[[1, 4, 0], [1, 5, 6]]])
-    for kind, sizes in (("transformer", {}), ("x_transformer", {"d_joint": 3})):
-        model = build_model({"kind": kind, **SIZES, **sizes}, feature_size=5, vocabulary_size=9)
-        memory = model.encode(torch.randn(1, 4, 5), torch.ones(1, 4, dtype=torch.bool))
-        assert model.decode_words(tokens, tokens != 0, memory).shape == (5, 16)
+    tokens, mask = random_tokens(), torch.rand(B, C, T) < 0.5
+    for name, config in cases():
+        model = built(config).train()
+        assert model.decode_words(tokens, mask, model.encode(random_images(config))).dim() == 2, name
 
 
 def test_dropout_is_torchs_own_without_fast_layers(plain):

@@ -22,8 +22,8 @@ def params(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' stands twice, in lines 1 and 3; remove one of them"),
-        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' stands twice, in lines 3 and 4; remove"),
+        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' is duplicated, in lines 1 and 3; remove one of them"),
+        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' is duplicated, in lines 3 and 4; remove"),
         (b"caf\xe9: 1\n", ": is no UTF-8 (byte 3); save it as UTF-8"),
         ("a: 2001-13-45", " line 1: '2001-13-45' is no value (month must be in 1..12)"),
         ("a: !!bool x", " line 1: 'x' is no value"),

@@ -36,7 +36,7 @@ def test_sigterm_saves_and_leaves(tmp_path):
     inner = loop.objective
 
     def objective(batch, epoch):
-        if loop.at.step == 4:
+        if loop.progress.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return inner(batch, epoch)
 
@@ -44,10 +44,10 @@ def test_sigterm_saves_and_leaves(tmp_path):
     with pytest.raises(SystemExit) as leaving:
         loop.run()
     assert leaving.value.code == 143
-    assert training(tmp_path, die_at=5).at.step == 0
+    assert training(tmp_path, die_at=5).progress.step == 0
     resumed = training(tmp_path)
     resumed._resume()
-    assert resumed.at.step == 5
+    assert resumed.progress.step == 5
 
 
 def test_a_broken_state_is_named(tmp_path):
@@ -80,7 +80,7 @@ def test_a_signal_ends_a_validation_at_once_and_no_bit_changes(tmp_path, number,
         if len(calls) == 1:
             os.kill(os.getpid(), number)
             raise AssertionError("went on")
-        return -loop.at.step
+        return -loop.progress.step
 
     loop.validate = validate
     with pytest.raises(SystemExit) as leaving:

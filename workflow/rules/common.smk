@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from recap.core.config.models import source_module
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
 from recap.core.plan import RunPlan, row_runs
@@ -110,12 +111,12 @@ def as_json(value):
 def model_code(start):
     """Return the function that gives the digest of a job that starts at a module and runs one kind of model.
 
-    The registry imports every kind, so it is left out: a new architecture retrains none of the others.
+    The other kinds are no part of it: a new architecture retrains none of them.
     """
 
     def digest(wildcards):
         kind = PLAN.get("models", wildcards.model).kind
-        return code_digest(start, f"models/{kind}", without=[*MAKERS, "models/registry"])
+        return code_digest(start, source_module(kind), without=MAKERS)
 
     return digest
 

@@ -103,6 +103,12 @@ def attention_heading(wildcards):
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
 
 
+def attention_code(wildcards):
+    """Return the digest of what draws a figure of attention: the models that it shows are part of it."""
+    models = {source_module(PLAN.get("models", row.model).kind) for row in attention_rows(wildcards)}
+    return code_digest("evaluation/attention", *models, without=MAKERS)
+
+
 rule attention:
     input:
         corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
@@ -116,7 +122,7 @@ rule attention:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
         heading=attention_heading,
-        code=code_digest("evaluation/attention", without=MAKERS),
+        code=attention_code,
     shell:
         "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"

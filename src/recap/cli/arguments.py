@@ -13,7 +13,7 @@ Arguments = argparse.Namespace
 
 PATHS = {
     "corpus": "corpus.parquet of the data set",
-    "features": "feature store (.h5) of the data set's pictures",
+    "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -21,6 +21,7 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
+SEVERAL = ("features",)  # take one path or more
 
 
 def mapping(text: str) -> dict[str, Any]:
@@ -44,7 +45,8 @@ def chosen(arguments: Arguments, names: str) -> dict[str, Any]:
 def paths(parser: Parser, *names: str, **described: str) -> None:
     """Add required path arguments: those with a meaning that all commands share, and others with their own help."""
     for name, text in {**{name: PATHS[name] for name in names}, **described}.items():
-        parser.add_argument(f"--{name}", type=Path, required=True, metavar="PATH", help=text)
+        count = "+" if name in SEVERAL else None
+        parser.add_argument(f"--{name}", type=Path, nargs=count, required=True, metavar="PATH", help=text)
 
 
 def spec(parser: Parser, keys: str) -> None:

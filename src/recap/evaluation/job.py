@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from recap.core.config import Evaluation
+from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.process.stop import Stop
@@ -24,17 +25,17 @@ from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.evaluation.decode import Candidate, decode_candidates
 from recap.evaluation.kept import Kept
-from recap.features.store import FeatureStore
 from recap.metrics.coco import Scores
 from recap.metrics.evaluate import evaluate_captions
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
-from recap.runs.saved import load_model
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model, run_model_config
 
 
 @Stop("evaluate")
 def evaluate(
-    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
+    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Sequence[Path], model: Sequence[Path], out: Path
 ) -> None:
     """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`; say the latter.
 
@@ -43,27 +44,29 @@ def evaluate(
 
     Args:
         spec: {"evaluation", "device", "threads"}.
-        corpus, vocabulary, features: the files that training saw.
+        corpus, vocabulary, features: the files that training saw; features may be several stores.
         model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
     settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
     device = select_device(spec["device"])
     torch.set_num_threads(spec["threads"])
-    words, store, table = load_vocabulary(vocabulary), FeatureStore(features), Corpus.read(corpus)
+    words, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    store.require(images)
-    captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
-    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, store, table, model))
+    sources.require(images)
+    inputs = sources.input_spec(words)
+    captioners = [load_model(folder, inputs).to(device) for folder in model]
+    sources.choose(captioners, inputs)
+    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, sources, table, model))
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, words, store, images, device, name))
+        found = kept.write(_decode(settings, captioner, words, sources, images, device, name))
     _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(found[image][0].words) for image in images},
+        hypotheses={image: words.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -76,7 +79,7 @@ def evaluate(
         out=out,
     )
     kept.remove()
-    say(f"{name}: {_line(scores)}")
+    log.info(f"{name}: {_line(scores)}")
 
 
 def _line(scores: Scores) -> str:
@@ -88,7 +91,7 @@ def _decode(
     settings: Evaluation,
     captioner: Captioner,
     words: AnyVocabulary,
-    store: FeatureStore,
+    sources: FeatureSources,
     images: list[int],
     device: torch.device,
     name: str,
@@ -96,7 +99,7 @@ def _decode(
     """Search the captions of all images; `name` is the run's, for messages."""
     return decode_candidates(
         captioner,
-        store,
+        sources,
         images,
         beam=settings.beam,
         max_length=settings.max_length,
@@ -111,19 +114,20 @@ def _decode(
 
 
 def _identity(
-    settings: Evaluation, words: AnyVocabulary, store: FeatureStore, table: Corpus, folders: Sequence[Path]
+    settings: Evaluation, words: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
 ) -> str:
     """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
+    kinds = {run_model_config(folder).kind for folder in folders}
     return value_hash(
         {
             "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
             "vocabulary_hash": words.hash,
-            "feature_hash": store.feature_hash,
+            "feature_hash": sources.feature_hash,
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
             ],
-            "code": code_digest("evaluation/decode", "models/registry"),
+            "code": code_digest("evaluation/decode", *map(source_module, kinds)),
         }
     )
 
@@ -140,7 +144,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": words.decode(candidate.words),
+                "caption": words.decode(candidate.tokens),
             },
             ensure_ascii=False,
         )

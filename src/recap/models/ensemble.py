@@ -16,6 +16,7 @@ from torch import Tensor
 
 from recap.layers.stack import Stack
 from recap.models.base import Captioner
+from recap.models.images import Images
 from recap.models.state import PER_BEAM, Memory, State
 
 
@@ -63,9 +64,9 @@ class Ensemble(Captioner):
         """The models."""
         return list(self.models)
 
-    def encode(self, features: Tensor, mask: Tensor) -> EnsembleMemory:
+    def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
-        return _memory([model.encode(features, mask) for model in self.members])
+        return _memory([model.encode(images) for model in self.members])
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""

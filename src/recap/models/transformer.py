@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from recap.layers.rows import Rows
 from recap.layers.stack import Stack
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
+from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory, State
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
 
@@ -43,12 +44,25 @@ class TransformerState(State):
     image: tuple[KeyValue, ...]
 
 
+class TransformerSizes(TypedDict):
+    """What a variant of the Transformer hands on as it came; see `Transformer`."""
+
+    d_feed_forward: int
+    encoder_layers: int
+    decoder_layers: int
+    norm: str
+    layer_norm: str
+    dropout: float
+    feature_dropout: float
+    visual_positions: str
+    feed_forward_activation: str
+
+
 class Transformer(Captioner):
     """Encoder-decoder Transformer.
 
     Args:
-        feature_size: F, width of the visual vectors.
-        vocabulary_size: V, number of ids.
+        inputs: width F of the main stream and number V of ids.
         d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
         norm: "pre" (then each stack ends with a norm) or "post".
         layer_norm: "biased" (torch) or "unbiased" (Annotated Transformer).
@@ -67,20 +81,19 @@ class Transformer(Captioner):
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        feature_size: int,
-        vocabulary_size: int,
-        d_model: int = 512,
-        heads: int = 8,
-        d_feed_forward: int = 2048,
-        encoder_layers: int = 6,
-        decoder_layers: int = 6,
-        norm: str = "pre",
-        layer_norm: str = "biased",
-        dropout: float = 0.1,
-        feature_dropout: float = 0.5,
-        visual_positions: str = "none",
-        feed_forward_activation: str = "relu",
+        d_model: int,
+        heads: int,
+        d_feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        norm: str,
+        layer_norm: str,
+        dropout: float,
+        feature_dropout: float,
+        visual_positions: str,
+        feed_forward_activation: str,
         make_attention: MakeAttention | None = None,
     ) -> None:
         super().__init__()
@@ -97,7 +110,7 @@ class Transformer(Captioner):
         def final_norm() -> nn.Module:
             return NORMS[layer_norm](d_model) if norm == "pre" else nn.Identity()
 
-        self.feature_embedding = Linear(feature_size, d_model)
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.visual_positions = visual_positions
         self.encoder = Stack[EncoderLayer](
@@ -105,7 +118,7 @@ class Transformer(Captioner):
             for _ in range(encoder_layers)
         )
         self.encoder_norm = final_norm()
-        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)
         self.word_dropout = nn.Dropout(dropout)
         self.decoder = Stack[DecoderLayer](
@@ -115,14 +128,15 @@ class Transformer(Captioner):
             for _ in range(decoder_layers)
         )
         self.decoder_norm = final_norm()
-        self.output = Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, inputs.vocabulary_size)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
-    def encode(self, features: Tensor, mask: Tensor) -> Memory:
-        """[B, N, F], [B, N] -> Memory; vectors that the mask hides change nothing."""
-        x = torch.relu(self.feature_embedding(features))
+    def encode(self, images: Images) -> Memory:
+        """Images -> Memory; vectors that the mask hides change nothing."""
+        values, mask = images.main.values, images.main.mask
+        x = torch.relu(self.feature_embedding(values))
         if self.visual_positions == "grid":
             x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
@@ -142,19 +156,19 @@ class Transformer(Captioner):
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         return self._decode_padded(tokens, token_mask(tokens), memory)
 
-    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
         if not self.packs or not fast():
-            return self._decode_padded(tokens, real, memory)[real]
-        index = PackedIndex(real)
+            return self._decode_padded(tokens, token_mask, memory)[token_mask]
+        index = PackedIndex(token_mask)
         positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
         x = Rows(self._embed(index.pack(tokens), index.pack(positions)), index)
         return self._decode(x, memory).values
 
-    def _decode_padded(self, tokens: Tensor, real: Tensor | None, memory: Memory) -> Tensor:
-        """As `decode`; `real` [B, C, T] is True where a token is not padding, None where that makes no difference."""
+    def _decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: Memory) -> Tensor:
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self._decode(Rows(self._embed(tokens, positions), token_mask=real), memory).values
+        return self._decode(Rows(self._embed(tokens, positions), token_mask=token_mask), memory).values
 
     def _decode(self, x: Rows, memory: Memory) -> Rows:
         """Run the decoder on all tokens."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from recap.core.config import Model
+from recap.core.config import Model, ModelConfig
 from recap.core.errors import TrainingError
 from recap.core.files.checksums import check
 from recap.core.params import read_mapping, validate
-from recap.data.vocabulary.words import AnyVocabulary
 from recap.models.base import Captioner
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.weights import read_weights
 
@@ -29,18 +28,18 @@ def load_weights(model: Captioner, path: Path) -> None:
         raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
 
 
-def load_model(run: Path, *, feature_size: int, words: AnyVocabulary) -> Captioner:
+def load_model(run: Path, inputs: InputSpec) -> Captioner:
     """Return the trained model of a run folder.
 
     Raises:
         RecapError: config or weights are missing, broken or do not fit.
     """
-    captioner = build_model(model_config(run), feature_size=feature_size, vocabulary_size=len(words))
+    captioner = build_model(run_model_config(run), inputs)
     load_weights(captioner, run / "model.safetensors")
     return captioner
 
 
-def model_config(run: Path) -> dict[str, Any]:
+def run_model_config(run: Path) -> ModelConfig:
     """Return the settings of a run's model.
 
     Raises:
@@ -52,5 +51,5 @@ def model_config(run: Path) -> dict[str, Any]:
     config = spec.get("model_config") if isinstance(spec, dict) else None
     if not isinstance(config, dict):
         raise TrainingError(f"{path}: holds no spec with a model_config; delete the folder and train this run again")
-    validate(Model, config, str(path))
-    return config
+    validated: ModelConfig = validate(Model, config, str(path))
+    return validated

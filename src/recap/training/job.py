@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 
 from recap.core.config import CrossEntropy, SelfCritical, Stage
+from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.manifests import sha256_file, value_hash
 from recap.core.params import validate
 from recap.core.process.stop import Stop
@@ -20,17 +22,17 @@ from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import load_vocabulary
-from recap.features.resident import ResidentFeatures
-from recap.features.store import FeatureStore
 from recap.models.base import Captioner
-from recap.models.registry import build_model
+from recap.models.registry import build_model, model_config
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
+from recap.runs.inputs import FeatureSources
+from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
 from recap.training.compiled import compile_passes
-from recap.training.distributed import Group, join
+from recap.training.distributed import Group, init_group
 from recap.training.loop import Objective, Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -47,7 +49,7 @@ def train(
     corpus: Path,
     vocabulary: Path,
     subset: Path,
-    features: Path,
+    features: Sequence[Path],
     init: Path | None,
     state: Path,
     out: Path,
@@ -57,7 +59,8 @@ def train(
     Args:
         stage: xe or scst.
         spec: names and settings, see docs/architecture.md.
-        corpus, vocabulary, subset, features: the files that went in.
+        corpus, vocabulary, subset: the files that went in.
+        features: one or several feature stores of the same images.
         init: run folder whose weights are the start (scst: the xe run), or None.
         state: folder for the resumable state.
         out: the run folder.
@@ -67,15 +70,17 @@ def train(
     """
     settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
     name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
-    group = join(select_device(spec["device"]))
+    group = init_group(select_device(spec["device"]))
     with Stop(name), _claimed(state, group):
-        group.wait()  # until the state is ours
+        group.barrier()  # until the state is ours
         _prepare(spec, stage, group)
-        words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
+        words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
         table = Corpus.read(corpus)
         captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
-        store.require([*captions, *validation])
-        model = build_model(spec["model_config"], feature_size=store.dim, vocabulary_size=len(words)).to(group.device)
+        sources.require([*captions, *validation])
+        inputs, config = sources.input_spec(words), model_config(spec["model_config"])
+        model = build_model(config, inputs).to(group.device)
+        sources.choose([model], inputs)
         if init is not None:
             load_weights(model, init / "model.safetensors")
         made_from = {
@@ -83,9 +88,9 @@ def train(
             "spec": spec,
             "vocabulary_hash": words.hash,
             "subset_hash": chosen["hash"],
-            "feature_hash": store.feature_hash,
+            "feature_hash": sources.feature_hash,
             "init_sha256": sha256_file(init / "model.safetensors") if init else None,
-            "code": _code(spec["model_config"]["kind"]),
+            "code": _code(config.kind),
             **({"processes": group.size} if group.size > 1 else {}),
         }
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
@@ -94,10 +99,10 @@ def train(
         training = Training(
             model=model,
             objective=_objective(model, settings, captions, longest),
-            batches=_batches(settings, store, captions, spec["seed"], group.device),
-            validate=validator(model, settings, store, validation, longest, group, name),
+            batches=_batches(settings, sources, captions, spec["seed"], group.device),
+            validate=validator(model, settings, sources, validation, longest, group, name),
             stage=settings,
-            d_model=spec["model_config"]["d_model"],
+            d_model=config.noam_width,
             device=group.device,
             state=state,
             identity=value_hash(made_from),
@@ -109,15 +114,15 @@ def train(
         if settings.compile:
             compile_passes(model)
         counters = training.run()
-        if group.first:
+        if group.is_main:
             warn_if_no_better(name, counters)
             write_run(out, made_from, counters, training.best_weights, model, group.device)
-        group.leave()
+        group.destroy()
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
     """Let one training at a time work in a state folder: two would save into each other's state."""
-    if not group.first:
+    if not group.is_main:
         return nullcontext()
     return exclusive(state / "lock", wait_seconds=_SAVING_SECONDS, what=f"the state folder {state}")
 
@@ -125,8 +130,8 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
     if counters.best_epoch == 0:
-        say(
-            f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
+        log.warning(
+            f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
 
@@ -141,7 +146,7 @@ def _prepare(spec: dict[str, Any], stage: str, group: Group) -> None:
 
 def _code(kind: str) -> str:
     """Return the digest of all that training a kind of model runs; a saved state of other code is not continued."""
-    return code_digest("training/job", f"models/{kind}", without=["models/registry"])
+    return code_digest("training/job", source_module(kind))
 
 
 def _objective(model: Captioner, settings: Stage, captions: dict[int, list[list[int]]], max_length: int) -> Objective:
@@ -152,10 +157,10 @@ def _objective(model: Captioner, settings: Stage, captions: dict[int, list[list[
 
 
 def _batches(
-    settings: Stage, store: FeatureStore, captions: dict[int, list[list[int]]], seed: int, device: torch.device
+    settings: Stage, sources: FeatureSources, captions: dict[int, list[list[int]]], seed: int, device: torch.device
 ) -> CaptionBatches:
     return CaptionBatches(
-        store=ResidentFeatures(store, sorted(captions), device) if settings.resident_features else store,
+        features=ResidentFeatures(sources, sorted(captions), device) if settings.resident_features else sources,
         captions=captions,
         images_per_batch=settings.images_per_batch,
         seed=seed,

@@ -30,7 +30,7 @@ from recap.core.config.features import (
     RegionFeatures,
     SegmentFeatures,
 )
-from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
+from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
     DecodingRules,
@@ -68,6 +68,7 @@ __all__ = [
     "KarpathyDataset",
     "METRICS",
     "Model",
+    "ModelConfig",
     "NoamSchedule",
     "PlateauSchedule",
     "Profile",
@@ -87,13 +88,8 @@ __all__ = [
     "Subset",
     "Table",
     "TableSchedule",
-    "TransformerModel",
-    "UpDownModel",
     "VocabularyRule",
     "Words",
-    "XLanModel",
-    "XTransformerModel",
-    "ZodiacModel",
 ]
 
 SECTIONS: dict[str, Any] = {

@@ -15,6 +15,7 @@ from recap.core.files.atomic import read_json, write_json
 from recap.core.manifests import value_hash
 from recap.core.params import validate
 from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 
@@ -104,9 +105,6 @@ class Vocabulary:
             if number not in (PAD, BOS):
                 words.append(SPECIAL[UNK] if number == UNK else self.words[number - len(SPECIAL)])
         return " ".join(words)
-
-
-AnyVocabulary = Vocabulary | BytePairVocabulary
 
 
 def load_vocabulary(path: str | Path) -> AnyVocabulary:

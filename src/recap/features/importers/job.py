@@ -10,7 +10,7 @@ import numpy as np
 
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.manifests import source_digest, value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
@@ -79,7 +79,7 @@ def import_features(
     store = FeatureStore(out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
     said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} an image" for s, r in rows.items())
-    say(f"{out}: {len(store)} images, none twice; {said}")
+    log.info(f"{out}: {len(store)} images, none twice; {said}")
     return store
 
 
@@ -96,7 +96,7 @@ def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None)
         )
     beside = len(there) - len(files)
     if beside:
-        say(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
+        log.info(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
     return list(files)
 
 

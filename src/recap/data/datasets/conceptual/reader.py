@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import DataError
-from recap.core.log import say
+from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption
 from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
 from recap.data.datasets.conceptual.tsv import Row, read_tsv
@@ -71,7 +71,9 @@ def read_conceptual(
         else:
             left_out += 1
     if left_out:
-        say(f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split")
+        log.info(
+            f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split"
+        )
 
 
 def survivors_of(folder: Path) -> Path:

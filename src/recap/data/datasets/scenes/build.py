@@ -12,7 +12,7 @@ import numpy as np
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_json
-from recap.core.log import progress
+from recap.core.progress import progress
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Caption
 from recap.data.datasets.scenes.captions import CAPTIONS, describe
