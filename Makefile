@@ -23,7 +23,7 @@ PORT ?= 5000
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 REPORTS = reports/$(PROFILE)
-TABLES = $(shell $(BIN)/python -c 'import yaml; print(*yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"])')
+TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
 
 demo: run
 

@@ -104,11 +104,11 @@ def test_a_run_folder_is_verified(prepared, unbroken):
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({}, "holds no spec with a model_config"),
-        ({"spec": 5}, "holds no spec with a model_config"),
-        ({"spec": {"model_config": {}}}, "the key 'kind' is missing"),
-        ({"spec": {"model_config": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
-        ({"spec": {"model_config": {"kind": "zodiac", "d_model": -1}}}, "d_model: must be above 0"),
+        ({}, "holds no spec with model_settings"),
+        ({"spec": 5}, "holds no spec with model_settings"),
+        ({"spec": {"model_settings": {}}}, "the key 'kind' is missing"),
+        ({"spec": {"model_settings": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
+        ({"spec": {"model_settings": {"kind": "zodiac", "d_model": -1}}}, "d_model: must be above 0"),
     ],
 )
 def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
@@ -119,7 +119,7 @@ def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence
 
 
 def test_state_of_another_config_is_not_continued(prepared, unbroken):
-    changed = {"stage_config": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
+    changed = {"stage_settings": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
     assert prepared.train("changed", **changed).returncode == 0
     done = prepared.train("changed")
     assert "continuing" not in done.stderr
@@ -146,13 +146,15 @@ def test_absent_gpu_is_said(prepared):
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU, so asking for one is no mistake")
-    assert "'cuda' is asked for" in refused(prepared, "gpu", device="cuda")
+    assert "'cuda' is asked for" in refused(prepared, "gpu", execution="device: cuda")
 
 
 def test_unknown_key_and_model_are_named(prepared):
-    wrong = {"stage_config": {"epochs": 1, "learning_rat": 0.1}}
-    assert "unknown key 'stage_config.learning_rat'; did you mean 'learning_rate'" in refused(prepared, "key", **wrong)
-    sentence = refused(prepared, "kind", model_config={"kind": "zodiak"})
+    wrong = {"stage_settings": {"epochs": 1, "learning_rat": 0.1}}
+    assert "unknown key 'stage_settings.learning_rat'; did you mean 'learning_rate'" in refused(
+        prepared, "key", **wrong
+    )
+    sentence = refused(prepared, "kind", model_settings={"kind": "zodiak"})
     assert "unknown kind 'zodiak'; did you mean 'zodiac'" in sentence
-    sentence = refused(prepared, "heads", model_config={"kind": "zodiac", "d_model": 10, "heads": 3})
+    sentence = refused(prepared, "heads", model_settings={"kind": "zodiac", "d_model": 10, "heads": 3})
     assert "d_model 10 is not divisible by 3 heads" in sentence

@@ -87,3 +87,32 @@ def stepwise(model, images, tokens):
         out, state = model.step(token, state)
         steps.append(out)
     return torch.stack(steps, 2)
+
+
+class RandomStore:
+    """Random vectors of each image in every stream of some settings, for trainings of `helpers.training`."""
+
+    def __init__(self, config):
+        self.config, self.sizes = config, config.example_streams
+
+    def read(self, image_ids):
+        each = [changed(random_images(self.config, 1, seed=image, masked=False), single) for image in image_ids]
+        return joined(each)
+
+
+def single(stream):
+    """Return a stream of float32 numbers."""
+    return Stream(stream.values.float(), stream.mask, stream.boxes.float(), stream.sizes.float())
+
+
+def joined(batches):
+    """Return the images of several batches with equally many vectors as one."""
+    streams = {}
+    for name in batches[0].streams:
+        parts = [tensors(images[name]) for images in batches]
+        streams[name] = Stream(*(torch.cat(same) for same in zip(*parts, strict=True)))
+    return Images(streams)
+
+
+def tensors(stream):
+    return stream.values, stream.mask, stream.boxes, stream.sizes

@@ -9,8 +9,9 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from recap.core.config import ScenesDataset
+from recap.core.config import EvaluationSpec, Execution, ScenesDataset
 from recap.core.errors import ConfigError, MetricError
+from recap.core.params import validate
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation
@@ -35,8 +36,8 @@ class Prepared:
     def captions(self, out, **changes):
         """Evaluate, and return the captions by image and the signature's fields."""
         settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **changes}
-        spec = {"evaluation": settings, "device": "cpu", "threads": 1}
-        evaluate(spec=spec, **self.files, model=[self.model], out=out)
+        spec = validate(EvaluationSpec, {"evaluation": settings}, "spec")
+        evaluate(spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out)
         rows = json.loads((out / "captions.test.json").read_text())
         fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
         return {row["image_id"]: row["caption"].split() for row in rows}, fields
@@ -72,7 +73,7 @@ def prepared(tmp_path_factory):
     model = build_model(MODEL, InputSpec.of(6, len(words)))
     model.output.bias.data[2] = -3.0  # captions are to be long
     save_file(model.state_dict(), folder / "model.safetensors")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_config": MODEL}}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))
     return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
 
 

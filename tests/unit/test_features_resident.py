@@ -50,5 +50,5 @@ def test_too_large_and_unknown_images_are_refused(sources, monkeypatch):
         ResidentFeatures(sources, [3, 77], CPU)
     assert 2**20 < resident.free_memory(CPU) < 2**50
     monkeypatch.setattr(resident, "free_memory", lambda device: 10)
-    with pytest.raises(FeatureError, match="set resident_features: false"):
+    with pytest.raises(FeatureError, match="set features_in_memory: false"):
         ResidentFeatures(sources, IDS, CPU)

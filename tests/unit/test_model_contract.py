@@ -13,6 +13,7 @@ from helpers.model_cases import (
     B,
     C,
     N,
+    RandomStore,
     T,
     V,
     built,
@@ -21,9 +22,12 @@ from helpers.model_cases import (
     log_probabilities,
     random_images,
     random_tokens,
+    single,
     stepwise,
     wider,
 )
+from helpers.training import Killed, training
+from recap.core.config import CrossEntropy, SelfCritical
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
 from recap.layers.fast import switch
@@ -218,10 +222,6 @@ def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, eithe
     close(scores, expected_scores, 1e-5)
 
 
-def single(stream):
-    return Stream(stream.values.float(), stream.mask, stream.boxes.float(), stream.sizes.float())
-
-
 def test_decoding_keeps_rare_tokens_under_bf16(model, images, tokens):
     # Sampling from 16-bit probabilities would never draw a rare token, and train another policy than the one scored.
     model.float()
@@ -256,3 +256,22 @@ def test_attention_maps_sum_to_one_over_real_vectors(model, images, length):
     close(maps.sum(-1), torch.ones(B, C, length, dtype=maps.dtype), 1e-6)
     assert maps[1, :, :, 3:].abs().max() == 0
     assert not any(module._forward_hooks for module in model.modules())
+
+
+EXAMPLES = [config for name, config in zip(NAMES, CONFIGS, strict=True) if "=" not in name]
+XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5)
+SCST = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, samples=2)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda config: config.kind)
+@pytest.mark.parametrize(("stage", "die_at"), [(XE, 4), (SCST, 2)], ids=["xe", "scst"])
+def test_a_killed_training_continues_to_the_same_bits(tmp_path, example, stage, die_at):
+    options = {"stage": stage, "config": example, "store": RandomStore(example)}
+    whole = training(tmp_path / "whole", **options)
+    whole.run()
+    with pytest.raises(Killed):
+        training(tmp_path / "broken", **options, die_at=die_at).run()
+    again = training(tmp_path / "broken", **options)
+    again.run()
+    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)

@@ -71,7 +71,7 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
         ({"seeds": [1.5]}, "seeds.0: must be a whole number (got 1.5)"),
         ({"seeds": []}, "seeds: has 0 entries, and needs 1 or more (got [])"),
         ({"seeds": 3}, "seeds: must be a list (got 3)"),
-        ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
+        ({"seeds": [1, 1]}, "seeds: a seed is duplicated"),
         ({"name": "A B"}, "name: may hold small letters, digits and underscores only (got 'A B')"),
         ({"name": 5}, "name: must be a text (got 5)"),
         ({"threads": 0}, "threads: must be above 0 (got 0)"),
@@ -114,7 +114,7 @@ def test_no_sentence_of_pydantic_is_left(section, values, sentence):
 
 
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
-TABLE = {"title": "T", "scale": "tiny", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
+TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):
     loop.run()
     path = tmp_path / "last.pt"
     whole, refused = path.read_bytes(), 0
-    expected = load_state(tmp_path, identity="test")
+    expected = load_state(tmp_path)
     for seed in range(100):
         path.write_bytes(whole)
         flipped(path, seed)
         try:
-            found = load_state(tmp_path, identity="test")
+            found = load_state(tmp_path)
         except TrainingError as error:
             assert "last.pt: is damaged" in str(error)
             refused += 1

@@ -116,7 +116,7 @@ def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alo
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 2")
     words = ("--printshellcmds", "--quiet", "host", "--cores", "2")
-    said = workspace.snakemake("train_all", "--dry-run", *words, config=("device=cuda",)).stdout
+    said = workspace.snakemake("train_all", "--dry-run", *words, config=("execution={device: cuda}",)).stdout
     jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
     together = [job for job in jobs if "model=zodiac" in job]
     alone = [job for job in jobs if "model=transformer" in job]
@@ -128,5 +128,5 @@ def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alo
 def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 5")
-    done = workspace.snakemake("--dry-run", config=("device=auto",))
+    done = workspace.snakemake("--dry-run", config=("execution={device: auto}",))
     assert "recap: recipe 'other': 5 processes want a GPU each, but there are 4; set `processes` lower" in done.stderr

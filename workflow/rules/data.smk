@@ -46,7 +46,7 @@ rule corpus_scenes:
         code=reader_code,
         out=subpath(output.corpus, parent=True),
     shell:
-        "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
         " --out {params.out:q}"
 
 
@@ -81,7 +81,7 @@ rule vocabulary:
         spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
         code=code_digest("data/vocabulary/words", without=MAKERS),
     shell:
-        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
         " --out {output:q}"
 
 

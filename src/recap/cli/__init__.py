@@ -13,6 +13,7 @@ from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
+from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
@@ -30,6 +31,12 @@ def main(argv: list[str] | None = None) -> None:
             log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
             watch()
             arguments.function(arguments)
+
+
+def run_command(words: list[str]) -> None:
+    """Run a command within another one; its errors are those of the outer one."""
+    arguments = build_parser().parse_args(words)
+    arguments.function(arguments)
 
 
 def build_parser() -> Parser:
@@ -55,5 +62,6 @@ def build_parser() -> Parser:
     add_export(group(commands, "export", purpose="results in other forms"))
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
     add_track(group(commands, "track", purpose="MLflow"))
+    add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))
     return parser

@@ -51,7 +51,7 @@ def add_features(commands: Commands) -> None:
         "pretrain",
         purpose="boxes of training pictures -> weights of a backbone",
         example="""
-            recap features pretrain --spec "$(cat spec.json)" --boxes boxes.json --images images.zip \\
+            recap features pretrain --spec spec.json --boxes boxes.json --images images.zip \\
               --out backbone.safetensors
         """,
     )

@@ -17,7 +17,7 @@ from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model
 
 
-def looks_of(
+def caption_with_attention(
     *,
     run: Path,
     label: str,
@@ -27,7 +27,7 @@ def looks_of(
     beam: int,
     max_length: int,
 ) -> dict[int, Look]:
-    """Return what a trained model says about images and where it looks, on the CPU.
+    """Return a trained model's captions of images with their attention over the image, on the CPU.
 
     Args:
         run: the run folder.
@@ -38,15 +38,15 @@ def looks_of(
         beam, max_length: of the search.
 
     Raises:
-        RecapError: a file does not fit, the vectors are no square grid, or the model does not show where it looks.
+        RecapError: a file does not fit, the vectors are no square grid, or the model exposes no attention.
     """
-    words, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
-    inputs = sources.input_spec(words)
+    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
+    inputs = sources.input_spec(vocab)
     model = load_model(run, inputs).eval()
     sources.choose([model], inputs)
     limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
     captions = decode_images(model, sources, image_ids, **limits, device=device, name=label)
-    looks = {}
+    figures = {}
     for image in image_ids:
         images = sources.read([image])
         mask = images.main.mask
@@ -55,7 +55,7 @@ def looks_of(
             raise FeatureError(f"{features[0]}: image {image} has {int(mask.sum())} vectors, no square grid to draw")
         tokens = torch.tensor([[[BOS, *captions[image]]]])
         maps = attention_maps(model, tokens, model.encode(images))[0, 0]  # [T, N]
-        said = [words.decode([word]) for word in captions[image]]
-        weights = maps[: len(said), mask[0]].tolist()
-        looks[image] = Look(label, said, grid_boxes(side), weights)
-    return looks
+        words = [vocab.decode([token]) for token in captions[image]]
+        weights = maps[: len(words), mask[0]].tolist()
+        figures[image] = Look(label, words, grid_boxes(side), weights)
+    return figures

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
+from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.manifests import value_hash
 from recap.evaluation.decode import Candidate
 
 Found = dict[int, list[Candidate]]  # image id -> its captions, best first

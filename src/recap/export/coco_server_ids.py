@@ -7,8 +7,8 @@ from typing import Any
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import write_json
+from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.manifests import value_hash
 from recap.data.datasets.coco import image_id_of
 from recap.data.files.json_files import read_json_of
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from recap.core.errors import FeatureError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.features.store import FeatureStore
 
 # What an extractor works with, but does not define it.

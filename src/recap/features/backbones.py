@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from recap.core.config import CropFeatures, GridFeatures
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.seeding import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
 
@@ -91,4 +91,4 @@ def check_stage(model: Any, spec: GridFeatures) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return first_line(error)[:160]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from recap.core.config import RegionFeatures, SegmentFeatures
 from recap.core.errors import DataError
-from recap.core.manifests import source_digest, value_hash
+from recap.core.hashing import code_digest, value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.origins import Origins, ShownPictures
@@ -125,4 +125,4 @@ def extract_each(
 
 def job_hash(spec: BaseModel, attributes: Mapping[str, str], made_from: list[Any], code: Sequence[str]) -> str:
     """Return a hash of everything the values of a store depend on."""
-    return value_hash([spec.model_dump(mode="json"), dict(attributes), made_from, source_digest(*code, *SHARED)])
+    return value_hash([spec.model_dump(mode="json"), dict(attributes), made_from, code_digest(*code, *SHARED)])

@@ -16,7 +16,7 @@ from torch.nn import functional
 from recap.core.config import GridFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.backbones import check_stage, create, timm_library

@@ -10,7 +10,7 @@ Paper: ZoDIAC, Eq. 2-9 (one head) and 10-12 (several heads). With G the exact GE
 
 What one RAP is averaged over (`scope`):
 
-    prefix  per caption and head, row t averages rows 0..t: no look at future words, a running sum makes it cacheable,
+    prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum makes it cacheable,
             and its last row equals `head` on that prefix
     head    per caption and head, all rows (Eq. 6-7 as printed: each head is a ZoDIAC of its own)
     image   per caption, all heads and rows

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from recap.core.config import ModelConfig
 from recap.core.config.models import source_module
-from recap.core.errors import ConfigError, RecapError
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import code_digest, value_hash
 from recap.core.plan import RunPlan
-from recap.core.source import code_digest
 
 # Of the right order; what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
@@ -31,7 +30,7 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
     hashes = {name: _hash(config) for name, config in named.items()}
     new = [name for name in named if hashes[name] not in seen]
     for name in new:
-        _build(named[name], f"{plan.params.name}/models/{name}.yaml")
+        _build(named[name], plan.source("models", name))
     if new and known is not None:
         write_json(known, sorted(hashes.values()))
 
@@ -52,4 +51,4 @@ def _build(config: ModelConfig, source: str) -> None:
     except RecapError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (RuntimeError, TypeError, ArithmeticError) as error:
-        raise ConfigError(f"{source}: {str(error).strip().splitlines()[0]}") from error
+        raise ConfigError(f"{source}: {first_line(error)}") from error

@@ -7,9 +7,9 @@ image, one per token), which is the query of every block. With mix as in `recap.
 
     encoder   g = block(g, x);  x = feed_forward(mix(g, x));  global = norm(W [g_0 .. g_L])
     decoder   y = x + block(g, x, causal);  g' = norm(y + block(norm(y), regions));  x = feed_forward(mix(g', x))
-    words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the words so far)
+    words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the tokens so far)
 
-A <pad> among the words, unless it comes first, is seen by no other word, as in the release (whose <pad> is its end).
+A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release (whose <pad> is its end).
 Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initialisation; the output layer is not tied.
 """
 

@@ -2,13 +2,13 @@
 
 Paper: ZoDIAC ("Zoneup Dropout Injection Attention Calculation"), Eq. 2-12; code: zanyarz/zodiac (MIT), not opened here.
 Departs from the released code, on purpose:
-  - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the words so far (`prefix`), since the
+  - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the tokens so far (`prefix`), since the
     whole-caption average shows training the future and makes decoding differ from teacher forcing. The code pools one
     scalar over the batch with a denominator that is too small (`rap_scope: code` reproduces that).
   - norms use the biased variance (`layer_norm: unbiased` gives the code's form).
 As the code, where the paper is silent: feed-forward without activation, dropout 0.2 on attended values, no positions
 on the visual side, feature dropout 0.5.
-With rap_scope image, global or code, `step` encodes the whole prefix anew for each word, as the released decoder does,
+With rap_scope image, global or code, `step` encodes the whole prefix for each token, as the released decoder does,
 and differs from teacher forcing because the formula itself does.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
@@ -148,7 +148,7 @@ class Zodiac(Transformer):
         return ZodiacState(memory, cache=begun.cache, image=begun.image, pools=pools)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """As `Transformer.step`; without a cache the prefix is encoded anew."""
+        """As `Transformer.step`; without a cache the prefix is encoded again."""
         if isinstance(state, PrefixState):
             return self._step_of_prefix(torch.cat([state.tokens, tokens[..., None]], 2), state)
         state = cast(ZodiacState, state)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from recap.core.errors import ConfigError, FeatureError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner

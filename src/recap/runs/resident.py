@@ -39,7 +39,7 @@ class ResidentFeatures:
         if needed > USABLE * free:
             raise FeatureError(
                 f"{sources.stores[0].path}: features of {needed / 2**30:.1f} GiB do not stay on {device}, which has "
-                f"{free / 2**30:.1f} GiB free; set resident_features: false"
+                f"{free / 2**30:.1f} GiB free; set features_in_memory: false"
             )
         self._index = {image: index for index, image in enumerate(image_ids)}
         self._device = device

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recap.core.config import Model, ModelConfig
-from recap.core.errors import TrainingError
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.checksums import check
 from recap.core.params import read_mapping, validate
 from recap.models.base import Captioner
@@ -24,7 +24,7 @@ def load_weights(model: Captioner, path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        first = str(error).strip().splitlines()[0]
+        first = first_line(error)
         raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
 
 
@@ -48,8 +48,8 @@ def run_model_config(run: Path) -> ModelConfig:
     path = run / "config.yaml"
     check(path)
     spec = read_mapping(path).get("spec")
-    config = spec.get("model_config") if isinstance(spec, dict) else None
+    config = spec.get("model_settings") if isinstance(spec, dict) else None
     if not isinstance(config, dict):
-        raise TrainingError(f"{path}: holds no spec with a model_config; delete the folder and train this run again")
+        raise TrainingError(f"{path}: holds no spec with model_settings; delete the folder and train this run again")
     validated: ModelConfig = validate(Model, config, str(path))
     return validated

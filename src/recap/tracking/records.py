@@ -18,7 +18,7 @@ from recap.core.errors import ConfigError, RecapError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
 from recap.core.files.yaml_files import read_mapping
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
 
 # Part of every record's hash: change it when records are built in another way, and all are published anew.
 LAYOUT = 2

@@ -24,7 +24,16 @@ from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.batches import Batch, CaptionBatches
-from recap.training.checkpoint import load_state, save_state
+from recap.training.checkpoint import (
+    BEST,
+    STATE,
+    Identity,
+    load_state,
+    mismatch,
+    restore_random_states,
+    save_state,
+    set_aside,
+)
 from recap.training.distributed import Group
 from recap.training.objectives.logged import Logged
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
@@ -46,8 +55,10 @@ class Training:
         d_model: for the Noam schedule.
         device: where batches go.
         state: folder of the checkpoint and of the best weights so far.
-        identity: hash of everything the result depends on; a state of anything else is not continued.
+        identity: everything the result depends on; a state of anything else is set aside.
         name: of the run, for messages.
+        checkpoint_minutes: the full state is saved at least this often.
+        keep_state: refuse to start over where the state of another training lies.
         group: the processes that train together.
         trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
@@ -63,14 +74,17 @@ class Training:
         d_model: int,
         device: torch.device,
         state: Path,
-        identity: str,
+        identity: Identity,
         name: str,
+        checkpoint_minutes: float = 5.0,
+        keep_state: bool = False,
         group: Group | None = None,
         trained: bool = False,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
         self.name, self.group, self.trained = name, group or Group(device=device), trained
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
+        self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.progress = Counters()
         self._logged: list[str] | None = None  # names that the objective logs, once they are known
@@ -79,7 +93,7 @@ class Training:
     @property
     def best_weights(self) -> Path:
         """The weights of the best epoch so far."""
-        return self.state / "best.safetensors"
+        return self.state / BEST
 
     def run(self) -> Counters:
         """Train to the end, or from where a killed run of the same training stood, and return the counters.
@@ -100,13 +114,29 @@ class Training:
         return self.stage.patience is not None and self.progress.epochs_since_best >= self.stage.patience
 
     def _resume(self) -> None:
-        saved = load_state(self.state, identity=self.identity, rank=self.group.rank)
+        saved = load_state(self.state)
         if saved is None:
             return
+        reason = mismatch(saved, self.identity)
+        if reason:
+            self._start_over(reason)
+            return
+        restore_random_states(saved, self.group.rank)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.progress = Counters(**saved["counters"])
         log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+
+    def _start_over(self, reason: str) -> None:
+        """Set the state of another training aside, or refuse to."""
+        if self.keep_state:
+            raise TrainingError(
+                f"{self.state / STATE}: the state of another training ({reason}), and keep_state refuses to "
+                "start over; undo what differs, or move the folder away"
+            )
+        self.group.barrier()  # until all processes have read it
+        if self.group.is_main:
+            set_aside(self.state, reason)
 
     def _save(self, random_states: Tensor | None = None) -> None:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
@@ -132,7 +162,7 @@ class Training:
             for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
                 self._step(batch)
                 now = time.monotonic()
-                due = self.group.is_main and now - saved > 60 * self.stage.checkpoint_minutes
+                due = self.group.is_main and now - saved > 60 * self.checkpoint_minutes
                 stop, save = self.group.all_reduce_sum(self._stop.asked is not None, due)
                 if stop or save:
                     progress.seconds, since, saved = progress.seconds + now - since, now, now

@@ -21,6 +21,7 @@ from recap.core.config.data import (
     VocabularyRule,
     Words,
 )
+from recap.core.config.execution import Execution
 from recap.core.config.features import (
     BoxPretraining,
     CropFeatures,
@@ -40,6 +41,8 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
     NoamSchedule,
@@ -48,7 +51,7 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
-from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
+from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "BoxPretraining",
@@ -58,9 +61,12 @@ __all__ = [
     "ConstantSchedule",
     "CropFeatures",
     "CrossEntropy",
+    "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
     "Evaluation",
+    "EvaluationSpec",
+    "Execution",
     "Features",
     "GridFeatures",
     "ImportedFeatures",
@@ -75,19 +81,27 @@ __all__ = [
     "QuotedRow",
     "Recipe",
     "RegionFeatures",
+    "Replacements",
     "Row",
+    "RunSpec",
+    "RowFile",
+    "RowSettings",
     "SECTIONS",
+    "Scale",
     "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
     "SegmentFeatures",
     "SelfCritical",
+    "SelfCriticalRun",
     "Stage",
     "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableFile",
     "TableSchedule",
+    "Titles",
     "VocabularyRule",
     "Words",
 ]
@@ -98,5 +112,6 @@ SECTIONS: dict[str, Any] = {
     "features": Features,
     "models": Model,
     "recipes": Recipe,
-    "tables": Table,
+    "scales": Scale,
+    "tables": TableFile,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.files.atomic import write_text
 from recap.core.files.lock import exclusive
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 NAME = "SHA256SUMS"
 _WAIT_SECONDS = 60.0  # for another job that lists its files in the same folder, which takes an instant

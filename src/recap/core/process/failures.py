@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.manifests import value_hash
 
 # Set by the workflow for its jobs: the folder of these files.
 VARIABLE = "RECAP_FAILURES"

@@ -16,7 +16,7 @@ from recap.core.config import (
 )
 from recap.core.errors import DataError
 from recap.core.files import checksums
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
 from recap.core.params import validate
 from recap.data.corpus.corpus import VIEWS, Caption, write_corpus
 

@@ -18,8 +18,8 @@ from typing import IO
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import naming_full_disk, read_json, write_json
+from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.core.manifests import sha256_file
 from recap.core.progress import progress
 from recap.data.files.members import DAMAGED
 

@@ -13,8 +13,8 @@ from typing import Any
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import write_json
+from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.manifests import value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import rank, read_subset
 

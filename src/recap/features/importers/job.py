@@ -10,8 +10,8 @@ import numpy as np
 
 from recap.core.config import ImportedFeatures
 from recap.core.errors import FeatureError
+from recap.core.hashing import code_digest, value_hash
 from recap.core.log import log
-from recap.core.manifests import source_digest, value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import Names, Source, existing
@@ -30,7 +30,6 @@ _FORMS: dict[str, Callable[..., Source]] = {
     "vinvl_tsv": VinvlTsv,
     "npz_folder": NpzFolder,
 }
-_SOURCES = ("features/importers", "features/records", "features/shards", "features/writer")
 
 
 def import_features(
@@ -70,7 +69,7 @@ def import_features(
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([attributes, sorted(ids), source_digest(*_SOURCES)]),
+        job=value_hash([attributes, sorted(ids), code_digest("features/importers/job")]),
         attributes=attributes,
         extract=extract,
         streams=source.streams,

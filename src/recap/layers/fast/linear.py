@@ -1,6 +1,6 @@
 """Linear layer with pre-packed weights for small batches on a CPU, as decoding has them: 50 beams, a large weight.
 
-On a CPU torch multiplies through MKL, which packs the whole weight anew for every product; with few rows this costs as
+On a CPU torch multiplies through MKL, which packs the whole weight again for every product; with few rows this costs as
 much as the product. Within `fixed_weights()` a weight is packed once and oneDNN multiplies with it (measured on one
 core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70). The results are those of float32 products summed
 in another order.
@@ -45,7 +45,7 @@ _prepacked: ContextVar[_Prepacked | None] = ContextVar("prepacked", default=None
 def fixed_weights() -> Iterator[None]:
     """Within, no gradient is kept and weights do not change, so that each is packed once; scopes may be nested.
 
-    For the length of a decoding. Should an optimizer take a step all the same, everything is packed anew.
+    For the length of a decoding. Should an optimizer take a step all the same, everything is packed again.
     """
     outer = _prepacked.get()
     weights: _Prepacked = {} if outer is None else outer

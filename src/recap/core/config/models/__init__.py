@@ -35,7 +35,7 @@ def implementation(kind: str) -> str:
 
 
 def source_module(kind: str) -> str:
-    """Return a kind's module as `recap.core.source.code_digest` takes it: ``models/xlan``; a plugin's keeps its dots.
+    """Return a kind's module as `recap.core.hashing.code_digest` takes it: ``models/xlan``; a plugin's keeps its dots.
 
     Raises:
         ConfigError: the kind is not registered.

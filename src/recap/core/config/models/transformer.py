@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator
 
+from recap.core.config.base import neutral
 from recap.core.config.models.base import MODELS, Probability, WithHeads
 
 
@@ -32,10 +33,7 @@ class TransformerModel(WithHeads):
     dropout: Probability = 0.1
     feature_dropout: Probability = Field(0.5, description="dropout after the feature projection")
     visual_positions: Literal["none", "grid"] = Field("none", description="grid: fixed codes of row and column")
-    feed_forward_activation: Literal["none", "relu", "gelu"] = Field(
-        "relu",
-        exclude_if=lambda name: name == "relu",  # a run that has it is the run that it was before this key
-    )
+    feed_forward_activation: Literal["none", "relu", "gelu"] = neutral("relu")
 
     @field_validator("visual_positions")
     @classmethod
