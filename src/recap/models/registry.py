@@ -50,7 +50,7 @@ def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> C
     """Build the model that settings describe; they are the keyword arguments of its class, but for `kind`.
 
     Raises:
-        ConfigError: the kind is not registered, a setting is refused, the sizes do not fit together, or a stream is missing.
+        ConfigError: the kind is unknown, a setting is refused, sizes do not fit together, or a stream is missing.
     """
     config = model_config(config)
     arguments = {name: getattr(config, name) for name in type(config).model_fields if name not in NO_ARGUMENTS}
