@@ -9,13 +9,14 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from recap.core.config import ScenesDataset
+from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation
 from recap.evaluation.job import evaluate
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.records import ImageFeatures
+from recap.features.writer import build_store
 from recap.metrics import coco
 from recap.metrics.java import java_executable
 from recap.metrics.signature import parse

@@ -6,9 +6,10 @@ import torch
 
 from recap.core.errors import FeatureError
 from recap.features import resident
+from recap.features.records import ImageFeatures
 from recap.features.resident import ResidentFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 IDS = [3, 8, 11, 20, 41]
 CPU = torch.device("cpu")

@@ -76,7 +76,7 @@ rule samples:
         md=FIGURE_FILES[1],
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards.table)),
-        code=code_digest("reporting/figures", without=ALL_READERS),
+        code=code_digest("reporting/figures"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),

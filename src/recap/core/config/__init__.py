@@ -9,27 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from recap.core.config.base import Strict
-from recap.core.config.data import (
-    BytePairRule,
-    CocoDataset,
-    ConceptualDataset,
-    Dataset,
-    IuXrayDataset,
-    KarpathyDataset,
-    ScenesDataset,
-    Subset,
-    VocabularyRule,
-    Words,
-)
-from recap.core.config.features import (
-    BoxPretraining,
-    CropFeatures,
-    Features,
-    GridFeatures,
-    ImportedFeatures,
-    RegionFeatures,
-    SegmentFeatures,
-)
+from recap.core.config.datasets import Dataset
+from recap.core.config.features import Features
 from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
 from recap.core.config.recipes import (
     CrossEntropy,
@@ -41,35 +22,24 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.subsets import Subset
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
-    "BoxPretraining",
-    "BytePairRule",
-    "CocoDataset",
-    "ConceptualDataset",
-    "CropFeatures",
     "CrossEntropy",
     "Dataset",
     "DecodingRules",
     "Evaluation",
     "Features",
-    "GridFeatures",
-    "ImportedFeatures",
-    "IuXrayDataset",
-    "KarpathyDataset",
     "METRICS",
     "Model",
     "Profile",
     "QuotedRow",
     "Recipe",
-    "RegionFeatures",
     "Row",
     "SECTIONS",
-    "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
-    "SegmentFeatures",
     "SelfCritical",
     "Stage",
     "Strict",
@@ -77,8 +47,6 @@ __all__ = [
     "Table",
     "TransformerModel",
     "UpDownModel",
-    "VocabularyRule",
-    "Words",
     "XLanModel",
     "XTransformerModel",
     "ZodiacModel",

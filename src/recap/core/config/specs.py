@@ -9,11 +9,15 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, TypeAdapter
 
 from recap.core.config.base import Strict
-from recap.core.config.data import Dataset, Subset, Words
-from recap.core.config.features import Features, GridFeatures, ImportedFeatures
+from recap.core.config.datasets import Dataset
+from recap.core.config.features import Features
+from recap.core.config.features.grid import GridFeatures
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.config.models import Model
 from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, SelfCritical
+from recap.core.config.subsets import Subset
 from recap.core.config.tables import Table
+from recap.core.config.vocabulary import VocabularyConfig
 from recap.core.params import validate
 
 
@@ -30,7 +34,7 @@ class _Run(_Processor):
     recipe: str = Field(description="name of the recipe")
     # pydantic keeps the name `model_config` for itself.
     model_settings: Model = Field(alias="model_config", description="keys of params/models/<model>.yaml")
-    vocabulary_rule: Words = Field(description="key `vocabulary` of params/datasets/<dataset>.yaml")
+    vocabulary_rule: VocabularyConfig = Field(description="key `vocabulary` of params/datasets/<dataset>.yaml")
     seed: int = Field(description="of first weights, order, dropout and samples")
     # Left out where it is 1, as recipes do: a run of one process is the run that it was before this key.
     processes: PositiveInt = Field(
@@ -101,7 +105,7 @@ SPECS: dict[str, Any] = {
     "Subset": Subset,
     "Summary": Summary,
     "Table": Table,
-    "Words": Words,
+    "VocabularyConfig": VocabularyConfig,
 }
 
 
