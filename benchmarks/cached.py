@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import BOS, Beams, repeated
-from recap.models.base import Memory
+from recap.models.state import Memory
 from recap.models.transformer import Transformer
 from recap.models.transformer_layers import DecoderLayer
 

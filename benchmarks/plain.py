@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
 from recap.layers.fast.linear import Linear
-from recap.models.base import Captioner, Memory
+from recap.models.base import Captioner
+from recap.models.state import Memory
 
 PAD, BOS, EOS = 0, 1, 2
 

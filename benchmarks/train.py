@@ -40,7 +40,7 @@ def updates(
     stage: Stage, model: Captioner, loss: Callable[[], Tensor], slow: Captioner, released: Callable[[], Tensor]
 ) -> tuple[Step, Step]:
     """Return our step, and that of released code: Adam, each gradient entry clipped."""
-    adam = torch.optim.Adam(slow.parameters(), lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon)
+    adam = torch.optim.Adam(slow.parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon)
     ours = update(
         loss,
         build_optimizer(model.parameters(), stage),

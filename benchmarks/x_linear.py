@@ -79,7 +79,7 @@ def ours(model: Captioner, name: str) -> Callable[[], None]:
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
     """Return the released way of the same step."""
     stage, loss = (XE, plain_xe_loss) if name == "xe" else (SCST, partial(plain_scst_loss, DictionaryCiderD(ENDED)))
-    adam = torch.optim.Adam(model.parameters(), lr=stage.learning_rate, betas=stage.betas, eps=stage.epsilon)
+    adam = torch.optim.Adam(model.parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon)
     return learner(model, adam, stage, lambda: loss(model.train(name == "xe"), kind))
 
 

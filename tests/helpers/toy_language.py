@@ -21,7 +21,7 @@ class ToyState:
     def reorder(self, beams):
         return ToyState(self.table, self.seen.gather(1, beams), self.position)
 
-    def keep(self, images):
+    def select(self, images):
         return ToyState(self.table[images], self.seen[images], self.position)
 
 

@@ -72,6 +72,6 @@ STAGES = [
         images_per_batch=5,
         checkpoint_minutes=1e-9,
         optimizer="radam",
-        scheduled_sampling={"every": 1, "rise": 0.3},
+        scheduled_sampling={"interval": 1, "increment": 0.3},
     ),
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recap.core.config import Schedule
+from recap.core.config import NoamSchedule
 from recap.training.objectives.cross_entropy import smoothed_cross_entropy
 from recap.training.objectives.self_critical import policy_loss
 from recap.training.optim import learning_rate
@@ -39,9 +39,8 @@ def test_policy_loss():
 
 @pytest.mark.parametrize("d_model", [512, 768, 1024])
 def test_noam(d_model):
-    schedule = Schedule(kind="noam", warmup=10000)
+    schedule = NoamSchedule(warmup=10000)
     rates = [
-        learning_rate(schedule, 1.0, step=int(step), epoch=0, drops=0, d_model=d_model)
-        for step in GOLDEN["in/lr_steps"]
+        learning_rate(schedule, step=int(step), epoch=0, drops=0, d_model=d_model) for step in GOLDEN["in/lr_steps"]
     ]
     np.testing.assert_allclose(rates, GOLDEN[f"out/noam_{d_model}_10000"], rtol=1e-12)

@@ -33,7 +33,7 @@ def test_result_is_independent_of_the_batch():
     together, scores = beam_search(STEP, toy_state(6, 4), images=6, beam=3, **options())
     whole = toy_state(6, 4)
     for image in range(6):
-        one = whole.keep(torch.tensor([image]))
+        one = whole.select(torch.tensor([image]))
         tokens, score = beam_search(STEP, one, images=1, beam=3, **options())
         assert torch.equal(tokens[0], together[image])
         torch.testing.assert_close(score[0], scores[image])

@@ -39,7 +39,7 @@ def test_no_word_follows_itself_and_no_bad_ending():
         assert all(a != b or a == EOS for a, b in zip(words, words[1:], strict=False))
         assert words[-2:] != [3, EOS]
     state = toy_state(3, 5)
-    known = dict(all_captions(state.keep(torch.tensor([0])), 5))
+    known = dict(all_captions(state.select(torch.tensor([0])), 5))
     assert known[strip(tokens[0, 0])] == pytest.approx(scores[0, 0].item(), abs=1e-5)  # scores stay the model's
 
 

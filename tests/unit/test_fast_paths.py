@@ -5,8 +5,8 @@ import torch
 
 from recap.decoding.beam import beam_search
 from recap.layers.fast.packing import Words
-from recap.models.base import State
 from recap.models.registry import build_model
+from recap.models.state import State
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 2, "decoder_layers": 2}
 B, C, T, N, F, V = 3, 2, 6, 9, 7, 11

@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from recap.data.vocabulary.special import PAD
 from recap.layers.positional import grid_table, sinusoid_table
-from recap.models.base import PAD
 from recap.models.registry import MODELS, build_model
 from recap.models.transformer import Transformer
 
@@ -184,7 +184,7 @@ def test_state_keeps_and_reorders(model, batch):
     whole = stepwise(model, features, mask, tokens.flip(1))
     state = model.start(model.encode(features, mask)).reorder(torch.zeros(B, C, dtype=torch.long))
     _, state = model.step(tokens[..., 0], state)
-    state = state.reorder(torch.tensor([[1, 0]] * B)).keep(torch.tensor([2, 0]))
+    state = state.reorder(torch.tensor([[1, 0]] * B)).select(torch.tensor([2, 0]))
     out, _ = model.step(tokens.flip(1)[[2, 0], :, 1], state)
     torch.testing.assert_close(out, whole[[2, 0], :, 1], atol=1e-10, rtol=0)
 

@@ -1,41 +1,91 @@
 """Schedules, clipping and the optimiser factory."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from pydantic import ValidationError
 
-from recap.core.config import CrossEntropy, Schedule
+from recap.core.config import (
+    ConstantSchedule,
+    CrossEntropy,
+    NoamSchedule,
+    PlateauSchedule,
+    StepSchedule,
+    TableSchedule,
+)
+from recap.core.params import load_named
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+
+ROOT = Path(__file__).resolve().parents[2]
+# Rates of 3 epochs of 100 steps at d_model 512, from when stages still had a `learning_rate` beside their schedule.
+RATES = json.loads((ROOT / "tests" / "golden" / "learning_rates.json").read_text())
 
 
 def rate(schedule, *, step=1, epoch=0, drops=0):
-    return learning_rate(schedule, 0.1, step=step, epoch=epoch, drops=drops, d_model=64)
+    return learning_rate(schedule, step=step, epoch=epoch, drops=drops, d_model=64)
 
 
 def test_constant_with_warm_up():
-    schedule = Schedule(warmup=4)
+    schedule = ConstantSchedule(learning_rate=0.1, warmup=4)
     assert [rate(schedule, step=s) for s in (1, 2, 4, 9)] == pytest.approx([0.025, 0.05, 0.1, 0.1])
 
 
 def test_step_drops_every_few_epochs():
-    schedule = Schedule(kind="step", factor=0.5, every=2)
+    schedule = StepSchedule(learning_rate=0.1, factor=0.5, step_size=2)
     assert [rate(schedule, epoch=e) for e in range(5)] == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025])
 
 
 def test_plateau_follows_its_drops():
-    schedule = Schedule(kind="plateau", factor=0.1)
+    schedule = PlateauSchedule(learning_rate=0.1, factor=0.1, patience=3)
     assert [rate(schedule, drops=d) for d in range(3)] == pytest.approx([0.1, 0.01, 0.001])
 
 
 def test_table_holds_until_the_next_entry():
-    schedule = Schedule(kind="table", table={0: 0.3, 2: 0.2})
+    schedule = TableSchedule(table={0: 0.3, 2: 0.2})
     assert [rate(schedule, epoch=e) for e in range(4)] == [0.3, 0.3, 0.2, 0.2]
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "table"}, {"kind": "table", "table": {1: 0.1}}, {"kind": "noam"}])
-def test_incomplete_schedules_are_refused(wrong):
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (TableSchedule, {}),
+        (TableSchedule, {"table": {1: 0.1}}),
+        (NoamSchedule, {}),
+        (NoamSchedule, {"warmup": 0}),
+        (StepSchedule, {"learning_rate": 0.1, "factor": 0.5}),
+        (PlateauSchedule, {"learning_rate": 0.1, "factor": 0.5, "step_size": 3}),
+    ],
+)
+def test_incomplete_schedules_are_refused(kind, numbers):
     with pytest.raises(ValidationError):
-        Schedule(**wrong)
+        kind(**numbers)
+
+
+def test_a_rate_beside_the_schedule_goes_into_it():
+    assert stage().schedule == ConstantSchedule(learning_rate=0.1)
+    falling = {"kind": "step", "factor": 0.5, "step_size": 2}
+    assert stage(schedule=falling).schedule == StepSchedule(learning_rate=0.1, factor=0.5, step_size=2)
+    assert "learning_rate" not in stage().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        ({"kind": "noam", "warmup": 10}, "learning_rate has no effect under a noam schedule; remove it"),
+        ({"kind": "table", "table": {0: 0.1}}, "learning_rate has no effect under a table schedule; remove it"),
+        ({"kind": "constant", "learning_rate": 0.2}, "learning_rate and schedule.learning_rate differ"),
+    ],
+)
+def test_a_rate_without_effect_is_refused(schedule, sentence):
+    with pytest.raises(ValidationError, match=sentence):
+        stage(schedule=schedule)
+
+
+def test_a_stage_without_a_rate_is_refused():
+    with pytest.raises(ValidationError, match="there is no learning rate; give `learning_rate`, or a `schedule`"):
+        CrossEntropy(epochs=1)
 
 
 def stage(**changes):
@@ -60,3 +110,19 @@ def test_optimisers():
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
     assert type(build_optimizer(parameters, stage(optimizer="radam"))) is torch.optim.RAdam
+
+
+@pytest.mark.parametrize("recipe", sorted({name.rpartition(".")[0] for name in RATES}))
+def test_shipped_recipes_have_the_rates_they_had_before_schedules_owned_them(recipe):
+    stages = load_named(ROOT / "params", "recipes", recipe)
+    for stage in ("xe", "scst"):
+        settings = getattr(stages, stage)
+        if settings is None:
+            assert f"{recipe}.{stage}" not in RATES
+            continue
+        rates = [
+            learning_rate(settings.schedule, step=100 * epoch + step, epoch=epoch, drops=epoch // 2, d_model=512)
+            for epoch in range(3)
+            for step in (1, 37, 100)
+        ]
+        assert rates == RATES[f"{recipe}.{stage}"]

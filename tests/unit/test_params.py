@@ -93,8 +93,13 @@ def test_wrong_values_are_said_in_plain_words(change, sentence):
         ("recipes", {"xe": {"epochs": 1, "learning_rate": "a"}}, "xe.learning_rate: must be a number (got 'a')"),
         (
             "recipes",
-            {"xe": {"epochs": 1, "learning_rate": 1, "schedule": {"table": {"x": 1}}}},
+            {"xe": {"epochs": 1, "schedule": {"kind": "table", "table": {"x": 1}}}},
             "xe.schedule.table.x: ",
+        ),
+        (
+            "recipes",
+            {"xe": {"epochs": 1, "learning_rate": 1, "schedule": {"kind": "constant", "warmupp": 1}}},
+            "unknown key 'xe.schedule.warmupp'; did you mean 'warmup'?",
         ),
         ("datasets", 5, "must be keys with values (got 5)"),
         ("datasets", {"kind": "scenes", "size": 3}, "size: must be at least 32 (got 3)"),

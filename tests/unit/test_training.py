@@ -32,7 +32,7 @@ def test_patience_ends_the_training(tmp_path):
 
 def test_plateau_drops_the_rate(tmp_path):
     stage = CrossEntropy(
-        epochs=9, learning_rate=0.01, images_per_batch=5, schedule={"kind": "plateau", "factor": 0.1, "every": 3}
+        epochs=9, learning_rate=0.01, images_per_batch=5, schedule={"kind": "plateau", "factor": 0.1, "patience": 3}
     )
     scores = [0.3, 0.2, 0.4, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3]
     history = training(tmp_path, stage=stage, scores=scores).run().history

@@ -7,13 +7,13 @@ import torch
 from helpers.training import CONFIG, STAGES, Store, V, training
 from recap.core.config import ScheduledSampling, SelfCritical
 from recap.core.errors import TrainingError
-from recap.data.vocabulary.words import BOS
+from recap.data.vocabulary.special import BANNED, BOS
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import forbid, forbidding
 from recap.models.registry import build_model
 from recap.training.batches import caption_tensor
 from recap.training.objectives.cross_entropy import sampled_inputs
-from recap.training.objectives.self_critical import NEVER_SAID, advantages
+from recap.training.objectives.self_critical import advantages
 
 
 def test_a_reward_of_nan_names_the_image(tmp_path):
@@ -48,13 +48,12 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     features, mask = Store().read([0, 1])
     memory = objective.model.encode(features, mask)
     sampled = objective._search(memory, 3)
-    from recap.data.vocabulary.words import BOS, EOS, PAD
+    from recap.data.vocabulary.special import EOS, PAD
     from recap.decoding.beam import beam_search
     from recap.decoding.step import forbidding
-    from recap.training.objectives.self_critical import NEVER_SAID
 
     _, scores = beam_search(
-        forbidding(objective.model.step, NEVER_SAID),
+        forbidding(objective.model.step, BANNED),
         objective.model.start(memory),
         images=2,
         beam=3,
@@ -74,7 +73,7 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     objective.model.eval().double()
     memory = objective.model.encode(*(x.double() if x.is_floating_point() else x for x in Store().read([0, 1])))
     with torch.no_grad():
-        step = forbidding(objective.model.step, NEVER_SAID)
+        step = forbidding(objective.model.step, BANNED)
         first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
     sampled, _ = objective._draw(memory)
     found, _ = objective._score(memory, sampled)
@@ -84,13 +83,14 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     # The gradient of a log-probability under its own policy has mean 0; under the whole distribution it would not.
     p = first[0].softmax(-1)
     scores = objective.model.log_probabilities(objective.model.decode(torch.full((2, 1, 1), BOS), memory))[0, 0, 0]
-    inside = within(forbid(scores, NEVER_SAID), first[0].isfinite())
+    inside = within(forbid(scores, BANNED), first[0].isfinite())
     (gradient,) = torch.autograd.grad((p[p > 0] * inside[p > 0]).sum(), objective.model.output.bias)
     assert gradient.abs().max() < 1e-12
 
 
 def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
-    rule = ScheduledSampling(start=6, every=5, rise=0.05, most=0.5)  # as X-LAN's code: first non-zero after epoch 11
+    # As the X-LAN code: first above zero after epoch 11.
+    rule = ScheduledSampling(start_epoch=6, interval=5, increment=0.05, max_prob=0.5)
     assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx([0, 0, 0, 0.05, 0.1, 0.5])
 
 

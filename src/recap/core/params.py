@@ -41,11 +41,16 @@ def resolve(params: Path, section: str, name: str, seen: tuple[str, ...] = ()) -
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced."""
+    """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced.
+
+    A mapping within that names another ``kind`` takes the other's place: its keys mean other things.
+    """
     result = copy.deepcopy(base)
     for key, value in changes.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
+        below = result.get(key)
+        if isinstance(value, dict) and isinstance(below, dict) and value.get("kind") in (None, below.get("kind")):
+            value = merged(below, value)
+        result[key] = value
     return result
 
 

@@ -62,13 +62,10 @@ def first_problem(error: ValidationError, kind: Any) -> str:
     # A misspelt key also leaves its right form missing: say the misspelling, it explains both.
     problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     location = [str(part) for part in problem["loc"] if part != "[key]"]
-    # Unions put the chosen tag, or the class, into the location; neither is a key of the file.
-    schema = _schema(kind)
-    tags = schema.get("discriminator", {}).get("mapping", {})
-    inner = location[1:] if location and location[0] in tags else location
-    key = ".".join(part for part in inner if part not in schema.get("$defs", {}))
+    keys, _ = _walk(kind, location)
+    key = ".".join(keys)
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; {nearest(location[-1], _known_keys(kind, location))}"
+        return f"unknown key {key!r}; {nearest(location[-1], _walk(kind, location[:-1])[1])}"
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
         return f"{f'{key}: ' if key else ''}unknown kind {tag!r}; {nearest(tag, known)}"
@@ -96,21 +93,30 @@ def _sentence(problem: Any) -> str:
     return f"{what} (got {shown})" if helps and len(shown) <= _LONGEST else what
 
 
-def _known_keys(kind: Any, location: list[str]) -> list[str]:
-    """Return the keys allowed beside the last part of ``location``, from the JSON schema of ``kind``."""
-    schema = _schema(kind)
-    definitions = schema.get("$defs", {})
-    keys: set[str] = set(schema.get("properties", {}))
-    node = schema
-    for part in location[:-1]:
+def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
+    """Return the keys of the file on the way to a location, and those that are known there, by the JSON schema.
+
+    Unions put the chosen tag, or the class, into a location; neither is a key of the file.
+    """
+    node = _schema(kind)
+    definitions, keys, known = node.get("$defs", {}), [], set(node.get("properties", {}))
+    for part in location:
+        tags = node.get("discriminator", {}).get("mapping", {})
         if part in definitions:
             node = definitions[part]
-        elif part in node.get("discriminator", {}).get("mapping", {}):
-            node = definitions[node["discriminator"]["mapping"][part].rsplit("/", 1)[-1]]
+        elif part in tags:
+            node = definitions[tags[part].rsplit("/", 1)[-1]]
         else:
-            child = node.get("properties", {}).get(part) or node.get("items", {})
-            options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
-            names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
-            node = definitions[names[0]] if names else child
-        keys = set(node.get("properties", {})) or keys
-    return sorted(keys)
+            keys.append(part)
+            node = _resolved(node.get("properties", {}).get(part) or node.get("items", {}), definitions)
+        known = set(node.get("properties", {})) or known
+    return keys, sorted(known)
+
+
+def _resolved(child: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that a value may be; a union by kind stays whole, for its tag comes next."""
+    if "discriminator" in child:
+        return child
+    options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
+    names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
+    return definitions[names[0]] if names else child

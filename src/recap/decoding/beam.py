@@ -71,7 +71,7 @@ def beam_search(
             active, total, done, words, history, beams = (
                 x[going] for x in (active, total, done, words, history, beams)
             )
-            state = state.keep(going)
+            state = state.select(going)
         state = state.reorder(beams)
     if length_penalty:
         scores = scores / (tokens != pad).sum(-1).clamp(min=1) ** length_penalty

@@ -23,8 +23,8 @@ class _Avoiding:
     def reorder(self, beams: Tensor) -> _Avoiding:
         return _Avoiding(self.inner.reorder(beams), self.images, self.place)
 
-    def keep(self, images: Tensor) -> _Avoiding:
-        return _Avoiding(self.inner.keep(images), self.images[images], self.place)
+    def select(self, images: Tensor) -> _Avoiding:
+        return _Avoiding(self.inner.select(images), self.images[images], self.place)
 
 
 @torch.no_grad()
@@ -65,6 +65,6 @@ def diverse_beam_search(
 
     every = torch.arange(images, device=device)
     for _ in range(groups):
-        begin = _Avoiding(state.keep(every), every)
+        begin = _Avoiding(state.select(every), every)
         found.append(beam_search(avoiding, begin, images=images, beam=beam, pad=pad, device=device, **options))
     return torch.cat([tokens for tokens, _ in found], 1), torch.cat([scores for _, scores in found], 1)

@@ -57,7 +57,7 @@ def sample(
             going = (~finished).nonzero()[:, 0]
             if not len(going):
                 break
-            active, words, done, state = active[going], words[going], done[going], state.keep(going)
+            active, words, done, state = active[going], words[going], done[going], state.select(going)
     return tokens
 
 

@@ -15,7 +15,7 @@ class DecodingState(Protocol):
     def reorder(self, beams: Tensor) -> Self:
         """Let beam c of image b continue old beam `beams[b, c]`."""
 
-    def keep(self, images: Tensor) -> Self:
+    def select(self, images: Tensor) -> Self:
         """Drop all images but those given by index."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from recap.core.log import progress
-from recap.data.vocabulary.words import BOS, EOS, PAD, UNK
+from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.constraints import Constraint
 from recap.decoding.diverse import diverse_beam_search
@@ -60,7 +60,7 @@ def decode_candidates(
 ) -> dict[int, list[Candidate]]:
     """Return the `beam` captions that the search ends with for each image, best first. <unk> is never said."""
     model.eval()
-    step = forbidding(model.step, (PAD, BOS, UNK))
+    step = forbidding(model.step, BANNED)
     found: dict[int, list[Candidate]] = {}
     batches = [image_ids[first : first + batch_size] for first in range(0, len(image_ids), batch_size)]
     with closing(prefetch((ids, *store.read(ids)) for ids in batches)) as reading:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.models.base import Captioner, Memory
+from recap.models.base import Captioner
+from recap.models.state import Memory
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The interface of every captioner, and the state that decoding carries from word to word.
+"""The interface of every captioner.
 
     memory = model.encode(features, mask)           once an image
     hidden = model.decode(tokens, memory)           teacher forcing, all captions of an image at once
@@ -11,75 +11,20 @@ Shape letters as in `recap.layers`: B images, C captions or beams, T words, N ve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-PAD = 0  # id of padding, in every vocabulary
+from recap.data.vocabulary.special import PAD
+from recap.models.state import Memory, State
 
 
-def real_words(tokens: Tensor) -> Tensor:
-    """Return where captions [B, C, T] have words: all but padding, and the first whatever it is."""
-    real = tokens != PAD
-    return torch.cat([torch.ones_like(real[..., :1]), real[..., 1:]], -1)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is real."""
-
-    values: Tensor
-    mask: Tensor
-
-    def keep(self, images: Tensor) -> Memory:
-        """Return the memory of some of the images, given by index."""
-        return Memory(self.values[images], self.mask[images])
-
-
-@dataclass
-class State:
-    """Everything a model carries between two words.
-
-    `per_beam` tensors are [B, C, ...] and follow their beam; `per_image` tensors are [B, ...] and are shared by the
-    beams of an image. A model may write the latter in place; `written` then counts the entries in use and is shared by
-    the states that share the tensors, so that two steps from one state do not overwrite each other.
-    """
-
-    memory: Memory
-    position: int = 0
-    per_beam: dict[str, Tensor] = field(default_factory=dict)
-    per_image: dict[str, Tensor] = field(default_factory=dict)
-    written: list[int] = field(default_factory=lambda: [0])
-
-    def writing(self, size: int, new_size: int) -> State:
-        """Return a state whose `per_image` tensors may be written from entry `size` up to `new_size`.
-
-        They are this state's own unless another step was taken from it before: then they are copied.
-        """
-        if self.written[0] == size:
-            self.written[0] = new_size
-            return self
-        copies = {name: value.clone() for name, value in self.per_image.items()}
-        return State(self.memory, self.position, self.per_beam, copies, [new_size])
-
-    def reorder(self, beams: Tensor) -> State:
-        """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
-        images = torch.arange(len(beams), device=beams.device)[:, None]
-        moved = {name: value[images, beams] for name, value in self.per_beam.items()}
-        return State(self.memory, self.position, moved, self.per_image, self.written)
-
-    def keep(self, images: Tensor) -> State:
-        """Return the state of some of the images, given by index."""
-        return State(
-            self.memory.keep(images),
-            self.position,
-            {name: value[images] for name, value in self.per_beam.items()},
-            {name: value[images] for name, value in self.per_image.items()},
-            list(self.written),
-        )
+def token_mask(tokens: Tensor) -> Tensor:
+    """Return where captions [B, C, T] have tokens: all but padding, and the first whatever it is."""
+    mask = tokens != PAD
+    return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
 
 class Captioner(nn.Module):

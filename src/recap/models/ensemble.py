@@ -14,7 +14,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import Captioner
+from recap.models.state import Memory, State
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,9 @@ class EnsembleMemory(Memory):
 
     parts: tuple[Memory, ...]
 
-    def keep(self, images: Tensor) -> EnsembleMemory:
+    def select(self, images: Tensor) -> EnsembleMemory:
         """Return the memory of some of the images, given by index."""
-        return _memory([part.keep(images) for part in self.parts])
+        return _memory([part.select(images) for part in self.parts])
 
 
 @dataclass
@@ -38,9 +39,9 @@ class EnsembleState(State):
         """Let every member's beams follow."""
         return _state(self, [part.reorder(beams) for part in self.parts])
 
-    def keep(self, images: Tensor) -> EnsembleState:
+    def select(self, images: Tensor) -> EnsembleState:
         """Let every member drop the other images."""
-        return _state(self, [part.keep(images) for part in self.parts])
+        return _state(self, [part.select(images) for part in self.parts])
 
 
 def _memory(parts: Sequence[Memory]) -> EnsembleMemory:

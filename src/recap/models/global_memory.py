@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from recap.models.base import Memory
+from recap.models.state import Memory
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class GlobalMemory(Memory):
 
     summary: Tensor
 
-    def keep(self, images: Tensor) -> GlobalMemory:
+    def select(self, images: Tensor) -> GlobalMemory:
         """Return the memory of some of the images, given by index."""
         return GlobalMemory(self.values[images], self.mask[images], self.summary[images])
 

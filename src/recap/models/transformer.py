@@ -23,7 +23,8 @@ from recap.layers.fast.packing import Words
 from recap.layers.feed_forward import FeedForward
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
-from recap.models.base import Captioner, Memory, State, real_words
+from recap.models.base import Captioner, token_mask
+from recap.models.state import Memory, State
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, of_layer
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
@@ -119,7 +120,7 @@ class Transformer(Captioner):
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        return self._decode_padded(tokens, real_words(tokens), memory)
+        return self._decode_padded(tokens, token_mask(tokens), memory)
 
     def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
         """As `decode`, of the R real words alone: [R, D]; padding takes part in the attention's products only."""

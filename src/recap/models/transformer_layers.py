@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from recap.layers.attention import Attention, Carry, KeyValue
 from recap.layers.fast.packing import Words
 from recap.layers.residual import Residual
-from recap.models.base import Memory
+from recap.models.state import Memory
 
 ROOM = 24  # words for which a cache is made; it doubles when they are used up
 

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from recap.layers.additive import AdditiveAttention
 from recap.layers.fast.linear import Linear, one_gradient
 from recap.layers.recurrent import LSTMCell
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.official_names import rename
+from recap.models.state import Memory, State
 
 NAMES = ("h1", "c1", "h2", "c2")
 

@@ -25,14 +25,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
+from recap.data.vocabulary.special import PAD
 from recap.layers.fast.dropout import Dropout
 from recap.layers.fast.linear import Linear
 from recap.layers.fast.packing import Words, pack
 from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
-from recap.models.base import PAD, Captioner, Memory, State, real_words
+from recap.models.base import Captioner, token_mask
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.official_names import X_LINEAR, rename
+from recap.models.state import Memory, State
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, causal, growing_mean
 
 LONGEST = 128  # words a caption may have
@@ -229,7 +231,7 @@ class XTransformer(Captioner):
 
     def _real(self, tokens: Tensor, position: int) -> Tensor:
         """Return where tokens [B, C, T], the first of them at `position`, are words: all but padding, and the first."""
-        return real_words(tokens) if position == 0 else tokens != PAD
+        return token_mask(tokens) if position == 0 else tokens != PAD
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""

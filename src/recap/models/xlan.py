@@ -26,9 +26,10 @@ from recap.layers.fast.dropout import Dropout
 from recap.layers.fast.linear import Linear, Loops, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
-from recap.models.base import Captioner, Memory, State
+from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.official_names import X_LINEAR, rename
+from recap.models.state import Memory, State
 
 CELU_SCALE = 1.3  # of region and word embeddings
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from recap.layers.zoneup import ZodiacMultiHead
-from recap.models.base import Memory, State, real_words
+from recap.models.base import token_mask
+from recap.models.state import Memory, State
 from recap.models.transformer import Transformer
 
 
@@ -75,6 +76,6 @@ class Zodiac(Transformer):
             return super().step(tokens, state)
         words = torch.cat([state.per_beam["words"], tokens[..., None]], dim=2)  # [B, C, t]
         # The release decodes under one causal mask that all beams share, which its average counts.
-        real = None if self.counts_masks else real_words(words)
+        real = None if self.counts_masks else token_mask(words)
         hidden = self._decode_padded(words, real, state.memory)[:, :, -1]
         return self.log_probabilities(hidden), State(state.memory, state.position + 1, {"words": words})

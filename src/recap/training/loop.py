@@ -144,7 +144,6 @@ class Training:
         at = self.at
         rate = learning_rate(
             self.stage.schedule,
-            self.stage.learning_rate,
             step=at.step + 1,
             epoch=at.epoch,
             drops=at.drops,
@@ -224,7 +223,8 @@ class Training:
             self._keep_best(score, at.epoch + 1)
         else:
             at.stale += 1
-            if self.stage.schedule.kind == "plateau" and at.stale % (self.stage.schedule.every + 1) == 0:
+            schedule = self.stage.schedule
+            if schedule.kind == "plateau" and at.stale % (schedule.patience + 1) == 0:
                 at.drops += 1
         at.epoch, at.batch, at.sums = at.epoch + 1, 0, {}
         self._save()

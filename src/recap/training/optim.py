@@ -7,37 +7,36 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from recap.core.config import Schedule, Stage
+from recap.core.config import NoamSchedule, PlateauSchedule, Schedule, Stage, StepSchedule, TableSchedule
 
 
-def learning_rate(schedule: Schedule, base: float, *, step: int, epoch: int, drops: int, d_model: int) -> float:
+def learning_rate(schedule: Schedule, *, step: int, epoch: int, drops: int, d_model: int) -> float:
     """Return the rate of one step.
 
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
-    step:     base * factor^(epoch // every)
-    plateau:  base * factor^drops
+    step:     learning_rate * factor^(epoch // step_size)
+    plateau:  learning_rate * factor^drops
     table:    the entry of the last epoch that is not after this one
-    constant: base
+    constant: learning_rate
     All but noam rise linearly over the first `warmup` steps.
 
     Args:
         schedule: kind and numbers.
-        base: the stage's learning rate.
         step: steps counted from 1.
         epoch: epochs counted from 0.
         drops: how often a plateau was met so far.
         d_model: D of the model.
     """
-    if schedule.kind == "noam":
+    if isinstance(schedule, NoamSchedule):
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
-    if schedule.kind == "step":
-        return float(warm * base * schedule.factor ** (epoch // schedule.every))
-    if schedule.kind == "plateau":
-        return float(warm * base * schedule.factor**drops)
-    if schedule.kind == "table":
+    if isinstance(schedule, TableSchedule):
         return float(warm * schedule.table[max(start for start in schedule.table if start <= epoch)])
-    return warm * base
+    if isinstance(schedule, StepSchedule):
+        return float(warm * schedule.learning_rate * schedule.factor ** (epoch // schedule.step_size))
+    if isinstance(schedule, PlateauSchedule):
+        return float(warm * schedule.learning_rate * schedule.factor**drops)
+    return warm * schedule.learning_rate
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
@@ -46,7 +45,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # RAdam has no fused form
     return kind(
         parameters,
-        lr=stage.learning_rate,
+        lr=0.0,
         betas=stage.betas,
         eps=stage.epsilon,
         weight_decay=stage.weight_decay,

@@ -17,15 +17,23 @@ from recap.core.config.recipes import (
     DecodingRules,
     Evaluation,
     Recipe,
-    Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
+)
+from recap.core.config.schedules import (
+    ConstantSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+    TableSchedule,
 )
 from recap.core.config.subsets import Subset
 from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
 
 __all__ = [
+    "ConstantSchedule",
     "CrossEntropy",
     "Dataset",
     "DecodingRules",
@@ -33,6 +41,8 @@ __all__ = [
     "Features",
     "METRICS",
     "Model",
+    "NoamSchedule",
+    "PlateauSchedule",
     "Profile",
     "QuotedRow",
     "Recipe",
@@ -42,9 +52,11 @@ __all__ = [
     "ScheduledSampling",
     "SelfCritical",
     "Stage",
+    "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableSchedule",
     "TransformerModel",
     "UpDownModel",
     "XLanModel",

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.config.base import Strict
-
-
-class Schedule(Strict):
-    """Learning rate over steps or epochs."""
-
-    kind: Literal["constant", "noam", "step", "plateau", "table"] = "constant"
-    factor: PositiveFloat = Field(1.0, description="noam: scale; step and plateau: multiplier at each drop")
-    warmup: int = Field(0, ge=0, description="steps of linear warm-up (noam: the paper's warm-up)")
-    every: PositiveInt = Field(
-        3, description="step: epochs between drops; plateau: epochs without gain that are borne, the next one drops"
-    )
-    table: dict[int, PositiveFloat] = Field(default_factory=dict, description="table: learning rate from this epoch on")
-
-    @model_validator(mode="after")
-    def _complete(self) -> Schedule:
-        if self.kind == "table" and 0 not in self.table:
-            raise ValueError("a table schedule needs a rate for epoch 0")
-        if self.kind == "noam" and self.warmup == 0:
-            raise ValueError("a noam schedule needs warmup >= 1")
-        return self
+from recap.core.config.schedules import WITH_ONE_RATE, Schedule
 
 
 class Stage(Strict):
     """What cross-entropy and self-critical training share."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["schedule"]}, {"required": ["learning_rate"]}]}
+    )
+
     epochs: PositiveInt
-    learning_rate: PositiveFloat = Field(description="base rate (noam: ignored, see schedule.factor)")
-    schedule: Schedule = Schedule()
+    learning_rate: PositiveFloat | None = Field(
+        None, exclude=True, description="short for schedule.learning_rate; alone: a constant schedule"
+    )
+    # Never None: `_one_schedule` refuses a stage without a rate before the default is looked at.
+    schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
     images_per_batch: PositiveInt = Field(10, description="images a step; each brings its captions or samples")
     optimizer: Literal["adam", "adamw", "radam"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
@@ -52,18 +40,36 @@ class Stage(Strict):
     )
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_schedule(cls, values: Any) -> Any:
+        """Bring a rate that stands beside the schedule into it; refuse it where it would have no effect."""
+        if not isinstance(values, dict):
+            return values
+        rate, schedule = values.get("learning_rate"), values.get("schedule")
+        if schedule is None and rate is None:
+            raise ValueError("there is no learning rate; give `learning_rate`, or a `schedule`")
+        if rate is None or not isinstance(schedule, dict | None):
+            return values
+        schedule = {"kind": "constant", **(schedule or {})}
+        if schedule["kind"] not in WITH_ONE_RATE:
+            raise ValueError(f"learning_rate has no effect under a {schedule['kind']} schedule; remove it")
+        if schedule.get("learning_rate", rate) != rate:
+            raise ValueError("learning_rate and schedule.learning_rate differ; keep one of them")
+        return {**values, "schedule": {**schedule, "learning_rate": rate}}
+
 
 class ScheduledSampling(Strict):
     """How often a word of the caption is replaced by one the model would say (Bengio et al. 2015)."""
 
-    start: int = Field(0, ge=0, description="epoch, counted from 0, from which the rate may rise")
-    every: PositiveInt = Field(5, description="epochs between rises")
-    rise: float = Field(0.05, gt=0, le=1, description="what a rise adds to the rate")
-    most: float = Field(0.5, gt=0, le=1, description="the rate's limit")
+    start_epoch: int = Field(0, ge=0, description="epoch, counted from 0, from which the probability may rise")
+    interval: PositiveInt = Field(5, description="epochs between rises")
+    increment: float = Field(0.05, gt=0, le=1, description="what a rise adds to the probability")
+    max_prob: float = Field(0.5, gt=0, le=1, description="the probability's limit")
 
     def rate(self, epoch: int) -> float:
-        """Return the rate of an epoch counted from 0: rise * floor((epoch - start) / every), at most `most`."""
-        return min(self.most, self.rise * max(0, (epoch - self.start) // self.every))
+        """Return the probability in an epoch counted from 0: it rises every `interval` epochs after `start_epoch`."""
+        return min(self.max_prob, self.increment * max(0, (epoch - self.start_epoch) // self.interval))
 
 
 class CrossEntropy(Stage):

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from recap.core.config import CrossEntropy
-from recap.data.vocabulary.words import BOS, PAD, UNK
+from recap.data.vocabulary.special import BANNED, PAD
 from recap.decoding.sampling import draw
 from recap.decoding.step import forbidding
 from recap.layers.fast.linear import fixed_weights
-from recap.models.base import Captioner, Memory
+from recap.models.base import Captioner
+from recap.models.state import Memory
 from recap.training.batches import Batch
 
 
@@ -46,7 +47,7 @@ def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float
     in one teacher-forced pass over them: no gradient flows through a draw, so this differs from released code, which
     draws on the way, in the dropout masks alone (a word is drawn under other masks than it is learnt under).
     """
-    step = forbidding(model.step, (PAD, BOS, UNK))
+    step = forbidding(model.step, BANNED)
     batch, captions, length = inputs.shape
     state = model.start(memory).reorder(torch.zeros(batch, captions, dtype=torch.long, device=inputs.device))
     words = [inputs[..., 0]]

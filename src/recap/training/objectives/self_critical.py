@@ -12,17 +12,16 @@ from torch import Tensor
 
 from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
-from recap.data.vocabulary.words import BOS, EOS, PAD, UNK
+from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, sample, within
 from recap.decoding.step import forbid, forbidding
 from recap.layers.fast.linear import fixed_weights
 from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
-from recap.models.base import Captioner, Memory
+from recap.models.base import Captioner
+from recap.models.state import Memory
 from recap.training.batches import Batch
-
-NEVER_SAID = (PAD, BOS, UNK)
 
 
 def advantages(rewards: Tensor, searched: Tensor | None, *, own: bool = False) -> Tensor:
@@ -100,13 +99,13 @@ class SelfCriticalObjective:
         if self.stage.sampling == "beam":
             tokens, best = self._search(memory, samples), self._search(memory, 1) if greedy else None
         else:
-            step, start = forbidding(self.model.step, NEVER_SAID), self.model.start(memory)
+            step, start = forbidding(self.model.step, BANNED), self.model.start(memory)
             both = sample(step, start, samples=samples, top_p=self.stage.top_p, greedy=greedy, **self._limits(memory))
             tokens, best = both[:, :samples], both[:, samples:] if greedy else None
         return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
     def _search(self, memory: Memory, beam: int) -> Tensor:
-        step = forbidding(self.model.step, NEVER_SAID)
+        step = forbidding(self.model.step, BANNED)
         return beam_search(step, self.model.start(memory), beam=beam, **self._limits(memory))[0]
 
     def _limits(self, memory: Memory) -> dict:
@@ -133,7 +132,7 @@ class SelfCriticalObjective:
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         real = sampled != PAD
         hidden = self.model.decode_words(inputs, real, memory)
-        allowed = forbid(self.model.logits(hidden).float(), NEVER_SAID)  # [R, V]
+        allowed = forbid(self.model.logits(hidden).float(), BANNED)  # [R, V]
         said = sampled[real][:, None]
         if self.stage.top_p < 1:  # the policy is the nucleus
             allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, said, True))
