@@ -30,7 +30,7 @@ from recap.core.config.schedules import (
     TableSchedule,
 )
 from recap.core.config.subsets import Subset
-from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, Table
+from recap.core.config.tables import Profile, QuotedRow, Row, Table
 
 __all__ = [
     "ConstantSchedule",
@@ -39,7 +39,6 @@ __all__ = [
     "DecodingRules",
     "Evaluation",
     "Features",
-    "METRICS",
     "Model",
     "NoamSchedule",
     "PlateauSchedule",
