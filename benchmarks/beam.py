@@ -8,8 +8,9 @@ from torch import Tensor
 
 from benchmarks import cached, plain
 from benchmarks.figures import Case
-from benchmarks.shapes import LENGTH, WORDS, batch, models
+from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 
@@ -20,10 +21,9 @@ def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = L
 
     @fixed_weights()
     def run() -> Tensor:
-        state = model.start(model.encode(data.features, data.mask))
-        ends = {"bos": plain.BOS, "eos": plain.EOS, "pad": plain.PAD}
-        device = data.features.device
-        return beam_search(model.step, state, images=images, beam=beam, max_length=length, device=device, **ends)[0]
+        state = model.start(model.encode(data.images))
+        limits = DecodingLimits(images, length, plain.BOS, plain.EOS, plain.PAD, data.images.device)
+        return beam_search(model.step, state, limits, beam=beam)[0]
 
     return run
 
@@ -43,7 +43,7 @@ def _against(name: str, released: Callable[..., Tensor]) -> Case:
     data, ours = batch(), search(model)
 
     def reference() -> Tensor:
-        return released(slow, data.features, data.mask, 5, LENGTH)
+        return released(slow, *vectors(data), 5, LENGTH)
 
     same = (ours() == reference()).float().mean().item()
     return Case(

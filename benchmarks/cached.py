@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import BOS, Beams, repeated
+from recap.models.images import Images
 from recap.models.state import Memory
 from recap.models.transformer import Transformer
 from recap.models.transformer_layers import DecoderLayer
@@ -28,7 +29,7 @@ class Decoding:
 
     def __init__(self, model: Transformer, features: Tensor, mask: Tensor, times: int) -> None:
         self.model, self.place = model, 0
-        memory = model.encode(features, mask)
+        memory = model.encode(Images.of(features, mask))
         self.memory = Memory(*repeated(memory.values, memory.mask, times))
         self.layers = cast(list[DecoderLayer], list(model.decoder))
         self.image = [layer.cross.keys(self.memory.values[:, None]) for layer in self.layers]

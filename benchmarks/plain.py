@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
 from recap.layers.fast.linear import Linear
 from recap.models.base import Captioner
+from recap.models.images import Images
 from recap.models.state import Memory
 
 PAD, BOS, EOS = 0, 1, 2
@@ -66,7 +67,7 @@ def repeated(features: Tensor, mask: Tensor, times: int) -> tuple[Tensor, Tensor
 
 def cross_entropy(model: Captioner, features: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
     """Loss of captions [B, C, T + 1]: every caption encodes its image, every position gets logits."""
-    memory = model.encode(*repeated(features, mask, tokens.shape[1]))
+    memory = model.encode(Images.of(*repeated(features, mask, tokens.shape[1])))
     rows = tokens.flatten(0, 1)
     log_probabilities = model.logits(model.decode(rows[:, None, :-1], memory))[:, 0].log_softmax(-1)
     right = log_probabilities.gather(-1, rows[:, 1:, None])[..., 0]
@@ -113,7 +114,7 @@ class Beams:
 def beam_search(model: Captioner, features: Tensor, mask: Tensor, beam: int, length: int) -> Tensor:
     """Beam search that repeats the memory for each beam and encodes the prefix anew for each word."""
     images, beams = len(features), Beams(len(features), beam)
-    memory = model.encode(features, mask)
+    memory = model.encode(Images.of(features, mask))
     memory = Memory(*repeated(memory.values, memory.mask, beam))
     for _ in range(length):
         hidden = model.decode(beams.words.flatten(0, 1)[:, None], memory)[:, 0, -1]

@@ -6,9 +6,11 @@ import copy
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.plain import plainly
 from recap.models.base import Captioner
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import Batch, caption_tensor
 
@@ -18,9 +20,8 @@ IMAGES, REGIONS, CAPTIONS, FEATURES, WORDS, LENGTH = 10, 50, 5, 2048, 9488, 20
 def models(kind: str, words: int = WORDS) -> tuple[Captioner, Captioner]:
     """Return a model of the papers' size with random weights, and a plain one with the same weights."""
     torch.manual_seed(0)
-    model = build_model(
-        {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}, feature_size=FEATURES, vocabulary_size=words
-    )
+    config = {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}
+    model = build_model(config, InputSpec.of(FEATURES, words))
     return model, plainly(copy.deepcopy(model))
 
 
@@ -35,10 +36,15 @@ def captions(seed: int = 0, images: int = IMAGES, most: int = 16) -> dict[int, l
     return {image: [one() for _ in range(CAPTIONS)] for image in range(images)}
 
 
+def vectors(data: Batch) -> tuple[Tensor, Tensor]:
+    """Return the features [B, N, F] of a batch and their mask [B, N]."""
+    return data.images.main.values, data.images.main.mask
+
+
 def batch(images: int = IMAGES) -> Batch:
     """Return random features and captions of some images."""
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(images, REGIONS, FEATURES, generator=generator)
     words = captions(images=images)
     mask = torch.ones(images, REGIONS, dtype=torch.bool)
-    return Batch(list(range(images)), features, mask, caption_tensor([words[i] for i in range(images)]))
+    return Batch(list(range(images)), Images.of(features, mask), caption_tensor([words[i] for i in range(images)]))

@@ -1,6 +1,6 @@
 """How often a table marks a difference that is not there, and how often one that is: simulated from real scores.
 
-    python -m benchmarks.table_marks results/demo/scores/scenes/full/scenes_grid/{transformer,zodiac}_tiny@demo
+    python -m benchmarks.table_marks results/demo/scores/scenes/full/scenes_grid/{transformer,zodiac}@scenes
 
 Each folder holds the runs of one model (`seed-<n>/<stage>/scores.test.parquet`): two models, two seeds or more. Their
 scores per image are taken apart into what a training adds to a model on every image, what an image adds to the

@@ -10,10 +10,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import cached, plain
 from benchmarks.figures import Case, product_rate, seconds
-from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models
+from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models, vectors
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.models.images import Images
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -58,9 +59,9 @@ def xe(kind: str = "transformer") -> Case:
     objective = CrossEntropyObjective(model, stage)
 
     def released() -> Tensor:
-        return plain.cross_entropy(slow.train(), data.features, data.mask, data.tokens)
+        return plain.cross_entropy(slow.train(), *vectors(data), data.tokens)
 
-    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
+    ours, reference = updates(stage, model, lambda: objective(data).loss, slow, released)
 
     def floor() -> dict[str, object]:
         with FlopCounterMode(display=False) as counter:
@@ -76,7 +77,7 @@ def scst(kind: str = "transformer") -> Case:
     """Sampling, reward, loss, backward and Adam of 50 random captions; both sample without dropout."""
 
     def draw(slow: Captioner, data: Batch) -> tuple[Tensor, Tensor]:
-        memory = slow.encode(*plain.repeated(data.features, data.mask, CAPTIONS))
+        memory = slow.encode(Images.of(*plain.repeated(*vectors(data), CAPTIONS)))
         return plain.sample(slow, memory, LENGTH)
 
     return _scst(f"scst.{kind}", kind, draw)
@@ -86,7 +87,7 @@ def scst_cached() -> Case:
     """The same against a Transformer that keeps words and graph in caches."""
 
     def draw(slow: Captioner, data: Batch) -> tuple[Tensor, Tensor]:
-        return cached.sample(cached.Decoding(slow, data.features, data.mask, CAPTIONS), LENGTH)
+        return cached.sample(cached.Decoding(slow, *vectors(data), CAPTIONS), LENGTH)
 
     return _scst("scst.transformer.cached", "transformer", draw)
 
@@ -105,14 +106,14 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
         others = (rewards.sum(1, keepdim=True) - rewards) / (CAPTIONS - 1)
         return -(chosen * (rewards - others).view(-1, 1)).mean()
 
-    ours, reference = updates(stage, model, lambda: objective(data)[0], slow, released)
+    ours, reference = updates(stage, model, lambda: objective(data).loss, slow, released)
 
     def split() -> dict[str, object]:
         with fixed_weights():
-            memory = model.encode(data.features, data.mask)
-            sampled, _ = objective._draw(memory)
-            drawing = seconds(lambda: objective._draw(memory))
-            reward = seconds(lambda: objective._reward(data.image_ids, sampled))
+            memory = model.encode(data.images)
+            sampled, _ = objective.draw(memory)
+            drawing = seconds(lambda: objective.draw(memory))
+            reward = seconds(lambda: objective.reward(data.image_ids, sampled))
         whole = seconds(ours)
         parts = {"decode": drawing, "reward": reward, "forward_backward_and_optimiser": whole - drawing - reward}
         return {"split": {name: round(value, 4) for name, value in parts.items()}}
@@ -125,7 +126,7 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
 def _same_loss(model: Captioner, slow: Captioner, data) -> str:
     model.eval(), slow.eval()
     inputs, real = data.tokens[..., :-1], data.tokens[..., 1:] != plain.PAD
-    hidden = model.decode_words(inputs, real, model.encode(data.features, data.mask))
+    hidden = model.decode_words(inputs, real, model.encode(data.images))
     ours = torch.nn.functional.cross_entropy(model.logits(hidden), data.tokens[..., 1:][real])
-    theirs = plain.cross_entropy(slow, data.features, data.mask, data.tokens)
+    theirs = plain.cross_entropy(slow, *vectors(data), data.tokens)
     return f"losses without dropout differ by {abs(ours - theirs).item():.1e}"

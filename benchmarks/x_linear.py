@@ -21,10 +21,11 @@ from benchmarks import plain_decoding, plain_x_linear
 from benchmarks.beam import search
 from benchmarks.figures import Case, product_rate, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
-from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
+from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
@@ -42,7 +43,7 @@ ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(se
 def model_of(kind: str) -> Captioner:
     """Return the released sizes, which are the defaults, with the same random weights at each call."""
     torch.manual_seed(0)
-    return build_model({"kind": kind}, feature_size=FEATURES, vocabulary_size=WORDS)
+    return build_model({"kind": kind}, InputSpec.of(FEATURES, WORDS))
 
 
 def without_dropout(model: Captioner) -> Captioner:
@@ -73,7 +74,7 @@ def ours(model: Captioner, name: str) -> Callable[[], None]:
     else:
         objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
     stage = XE if name == "xe" else SCST
-    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data)[0])
+    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
 
 
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
@@ -88,16 +89,16 @@ def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
     data = batch()
     rows = data.tokens.flatten(0, 1)
     if kind == "xlan":  # repeated after the encoder
-        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, data.features, data.mask), CAPTIONS)
+        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, *vectors(data)), CAPTIONS)
     else:
-        encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+        encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
     return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows)
 
 
 def plain_sample(model: Captioner, kind: str, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Draw with a graph, of images repeated before the encoder."""
     data = batch()
-    encoded = plain_x_linear.encode(model, *repeated(data.features, data.mask, CAPTIONS))
+    encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
     return plain_decoding.sample(STEP[kind], model, START[kind](model, encoded), LENGTH, said)
 
 
@@ -105,7 +106,7 @@ def plain_greedy(model: Captioner, kind: str) -> Tensor:
     """Say the likeliest words of every image."""
     data = batch()
     with torch.no_grad():
-        encoded = plain_x_linear.encode(model, data.features, data.mask)
+        encoded = plain_x_linear.encode(model, *vectors(data))
         return plain_decoding.greedy(STEP[kind], model, START[kind](model, encoded), LENGTH)
 
 
@@ -128,7 +129,7 @@ def xe(kind: str) -> Case:
     model, slow = model_of(kind), model_of(kind)
     with torch.no_grad():
         objective = CrossEntropyObjective(without_dropout(model_of(kind)), XE)
-        difference = abs(objective(batch())[0] - plain_xe_loss(slow.eval(), kind)).item()
+        difference = abs(objective(batch()).loss - plain_xe_loss(slow.eval(), kind)).item()
     step = ours(model, "xe")
 
     def floor() -> dict[str, object]:
@@ -153,9 +154,9 @@ def scst(kind: str) -> Case:
     data = batch()
     objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
     with fixed_weights():
-        memory = model.encode(data.features, data.mask)
-        said, best = objective._draw(memory)
-        scored = objective._score(memory, said)[0].flatten(0, 1)
+        memory = model.encode(data.images)
+        said, best = objective.draw(memory)
+        scored = objective.score(memory, said)[0].flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()
@@ -164,8 +165,8 @@ def scst(kind: str) -> Case:
 
     def split() -> dict[str, object]:
         with fixed_weights():
-            draw = seconds(lambda: objective._draw(memory))
-            reward = seconds(lambda: objective._reward(data.image_ids, said))
+            draw = seconds(lambda: objective.draw(memory))
+            reward = seconds(lambda: objective.reward(data.image_ids, said))
         parts = {"samples and greedy": draw, "reward": reward, "rest": seconds(step) - draw - reward}
         return {"split": {name: round(value, 4) for name, value in parts.items()}}
 
@@ -181,7 +182,7 @@ def beam(kind: str) -> Case:
 
     @torch.no_grad()
     def reference() -> Tensor:
-        encoded = plain_x_linear.encode(slow, data.features, data.mask)
+        encoded = plain_x_linear.encode(slow, *vectors(data))
         return plain_decoding.beam_search(STEP[kind], slow, START[kind](slow, encoded), 5, LENGTH)
 
     same = (fast() == reference()).float().mean().item()

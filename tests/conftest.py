@@ -7,6 +7,32 @@ import pytest
 
 from helpers import prepared
 from helpers.tiny_workspace import Workspace
+from recap.core import log
+
+ROOT = Path(__file__).parent
+FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "fault"}  # folder -> marker
+
+
+def pytest_collection_modifyitems(items):
+    """Mark tests by their folder; those for a GPU are skipped, with the reason, where there is none."""
+    for item in items:
+        item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not gpu_available():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="torch sees no GPU on this machine"))
+
+
+def gpu_available():
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def messages():
+    """Let messages reach standard error, as the command line does."""
+    log.configure()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from recap.core.errors import RecapError
 from recap.core.files.atomic import is_written
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.process.parent import hold
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def begin(own: Path, folders: list[str]) -> None:
     except RecapError as error:
         sys.exit(f"recap: {error}")
     if killed:
-        say("recap: the workflow before this one was killed; what its jobs had finished is kept, and they go on")
+        log.info("recap: the workflow before this one was killed; what its jobs had finished is kept, and they go on")
         shutil.rmtree(own / "locks", ignore_errors=True)
     for file in half_written(folders):
         file.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 
 class Hashes:

@@ -17,8 +17,9 @@ from typing import Any
 from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.plan import label, plan, varying
 
-from recap.core.log import duration
+from recap.core.log import configure
 from recap.core.process.failures import VARIABLE, failure_file
+from recap.core.progress import duration
 
 LOGGER = "snakemake.logging"
 # Said by Snakemake without an event of its own; whatever else it says is passed on.
@@ -44,6 +45,7 @@ STATUS = re.compile(r"returned non-zero exit status (\d+)|died with <Signals\.(\
 def install(workflow: Any) -> None:
     """Let Snakemake speak of runs, unless the user asked for its own words."""
     os.environ[VARIABLE] = str(Path(".snakemake/failures").absolute())
+    configure()
     logger = logging.getLogger(LOGGER)
     settings = workflow.output_settings
     own = settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag

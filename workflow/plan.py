@@ -9,14 +9,14 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
-LISTED = 3  # files or changes in one line
+from recap.core.differences import differences, listed
 
+DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"
-KEYS = {"model_config": "model", "vocabulary_rule": "vocabulary"}  # keys of a spec by the file that a user edits
+KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
 
 def plan(workflow: Any) -> list[str]:
@@ -51,7 +51,7 @@ def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
-    """Return what a job is for: ``zodiac_tiny@demo seed 2``, or the values of its wildcards; it may have none.
+    """Return what a job is for: ``zodiac@scenes seed 2``, or the values of its wildcards; it may have none.
 
     Args:
         wildcards: of the job.
@@ -110,31 +110,12 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
     said = []
     specs = [[spec for value in side if (spec := as_spec(value)) is not None] for side in (before, after)]
     for first, second in zip(*specs, strict=False):
-        said += differences(first, second, {**KEYS, "stage_config": stage})
+        said += differences(first, second, {**KEYS, "stage_settings": stage})
     if any(is_digest(value) for value in before + after):
         said.append("changed code")
     rest = [[v for v in side if as_spec(v) is None and not is_digest(v)] for side in (before, after)]
     said += [f"{first!r} -> {second!r}" for first, second in zip(*rest, strict=False)]
     return listed(said) or "its parameters"
-
-
-def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str], prefix: str = ""
-) -> list[str]:
-    """Return the keys in which two nested mappings differ, each with both values."""
-    said = []
-    for key in sorted({*old, *new}):
-        path = prefix + names.get(key, key)
-        first, second = old.get(key), new.get(key)
-        if isinstance(first, dict) and isinstance(second, dict):
-            said += differences(first, second, names, f"{path}.")
-        elif key not in old:
-            said.append(f"{path} (new) {short(second)}")
-        elif key not in new:
-            said.append(f"{path} (gone)")
-        elif first != second:
-            said.append(f"{path} {short(first)} -> {short(second)}")
-    return said
 
 
 def as_spec(value: Any) -> dict[str, Any] | None:
@@ -154,15 +135,3 @@ def other_inputs(old: set[str], new: set[str]) -> str:
     """Return which inputs a job has and had not, and had and has not."""
     said = [f"new input {listed(sorted(new - old))}"] if new - old else []
     return "; ".join([*said, *([f"no longer input {listed(sorted(old - new))}"] if old - new else [])])
-
-
-def short(value: Any) -> str:
-    """Return a value as JSON, cut where it is long."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names in one line: the first few, and how many more there are."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more

@@ -12,6 +12,7 @@ from recap.core.errors import RecapError
 from recap.core.files.checksums import recorded
 from recap.core.files.lock import exclusive
 from recap.data.vocabulary.words import load_vocabulary
+from recap.models.images import InputSpec
 from recap.runs.saved import load_model
 from recap.training.loop import SAVED
 
@@ -92,33 +93,33 @@ def test_a_run_folder_is_verified(prepared, unbroken):
     run = prepared.folder / "unbroken" / "run"
     assert set(recorded(run)) == {"config.yaml", "history.csv", "training.json"}
     words = load_vocabulary(prepared.folder / "vocabulary.json")
-    load_model(run, feature_size=6, words=words)
+    load_model(run, InputSpec.of(6, len(words)))
     config = (run / "config.yaml").read_bytes()
     (run / "config.yaml").write_bytes(config.replace(b"heads: 2", b"heads: 4"))
     with pytest.raises(RecapError, match=r"config\.yaml: has changed since it was finished"):
-        load_model(run, feature_size=6, words=words)
+        load_model(run, InputSpec.of(6, len(words)))
     (run / "config.yaml").write_bytes(config)
 
 
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({}, "holds no spec with a model_config"),
-        ({"spec": 5}, "holds no spec with a model_config"),
-        ({"spec": {"model_config": {}}}, "the key 'kind' is missing"),
-        ({"spec": {"model_config": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
-        ({"spec": {"model_config": {"kind": "zodiac", "d_model": -1}}}, "d_model: must be above 0"),
+        ({}, "holds no spec with model_settings"),
+        ({"spec": 5}, "holds no spec with model_settings"),
+        ({"spec": {"model_settings": {}}}, "the key 'kind' is missing"),
+        ({"spec": {"model_settings": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
+        ({"spec": {"model_settings": {"kind": "zodiac", "d_model": -1}}}, "d_model: must be above 0"),
     ],
 )
 def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(RecapError) as refusal:
-        load_model(tmp_path, feature_size=6, words=None)
+        load_model(tmp_path, InputSpec.of(6, 9))
     assert sentence in str(refusal.value) and "config.yaml: " in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_state_of_another_config_is_not_continued(prepared, unbroken):
-    changed = {"stage_config": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
+    changed = {"stage_settings": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
     assert prepared.train("changed", **changed).returncode == 0
     done = prepared.train("changed")
     assert "continuing" not in done.stderr
@@ -145,13 +146,15 @@ def test_absent_gpu_is_said(prepared):
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU, so asking for one is no mistake")
-    assert "'cuda' is asked for" in refused(prepared, "gpu", device="cuda")
+    assert "'cuda' is asked for" in refused(prepared, "gpu", execution="device: cuda")
 
 
 def test_unknown_key_and_model_are_named(prepared):
-    wrong = {"stage_config": {"epochs": 1, "learning_rat": 0.1}}
-    assert "unknown key 'stage_config.learning_rat'; did you mean 'learning_rate'" in refused(prepared, "key", **wrong)
-    sentence = refused(prepared, "kind", model_config={"kind": "zodiak"})
+    wrong = {"stage_settings": {"epochs": 1, "learning_rat": 0.1}}
+    assert "unknown key 'stage_settings.learning_rat'; did you mean 'learning_rate'" in refused(
+        prepared, "key", **wrong
+    )
+    sentence = refused(prepared, "kind", model_settings={"kind": "zodiak"})
     assert "unknown kind 'zodiak'; did you mean 'zodiac'" in sentence
-    sentence = refused(prepared, "heads", model_config={"kind": "zodiac", "d_model": 10, "heads": 3})
+    sentence = refused(prepared, "heads", model_settings={"kind": "zodiac", "d_model": 10, "heads": 3})
     assert "d_model 10 is not divisible by 3 heads" in sentence

@@ -11,7 +11,7 @@ STEADY = {"dropout": 0.0, "feature_dropout": 0.0}
 @pytest.mark.slow
 def test_a_training_of_two_processes_gives_the_losses_of_one(prepare, tiny_model):
     prepared = prepare()
-    changes = {"model_config": {**tiny_model, **STEADY}}
+    changes = {"model_settings": {**tiny_model, **STEADY}}
     for name, several in (("one", {}), ("two", {"processes": 2})):
         done = prepared.train(name, **changes, **several)
         assert done.returncode == 0, done.stderr[-3000:]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+EXECUTION = "{device: cpu, threads: 1, checkpoint_minutes: 1.0e-9}"
 MODEL = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
-XE = {"epochs": 3, "learning_rate": 0.005, "images_per_batch": 2, "checkpoint_minutes": 1e-9}
+XE = {"epochs": 3, "learning_rate": 0.005, "images_per_batch": 2}
 
 
 @dataclass
@@ -18,18 +19,18 @@ class Prepared:
 
     folder: Path
 
-    def command(self, name, **changes):
+    def command(self, name, execution=EXECUTION, **changes):
         spec = {
             **dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny"),
-            "model_config": MODEL,
-            "stage_config": XE,
-            "vocabulary_rule": {},
+            "stage": "xe",
+            "model_settings": MODEL,
+            "stage_settings": XE,
             "seed": 1,
-            "device": "cpu",
-            "threads": 1,
         } | changes
+        computed = self.folder / f"{name}.yaml"
+        computed.write_text(execution)
         files = [self.folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json", "features.h5")]
-        arguments = [sys.executable, "-m", "recap", "train", "--stage", "xe", "--spec", json.dumps(spec)]
+        arguments = [sys.executable, "-m", "recap", "train", "--spec", json.dumps(spec), "--execution", str(computed)]
         for file in files:
             arguments += [f"--{file.stem}", str(file)]
         return [*arguments, "--state", str(self.folder / name / "state"), "--out", str(self.folder / name / "run")]

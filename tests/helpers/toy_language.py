@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from recap.decoding.step import forbidding
+from recap.decoding.limits import DecodingLimits
+from recap.decoding.step import with_banned_tokens
 
 PAD, BOS, EOS, V = 0, 1, 2, 5
 
@@ -32,7 +33,7 @@ def toy_step(tokens, state):
     return state.table[images, state.position, seen, :], ToyState(state.table, seen, state.position + 1)
 
 
-STEP = forbidding(toy_step, [PAD, BOS])
+STEP = with_banned_tokens(toy_step, [PAD, BOS])
 
 
 def toy_state(images, length, seed=0):
@@ -40,8 +41,8 @@ def toy_state(images, length, seed=0):
     return ToyState((2 * table).log_softmax(-1), torch.zeros(images, 1, dtype=torch.long))
 
 
-def options(**changes):
-    return {"max_length": 4, "bos": BOS, "eos": EOS, "pad": PAD, "device": torch.device("cpu")} | changes
+def limits(images, max_length=4, eos=EOS, pad=PAD):
+    return DecodingLimits(images, max_length, BOS, eos, pad, torch.device("cpu"))
 
 
 def all_captions(state, length):

@@ -51,7 +51,9 @@ class Killing:
         self.folder = folder
         shutil.copytree(ROOT / "tests" / "workflow" / "params", folder / "params")
         recipe, table = folder / "params" / "recipes" / "short.yaml", folder / "params" / "tables" / "tiny.yaml"
-        recipe.write_text(recipe.read_text().replace("epochs: 1", "epochs: 3\n  checkpoint_minutes: 1.0e-9"))
+        recipe.write_text(
+            recipe.read_text().replace("epochs: 1", "epochs: 3") + "execution: {checkpoint_minutes: 1.0e-9}\n"
+        )
         table.write_text("".join(line for line in table.read_text().splitlines(True) if "zodiac" not in line))
 
     def start(self) -> subprocess.Popen:

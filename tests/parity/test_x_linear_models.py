@@ -11,12 +11,10 @@ from recap.core.errors import ConfigError
 from recap.layers.x_linear import XLinear
 from recap.models import up_down, x_transformer, xlan
 from recap.models.global_memory import GlobalMemory
+from recap.models.images import Images, InputSpec
 from recap.models.official_names import X_LINEAR, rename
-from recap.models.transformer import Transformer
-from recap.models.up_down import UpDown
-from recap.models.x_transformer import XTransformer
+from recap.models.registry import build_model
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
-from recap.models.xlan import XLan
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
@@ -66,7 +64,8 @@ def test_block_with_a_query_a_word():
 
 def xlan_model(official):
     """An X-LAN in the sizes of the vectors; parameters that the file lacks keep their random start."""
-    model = XLan(feature_size=20, vocabulary_size=VOCABULARY, d_model=D, heads=HEADS, d_joint=JOINT).double().eval()
+    config = {"kind": "xlan", "d_model": D, "heads": HEADS, "d_joint": JOINT}
+    model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
     missing, unexpected = model.load_state_dict(xlan.rename_official(official), strict=False)
     assert unexpected == []
     return model, missing
@@ -82,7 +81,7 @@ def test_xlan_names_are_complete():
 def test_xlan_encoder():
     golden, official = load("xlan_encoder")
     model, _ = xlan_model(official)
-    memory = model.encode(golden["in/regions"], golden["in/mask"].bool())
+    memory = model.encode(Images.of(golden["in/regions"], golden["in/mask"].bool()))
     close(memory.summary, golden["out/global_feat"])
     close(memory.values, golden["out/region_feats"])
 
@@ -105,11 +104,11 @@ def test_xlan_decoder_step():
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_up_down_decoder_step(activation):
     golden, official = load("updown_decoder_step")
-    sizes = {"feature_size": 20, "vocabulary_size": VOCABULARY, "d_model": 16, "d_word": 14, "d_attention": 10}
-    model = UpDown(**sizes, attention_activation=activation).double().eval()
+    config = {"kind": "up_down", "d_model": 16, "d_word": 14, "d_attention": 10, "attention_activation": activation}
+    model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
     model.load_state_dict(up_down.rename_official(official))
     regions = golden["in/regions"]
-    state = model.start(model.encode(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
+    state = model.start(model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))))
     close(state.per_image["keys"][:, 0], golden["mid/p_att_feats"])
     cells = (golden[f"in/{kind}_prev"][index][:, None] for index in (0, 1) for kind in ("h", "c"))
     state.per_beam = dict(zip(up_down.NAMES, cells, strict=True))
@@ -179,12 +178,14 @@ def official_x_transformer():
 
 def test_x_transformer_names_are_complete():
     official = official_x_transformer()
-    sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64, "encoder_layers": 2}
-    model = XTransformer(feature_size=20, vocabulary_size=VOCABULARY, **sizes, decoder_layers=2).double()
+    sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64}
+    config = {"kind": "x_transformer", **sizes, "encoder_layers": 2, "decoder_layers": 2}
+    model = build_model(config, InputSpec.of(20, VOCABULARY)).double()
     model.load_state_dict(x_transformer.rename_official(official))
     released = load("positional_tables")[0]["out/xtransformer_16"]
     assert torch.equal(model.positions[:20].float(), released)
-    plain = Transformer(feature_size=5, vocabulary_size=9, d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
+    config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    plain = build_model(config, InputSpec.of(5, 9))
     assert torch.equal(plain.positions[:20], released)  # the same lineage
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
     model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))

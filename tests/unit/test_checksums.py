@@ -38,6 +38,16 @@ def test_jobs_that_finish_together_lose_no_line(tmp_path):
     assert sorted(checksums.recorded(tmp_path)) == sorted(file.name for file in files)
 
 
+def test_a_file_that_is_gone_is_not_listed_any_longer(tmp_path):
+    kept, gone = tmp_path / "captions.test.json", tmp_path / "nbest.test.json"
+    for file in (kept, gone):
+        file.write_text("[]")
+    checksums.record(kept, gone)
+    gone.unlink()
+    checksums.record(kept)
+    assert list(checksums.recorded(tmp_path)) == [kept.name]
+
+
 @pytest.mark.parametrize("line", ["", "x" * 64 + "  a", "0" * 64 + "  ", "0" * 64 + " a"])
 def test_a_damaged_list_is_refused(tmp_path, line):
     (tmp_path / checksums.NAME).write_text(line + "\n")

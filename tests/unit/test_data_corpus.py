@@ -6,7 +6,7 @@ import pytest
 
 from helpers.generators import SENTENCES, karpathy, write_flickr
 from recap.core.errors import DataError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
 

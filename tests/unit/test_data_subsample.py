@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recap.core.errors import DataError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.core.params import load_named
 from recap.data.corpus.corpus import Caption, Corpus, write_corpus
 from recap.data.subsets.subsample import UNITS, draw_subset, rank, read_subset, subset_size

@@ -3,21 +3,21 @@
 import pytest
 import torch
 
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, options, strip, toy_state
+from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, limits, strip, toy_state
 from recap.decoding.beam import beam_search
 from recap.decoding.constraints import Rules, constrained
 from recap.decoding.diverse import diverse_beam_search
 from recap.decoding.sampling import nucleus, sample
-from recap.decoding.step import NotANumber
+from recap.decoding.step import NonFiniteLogits
 
 
 def search(rules, length=5, seed=0, beam=5):
-    asked = options(max_length=length, constraint=constrained(rules))
-    return beam_search(STEP, toy_state(3, length, seed), images=3, beam=beam, **asked)
+    state = toy_state(3, length, seed)
+    return beam_search(STEP, state, limits(3, length), beam=beam, constraint=constrained(rules))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_no_ngram_stands_twice(n):
+def test_no_ngram_is_repeated(n):
     free, _ = search(Rules(EOS))
     tokens, _ = search(Rules(EOS, no_repeated_ngram=n))
 
@@ -57,17 +57,16 @@ def test_nucleus_keeps_the_fewest_likeliest_words():
     assert kept.tolist() == [[False, True, False, True], [True, False, False, False]]
     assert torch.equal(nucleus(p.log(), 1.0), p.log())
     torch.manual_seed(0)
-    greedy, _ = beam_search(STEP, toy_state(3, 4), images=3, beam=1, **options())
-    drawn = sample(STEP, toy_state(3, 4), images=3, samples=4, top_p=1e-6, **options())
+    greedy, _ = beam_search(STEP, toy_state(3, 4), limits(3), beam=1)
+    drawn = sample(STEP, toy_state(3, 4), limits(3), samples=4, top_p=1e-6)
     assert (drawn == greedy).all()
 
 
 def test_diverse_groups():
-    kwargs = {"images": 3, "groups": 3, "beam": 1, **options()}
-    first, scores = beam_search(STEP, toy_state(3, 4), images=3, beam=1, **options())
-    free, _ = diverse_beam_search(STEP, toy_state(3, 4), strength=0.0, **kwargs)
+    first, scores = beam_search(STEP, toy_state(3, 4), limits(3), beam=1)
+    free, _ = diverse_beam_search(STEP, toy_state(3, 4), limits(3), groups=3, beam=1, strength=0.0)
     assert all(torch.equal(free[:, group], first[:, 0]) for group in range(3))
-    tokens, _ = diverse_beam_search(STEP, toy_state(3, 4), strength=100.0, **kwargs)
+    tokens, _ = diverse_beam_search(STEP, toy_state(3, 4), limits(3), groups=3, beam=1, strength=100.0)
     assert torch.equal(tokens[:, 0], first[:, 0])
     for image in range(3):
         assert len(set(tokens[image, :, 0].tolist())) == 3  # the three words that may be said, one a group
@@ -83,11 +82,11 @@ def test_a_model_without_numbers_names_place_and_images(method):
         out, here = STEP(tokens, here)
         return out, here
 
-    with pytest.raises(NotANumber, match="not a number, at word 3") as caught:
+    with pytest.raises(NonFiniteLogits, match="is NaN, at token 3") as caught:
         if method == "beam":
-            beam_search(step, state, images=3, beam=2, **options())
+            beam_search(step, state, limits(3), beam=2)
         else:
-            sample(step, state, images=3, samples=2, **options())
+            sample(step, state, limits(3), samples=2)
     assert caught.value.images == [1]
 
 
@@ -95,16 +94,16 @@ def test_a_vocabulary_of_one_word():
     def step(tokens, state):
         return torch.zeros(*tokens.shape, 1), state
 
-    tokens, scores = beam_search(step, toy_state(2, 3), images=2, beam=1, **options(max_length=3, eos=0, pad=0))
+    tokens, scores = beam_search(step, toy_state(2, 3), limits(2, max_length=3, eos=0, pad=0), beam=1)
     assert tokens.tolist() == [[[0, 0, 0]]] * 2 and scores.tolist() == [[0.0]] * 2
-    assert sample(step, toy_state(2, 3), images=2, samples=2, **options(max_length=3, eos=0, pad=0)).sum() == 0
+    assert sample(step, toy_state(2, 3), limits(2, max_length=3, eos=0, pad=0), samples=2).sum() == 0
     with pytest.raises(ValueError, match="beam 2 is wider than the vocabulary of 1 words"):
-        beam_search(step, toy_state(2, 3), images=2, beam=2, **options())
+        beam_search(step, toy_state(2, 3), limits(2), beam=2)
 
 
 def test_all_samples_finished_at_the_first_word():
     state = toy_state(2, 4)
     state.table[..., EOS] = 50.0
-    tokens = sample(STEP, state, images=2, samples=3, **options())
+    tokens = sample(STEP, state, limits(2), samples=3)
     assert (tokens[..., 0] == EOS).all() and (tokens[..., 1:] == PAD).all()
     assert BOS not in tokens

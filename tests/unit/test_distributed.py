@@ -10,6 +10,8 @@ import torch
 from helpers.distributed_worker import CONFIG, train
 from helpers.training import CAPTIONS, Store
 from recap.core.config import CrossEntropy
+from recap.core.config.models import model_configs
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.distributed import Group
 from recap.training.validation import validator
@@ -36,23 +38,33 @@ def same(weights, expected, atol):
         torch.testing.assert_close(weights[name], value, atol=atol, rtol=0)
 
 
-def test_two_processes_equal_one_also_with_an_empty_share_and_after_a_restart(tmp_path, alone):
+def test_two_processes_equal_one_also_with_an_empty_shard_and_after_a_restart(tmp_path, alone):
     torchrun(tmp_path, 1)
     torchrun(tmp_path, 2)  # continues after the first epoch
     first, second = (torch.load(tmp_path / f"rank-{rank}-of-2.pt", weights_only=True) for rank in (0, 1))
     same(first, second, 0)
     same(first, alone.model.state_dict(), 1e-5)
     state = torch.load(tmp_path / "last.pt", weights_only=True)
-    for line, other in zip(state["counters"]["history"], alone.at.history, strict=True):
+    for line, other in zip(state["counters"]["history"], alone.progress.history, strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
         assert line["val_cider_d"] == pytest.approx(other["val_cider_d"], abs=1e-6)
-    assert alone.at.history[-1]["val_cider_d"] > 0
+        assert line["target_id"] == pytest.approx(other["target_id"], rel=1e-12)
+    assert alone.progress.history[-1]["val_cider_d"] > 0
     assert len(state["random"]["cpu"]) == 2
 
 
-def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", model_configs())
+def test_two_processes_equal_one_for_every_kind_of_model(tmp_path, kind):
+    torchrun(tmp_path / "two", 1, kind)
+    expected = train(tmp_path / "one", 1, kind).model.state_dict()
+    for rank in (0, 1):
+        same(torch.load(tmp_path / "two" / f"rank-{rank}-of-2.pt", weights_only=True), expected, 1e-5)
+
+
+def test_validation_parts_sum_to_the_whole_also_with_an_empty_shard():
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=9)
+    model = build_model(CONFIG, InputSpec.of(5, 9))
     stage = CrossEntropy(epochs=1, learning_rate=0.01, validation_beam=2)
     two = {image: CAPTIONS[image] for image in (0, 1)}
 
@@ -63,9 +75,9 @@ def test_validation_parts_sum_to_the_whole_also_with_an_empty_share():
     assert part(2, 3) == 0.0
 
 
-def test_shares_are_disjoint_and_whole():
+def test_shards_are_disjoint_and_whole():
     items = list(range(7))
-    shares = [Group(rank, 3).share(items) for rank in range(3)]
-    assert sorted(sum(shares, [])) == items
-    assert Group(1, 2).share([5]) == []
-    assert Group().share(items) == items
+    shards = [Group(rank, 3).shard(items) for rank in range(3)]
+    assert sorted(sum(shards, [])) == items
+    assert Group(1, 2).shard([5]) == []
+    assert Group().shard(items) == items

@@ -9,8 +9,10 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from recap.core.config import EvaluationSpec, Execution
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
+from recap.core.params import validate
 from recap.core.signatures import parse_signature
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
@@ -20,6 +22,7 @@ from recap.features.records import ImageFeatures
 from recap.features.writer import build_store
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
@@ -35,8 +38,8 @@ class Prepared:
     def captions(self, out, **changes):
         """Evaluate, and return the captions by image and the signature's fields."""
         settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **changes}
-        spec = {"evaluation": settings, "device": "cpu", "threads": 1}
-        evaluate(spec=spec, **self.files, model=[self.model], out=out)
+        spec = validate(EvaluationSpec, {"evaluation": settings}, "spec")
+        evaluate(spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out)
         rows = json.loads((out / "captions.test.json").read_text())
         fields = parse_signature(json.loads((out / "metrics.json").read_text())["signature"])
         return {row["image_id"]: row["caption"].split() for row in rows}, fields
@@ -69,11 +72,11 @@ def prepared(tmp_path_factory):
     )
     words = load_vocabulary(files["vocabulary"])
     torch.manual_seed(0)
-    model = build_model(MODEL, feature_size=6, vocabulary_size=len(words))
+    model = build_model(MODEL, InputSpec.of(6, len(words)))
     model.output.bias.data[2] = -3.0  # captions are to be long
     save_file(model.state_dict(), folder / "model.safetensors")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_config": MODEL}}))
-    return Prepared({**files, "features": folder / "features.h5"}, folder, words)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))
+    return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
 
 
 def repeats(captions):

@@ -6,7 +6,6 @@ import torch
 
 from recap.core.errors import FeatureError
 from recap.features.info import info
-from recap.features.reader import near_order, read_batches
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
@@ -96,30 +95,6 @@ def test_info_tells_every_stream(store):
     said = info(store.path)
     assert "region     1 to 5 vectors an image, 6 long, float16, with boxes, classes, class_scores" in said
     assert "grid       4 to 4 vectors an image, 5 long" in said
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_come_in_order_whoever_reads_them(store, workers):
-    batches = [[6, 3], [30], [9, 9, 12]]
-    found = list(read_batches(store, batches, workers=workers, streams=("region", "grid")))
-    assert len(found) == 3
-    for ids, batch in zip(batches, found, strict=True):
-        for stream in ("region", "grid"):
-            assert all(torch.equal(a, b) for a, b in zip(batch[stream], store.read(ids, stream), strict=True))
-    with pytest.raises(FeatureError, match="image id 4"):
-        next(read_batches(store, [[3], [4]], workers=workers))
-    with pytest.raises(FeatureError, match="no stream 'segment'"):
-        next(read_batches(store, [[3]], workers=workers, streams=("segment",)))
-
-
-def test_near_order_keeps_neighbours_together_and_loses_nobody():
-    ids = np.random.default_rng(0).permutation(1000).tolist()
-    order = near_order(ids, generator=np.random.default_rng(1), block=10, blocks_open=5)
-    assert sorted(order) == sorted(ids)
-    assert order != near_order(ids, generator=np.random.default_rng(2), block=10, blocks_open=5)
-    for start in range(0, 1000, 50):
-        assert len({image // 10 for image in order[start : start + 50]}) == 5
-    assert order[:50] != sorted(order[:50])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from recap.core.process.parent import VARIABLE
 JOB = """
 import os, sys, time
 from recap.core.gpus import claim
+from recap.core.log import configure
+configure()
 claim(sys.argv[1], int(sys.argv[2]))
 print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 sys.stdin.readline()

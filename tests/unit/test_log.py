@@ -1,82 +1,88 @@
-"""Progress without a terminal: whole lines that name the work and say how long the rest will take."""
+"""Messages: plain lines for a person, lines with times and levels in a file, and nothing printed by a library call."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-from recap.core import log
-from recap.core.log import Lines, byte_bar, duration, progress, time_left
-from recap.core.process.failures import VARIABLE, failure_file, leave
+from recap.cli import main
+from recap.core.errors import RecapError
+from recap.core.log import FILE_ONLY, configure, log
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that a test moves on."""
-    now = [100.0]
-    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
-    return now
+@pytest.fixture(autouse=True)
+def restored():
+    yield
+    configure()
 
 
-@pytest.mark.parametrize(
-    "seconds, words",
-    [
-        (0.4, "0 s"),
-        (45, "45 s"),
-        (60, "1 min"),
-        (200, "3 min 20 s"),
-        (7500, "2 h 5 min"),
-        (273_600, "3 d 4 h"),
-        (59.6, "1 min"),
-    ],
-)
-def test_times_are_words_of_two_units(seconds, words):
-    assert duration(seconds) == words
+def test_messages_are_plain_and_a_warning_says_so(capsys):
+    configure()
+    log.debug("not asked for")
+    log.info("tiny, epoch 1/3")
+    log.warning("tiny: no epoch was better")
+    log.error("recap: the loss is nan")
+    out, err = capsys.readouterr()
+    assert err == "tiny, epoch 1/3\nWARNING: tiny: no epoch was better\nrecap: the loss is nan\n"
+    assert out == ""
 
 
-def test_what_is_left_follows_from_what_was_done():
-    assert time_left(3, 12, 60.0) == "about 3 min left"
+def test_a_level_leaves_out_what_is_below_it(capsys):
+    configure("warning")
+    log.info("tiny, epoch 1/3")
+    log.warning("damaged")
+    assert capsys.readouterr().err == "WARNING: damaged\n"
 
 
-def test_lines_come_after_ten_seconds_and_then_ever_more_rarely(clock, capsys):
-    for _ in progress(range(1000), name="zodiac@demo seed 2 xe, epoch 1/3", unit="batches"):
-        clock[0] += 1
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "zodiac@demo seed 2 xe, epoch 1/3: 10 of 1,000 batches, about 16 min 30 s left"
-    assert 15 < len(lines) < 30 and all(line.startswith("zodiac@demo seed 2 xe, epoch 1/3: ") for line in lines)
+def test_the_file_has_time_level_and_module_and_grows(tmp_path, capsys):
+    file = tmp_path / "logs" / "train.log"
+    for message in ("first", "second"):
+        configure("info", file)
+        log.info(message)
+    log.error("a traceback", extra=FILE_ONLY)
+    lines = file.read_text().splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", "", line) for line in lines] == [
+        "INFO    test_log: first",
+        "INFO    test_log: second",
+        "ERROR   test_log: a traceback",
+    ]
+    assert capsys.readouterr().err == "first\nsecond\n"
 
 
-def test_short_work_prints_nothing_and_no_line_is_ever_rewritten(clock, capsys):
-    assert list(progress(range(5), name="short", unit="steps")) == [0, 1, 2, 3, 4]
-    bar = byte_bar("fetch", total=None)
-    bar.update(5 * 2**20)
-    clock[0] += 61
-    bar.update(2**20)
-    bar.close()
-    assert capsys.readouterr().err == "fetch: 6 MiB, 1 min 1 s so far\n"
+def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RECAP_LOG", str(tmp_path / "job.log"))
+    with pytest.raises(SystemExit):
+        main(["artifacts", "verify", str(tmp_path / "none")])
+    called, failed = (tmp_path / "job.log").read_text().splitlines()
+    assert f"recap artifacts verify {tmp_path / 'none'}" in called
+    assert "ERROR" in failed and "no such folder" in failed
+    assert capsys.readouterr().err == failed.partition("errors: ")[2] + "\n"
 
 
-def test_bytes_are_counted_against_their_total(clock, capsys):
-    bar = Lines("fetch", unit="MiB", total=4 * 2**20, scale=2**20)
-    clock[0] += 30
-    bar.update(2**20)
-    assert capsys.readouterr().err == "fetch: 1 of 4 MiB, about 1 min 30 s left\n"
+def test_a_bug_leaves_its_traceback_in_the_log(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.core.process.parent.watch", lambda: 1 / 0)
+    monkeypatch.setattr("recap.cli.watch", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["--log-file", str(tmp_path / "job.log"), "artifacts", "verify", "none"])
+    assert "Traceback (most recent call last)" in (tmp_path / "job.log").read_text()
+
+
+def test_a_log_file_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RecapError, match=r"file/job.log: cannot be written \(.*\); name another log file"):
+        configure("info", tmp_path / "file" / "job.log")
+
+
+def test_a_library_call_prints_nothing_unless_the_program_asks():
+    code = "from recap.core.log import log; log.info('quiet')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout + done.stderr == ""
 
 
 def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
-    code = "from recap.core.log import say\nfor n in range(3000): say(f'{name} ' * 20)"
+    code = "from recap.core.log import configure, log\nconfigure()\nfor n in range(3000): log.info(f'{name} ' * 20)"
     with (tmp_path / "log").open("wb") as file:
         both = [subprocess.Popen([sys.executable, "-c", f"name = {n!r}\n{code}"], stderr=file) for n in ("one", "two")]
         assert [process.wait() for process in both] == [0, 0]
     assert {len(set(line.split())) for line in (tmp_path / "log").read_text().splitlines()} == {1}
-
-
-def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
-    monkeypatch.delenv(VARIABLE, raising=False)
-    leave("nobody asked")
-    assert not list(tmp_path.iterdir())
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "failures"))
-    leave("the loss is nan")
-    file = failure_file(tmp_path / "failures", ["train", "--stage", "xe"])
-    assert file.read_text() == "the loss is nan"

@@ -22,7 +22,6 @@ def planned(tmp_path, **model):
         "recipes/r": {"xe": {"epochs": 1, "learning_rate": 0.1}},
         "tables/t": {
             "title": "t",
-            "scale": "s",
             "columns": ["CIDEr"],
             "baseline": "a",
             "rows": [{"id": "a", "label": "A", **row}],

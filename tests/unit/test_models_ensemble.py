@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.models.ensemble import Ensemble
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 
 F, V = 5, 9
@@ -15,40 +17,41 @@ TRANSFORMER |= {"encoder_layers": 1, "decoder_layers": 1}
 
 def build(config, seed):
     torch.manual_seed(seed)
-    return build_model(config, feature_size=F, vocabulary_size=V).double().eval()
+    return build_model(config, InputSpec.of(F, V)).double().eval()
 
 
 @pytest.fixture
 def batch():
     torch.manual_seed(7)
-    return torch.randn(3, 4, F, dtype=torch.float64), torch.ones(3, 4, dtype=torch.bool), torch.randint(3, V, (3, 2, 5))
+    images = Images.of(torch.randn(3, 4, F, dtype=torch.float64), torch.ones(3, 4, dtype=torch.bool))
+    return images, torch.randint(3, V, (3, 2, 5))
 
 
-def search(model, features, mask):
-    limits = {"images": len(features), "beam": 2, "max_length": 6, "bos": 1, "eos": 2, "pad": 0}
-    return beam_search(model.step, model.start(model.encode(features, mask)), **limits, device=features.device)
+def search(model, images):
+    limits = DecodingLimits(len(images), 6, 1, 2, 0, images.device)
+    return beam_search(model.step, model.start(model.encode(images)), limits, beam=2)
 
 
 @pytest.mark.parametrize("config", [XLAN, TRANSFORMER])
 def test_one_model_is_the_model(config, batch):
-    features, mask, tokens = batch
+    images, tokens = batch
     model = build(config, 0)
     alone = Ensemble([model])
-    expected = model.log_probabilities(model.decode(tokens, model.encode(features, mask)))
-    assert torch.equal(alone.decode(tokens, alone.encode(features, mask)), expected)
-    for ours, theirs in zip(search(alone, features, mask), search(model, features, mask), strict=True):
+    expected = model.log_probabilities(model.decode(tokens, model.encode(images)))
+    assert torch.equal(alone.decode(tokens, alone.encode(images)), expected)
+    for ours, theirs in zip(search(alone, images), search(model, images), strict=True):
         assert torch.equal(ours, theirs)
 
 
 def test_the_mean_of_probabilities_of_different_kinds(batch):
-    features, mask, tokens = batch
+    images, tokens = batch
     models = [build(XLAN, 0), build(XLAN, 1), build(TRANSFORMER, 2)]
     together = Ensemble(models)
-    each = [model.log_probabilities(model.decode(tokens, model.encode(features, mask))).exp() for model in models]
+    each = [model.log_probabilities(model.decode(tokens, model.encode(images))).exp() for model in models]
     expected = torch.stack(each).mean(0)
-    forced = together.log_probabilities(together.decode(tokens, together.encode(features, mask)))
+    forced = together.log_probabilities(together.decode(tokens, together.encode(images)))
     torch.testing.assert_close(forced.exp(), expected, atol=1e-12, rtol=0)
-    state = together.start(together.encode(features, mask)).reorder(torch.zeros(3, 2, dtype=torch.long))
+    state = together.start(together.encode(images)).reorder(torch.zeros(3, 2, dtype=torch.long))
     for position, word in enumerate(tokens.unbind(-1)):
         out, state = together.step(word, state)
         torch.testing.assert_close(out.exp(), expected[:, :, position], atol=1e-10, rtol=0)
@@ -56,14 +59,13 @@ def test_the_mean_of_probabilities_of_different_kinds(batch):
 
 
 def test_images_leave_an_ensemble_without_changing_the_others(batch):
-    features, mask, _ = batch
+    images, _ = batch
     together = Ensemble([build(XLAN, 0), build(TRANSFORMER, 1)])
-    tokens, scores = search(together, features, mask)
+    tokens, scores = search(together, images)
     for image in range(3):
-        one = slice(image, image + 1)
-        alone = search(together, features[one], mask[one])
-        assert torch.equal(alone[0], tokens[one])
-        torch.testing.assert_close(alone[1], scores[one])
+        alone = search(together, images.select(torch.tensor([image])))
+        assert torch.equal(alone[0], tokens[image : image + 1])
+        torch.testing.assert_close(alone[1], scores[image : image + 1])
 
 
 def test_an_empty_ensemble_is_refused():

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RATES = json.loads((ROOT / "tests" / "golden" / "learning_rates.json").read_text())
 
 
-def rate(schedule, *, step=1, epoch=0, drops=0):
-    return learning_rate(schedule, step=step, epoch=epoch, drops=drops, d_model=64)
+def rate(schedule, *, step=1, epoch=0, lr_drops=0):
+    return learning_rate(schedule, step=step, epoch=epoch, lr_drops=lr_drops, d_model=64)
 
 
 def test_constant_with_warm_up():
@@ -39,7 +39,7 @@ def test_step_drops_every_few_epochs():
 
 def test_plateau_follows_its_drops():
     schedule = PlateauSchedule(learning_rate=0.1, factor=0.1, patience=3)
-    assert [rate(schedule, drops=d) for d in range(3)] == pytest.approx([0.1, 0.01, 0.001])
+    assert [rate(schedule, lr_drops=d) for d in range(3)] == pytest.approx([0.1, 0.01, 0.001])
 
 
 def test_table_holds_until_the_next_entry():
@@ -121,7 +121,7 @@ def test_shipped_recipes_have_the_rates_they_had_before_schedules_owned_them(rec
             assert f"{recipe}.{stage}" not in RATES
             continue
         rates = [
-            learning_rate(settings.schedule, step=100 * epoch + step, epoch=epoch, drops=epoch // 2, d_model=512)
+            learning_rate(settings.schedule, step=100 * epoch + step, epoch=epoch, lr_drops=epoch // 2, d_model=512)
             for epoch in range(3)
             for step in (1, 37, 100)
         ]

@@ -22,8 +22,8 @@ def params(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' stands twice, in lines 1 and 3; remove one of them"),
-        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' stands twice, in lines 3 and 4; remove"),
+        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' is duplicated, in lines 1 and 3; remove one of them"),
+        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' is duplicated, in lines 3 and 4; remove"),
         (b"caf\xe9: 1\n", ": is no UTF-8 (byte 3); save it as UTF-8"),
         ("a: 2001-13-45", " line 1: '2001-13-45' is no value (month must be in 1..12)"),
         ("a: !!bool x", " line 1: 'x' is no value"),
@@ -71,12 +71,12 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
         ({"seeds": [1.5]}, "seeds.0: must be a whole number (got 1.5)"),
         ({"seeds": []}, "seeds: has 0 entries, and needs 1 or more (got [])"),
         ({"seeds": 3}, "seeds: must be a list (got 3)"),
-        ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
+        ({"seeds": [1, 1]}, "seeds: a seed is duplicated"),
         ({"name": "A B"}, "name: may hold small letters, digits and underscores only (got 'A B')"),
         ({"name": 5}, "name: must be a text (got 5)"),
-        ({"threads": 0}, "threads: must be above 0 (got 0)"),
+        ({"execution": {"threads": 0}}, "execution.threads: must be above 0 (got 0)"),
         ({"fetch": "maybe"}, "fetch: must be true or false (got 'maybe')"),
-        ({"device": "gpu"}, "device: there is no 'gpu'; did you mean 'cpu'?"),
+        ({"execution": {"device": "gpu"}}, "execution.device: there is no 'gpu'; did you mean 'cpu'?"),
         ({"seedz": [1]}, "unknown key 'seedz'; did you mean 'seeds'?"),
     ],
 )
@@ -114,7 +114,7 @@ def test_no_sentence_of_pydantic_is_left(section, values, sentence):
 
 
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
-TABLE = {"title": "T", "scale": "tiny", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
+TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ WORKFLOW = """
 import subprocess, sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
+from recap.core.log import configure
 from recap.core.process.parent import hold
+configure()
 try:
     print("killed before" if hold(Path(sys.argv[1])) else "first", flush=True)
 except RecapError as error:

@@ -11,7 +11,9 @@ from recap.core.schema import schemas, write_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]
-FILES = sorted(path for params in PARAMS for path in params.glob("*/*.yaml"))
+FILES = sorted(
+    (params, path.relative_to(params).parts[0], path) for params in PARAMS for path in params.glob("*/**/*.yaml")
+)
 
 
 def validator(name):
@@ -26,20 +28,22 @@ def test_the_written_schemas_are_current(tmp_path):
     assert kept == written, "run: recap config schema --out workflow/schemas"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parents[1].name}-{path.parent.name}-{path.stem}")
-def test_every_parameter_file_fits_its_schema_and_loads(path):
+@pytest.mark.parametrize(
+    ("params", "section", "path"), FILES, ids=["-".join(path.with_suffix("").parts[-4:]) for *_, path in FILES]
+)
+def test_every_parameter_file_fits_its_schema_and_loads(params, section, path):
     def texts(value):
         # JSON has only text as keys; YAML's epoch tables have numbers.
         return {str(key): texts(item) for key, item in value.items()} if isinstance(value, dict) else value
 
-    validator(path.parent.name).validate(texts(yaml.safe_load(path.read_text())))
-    load_named(path.parents[1], path.parent.name, path.stem)
+    validator(section).validate(texts(yaml.safe_load(path.read_text())))
+    load_named(params, section, path.relative_to(params / section).with_suffix("").as_posix())
 
 
 @pytest.mark.parametrize(
     "name, values",
     [
-        ("recipes", {"base": "demo", "xe": {"learning_rat": 0.1}}),
+        ("recipes", {"base": "scenes", "xe": {"learning_rat": 0.1}}),
         ("recipes", {"xe": {"epochs": 3}}),
         ("models", {"kind": "transformer", "gate": "sigmoid"}),
         ("models", {"base": "zodiac", "heads": "many"}),
@@ -51,5 +55,5 @@ def test_the_schemas_refuse_what_the_loader_refuses(name, values):
 
 
 def test_a_variant_needs_only_what_differs():
-    validator("recipes").validate({"base": "demo", "scst": {"samples": 3}})
+    validator("recipes").validate({"base": "scenes", "scst": {"samples": 3}})
     validator("models").validate({"base": "zodiac", "gate": "tanh"})

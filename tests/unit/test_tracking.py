@@ -21,7 +21,7 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
     path = f"{setting}/seed-{seed}/{stage}"
     run, scores = results / "runs" / path, results / "scores" / path
     run.mkdir(parents=True, exist_ok=True)
-    settings = {"model": "transformer", "model_config": {"d_model": 16}, "stage_config": {"betas": [0.9, 0.98]}}
+    settings = {"model": "transformer", "model_settings": {"d_model": 16}, "stage_settings": {"betas": [0.9, 0.98]}}
     config = {"code": "c0de", "feature_hash": "feed", "init_sha256": None, "spec": settings, "stage": stage}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     lines = ["epoch,step,loss,learning_rate,val_cider_d,seconds", f"0,10,{loss},0.1,0.5,1", "1,20,1.0,0.1,,1"]
@@ -124,8 +124,8 @@ def test_hashes_are_tags_and_settings_are_params(publish):
     assert "init_sha256" not in run.data.tags
     assert run.data.params == {
         "model": "transformer",
-        "model_config.d_model": "16",
-        "stage_config.betas": "[0.9, 0.98]",
+        "model_settings.d_model": "16",
+        "stage_settings.betas": "[0.9, 0.98]",
     }
 
 

@@ -11,6 +11,7 @@ from recap.core.config import CrossEntropy, SelfCritical
 from recap.core.errors import TrainingError
 from recap.runs.folder import _curve
 from recap.training.job import warn_if_no_better
+from recap.training.objectives.logged import Logged
 
 
 def test_best_weights_survive_a_worse_epoch_and_negative_scores(tmp_path):
@@ -49,7 +50,7 @@ def test_plateau_drops_the_rate(tmp_path):
 
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
-    loop.objective = lambda batch, epoch: (torch.tensor(torch.nan, requires_grad=True), {})
+    loop.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
     with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
         loop.run()
     assert not (tmp_path / "last.pt").exists()

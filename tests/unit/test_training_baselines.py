@@ -6,6 +6,7 @@ import torch
 from helpers.training import CAPTIONS, CONFIG, Store, V, training
 from recap.core.config import CrossEntropy, SelfCritical
 from recap.data.vocabulary.words import EOS
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import Batch, caption_tensor
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
@@ -14,7 +15,7 @@ from recap.training.objectives.self_critical import SelfCriticalObjective
 
 def objective(**changes):
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V).eval()
+    model = build_model(CONFIG, InputSpec.of(5, V)).eval()
     stage = SelfCritical(epochs=1, learning_rate=0.01, samples=3, baseline="mean_of_beam", **changes)
     return SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
 
@@ -22,12 +23,12 @@ def objective(**changes):
 @torch.no_grad()
 def test_mean_of_beam_is_the_mean_reward_of_the_beams_whatever_was_drawn():
     drawing = objective()
-    memory = drawing.model.encode(*Store().read([0, 1]))
-    beams = drawing._reward([0, 1], drawing._search(memory, 3))
+    memory = drawing.model.encode(Store().read([0, 1]))
+    beams = drawing.reward([0, 1], drawing.search(memory, 3))
     rewards = torch.rand(2, 3, dtype=torch.float64)
-    torch.testing.assert_close(drawing._searched([0, 1], memory, rewards, None), beams.mean(1))
+    torch.testing.assert_close(drawing.baseline([0, 1], memory, rewards, None), beams.mean(1))
     # where the beams are the samples, nothing is searched again
-    torch.testing.assert_close(objective(sampling="beam")._searched([0, 1], memory, rewards, None), rewards.mean(1))
+    torch.testing.assert_close(objective(sampling="beam").baseline([0, 1], memory, rewards, None), rewards.mean(1))
 
 
 @pytest.mark.parametrize("sampling", ["multinomial", "beam"])
@@ -41,10 +42,10 @@ def test_captions_of_only_an_end_token_give_finite_losses():
     drawing = objective()
     with torch.no_grad():
         drawing.model.output.bias[EOS] = 100.0
-    features, mask = Store().read([0, 1])
-    loss, numbers = drawing(Batch([0, 1], features, mask, torch.empty(0)))
-    assert loss.item() == 0 and numbers["length"] == 1 and numbers["reward"] == 0
+    images = Store().read([0, 1])
+    logged = drawing(Batch([0, 1], images, torch.empty(0)))
+    assert logged.loss.item() == 0 and logged.numbers["length"] == 1 and logged.numbers["reward"] == 0
     said = caption_tensor([[[]], [[]]])  # <bos> <eos>
     teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
-    loss, numbers = teaching(Batch([0, 1], features, mask, said))
-    assert 0 <= loss.item() < 1e-3 and numbers["words"] == 2
+    logged = teaching(Batch([0, 1], images, said))
+    assert 0 <= logged.loss.item() < 1e-3 and logged.num_tokens == 2

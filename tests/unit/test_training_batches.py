@@ -8,7 +8,7 @@ from recap.training.batches import CaptionBatches, caption_tensor
 
 
 def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
-    batches = CaptionBatches(store=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
+    batches = CaptionBatches(features=Store(), captions=CAPTIONS, images_per_batch=5, seed=3)
     order = batches.order(0)
     assert sorted(sum(order, [])) == list(range(IMAGES))
     assert len(order) == len(batches) == 3

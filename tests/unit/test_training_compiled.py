@@ -8,6 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from recap.core.config import CrossEntropy
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import Batch, caption_tensor
 from recap.training.compiled import compile_passes
@@ -24,14 +25,15 @@ def batch(images, captions, longest):
     words = [[torch.randint(4, 11, (n,), generator=generator).tolist() for n in row] for row in lengths.tolist()]
     mask = torch.ones(images, 9, dtype=torch.bool)
     mask[1, 5:] = False
-    return Batch(list(range(images)), torch.randn(images, 9, 7, generator=generator), mask, caption_tensor(words))
+    features = Images.of(torch.randn(images, 9, 7, generator=generator), mask)
+    return Batch(list(range(images)), features, caption_tensor(words))
 
 
 def losses(model, sizes):
     objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=1e-3))
     found = []
     for size in sizes:
-        loss, _ = objective(batch(*size))
+        loss = objective(batch(*size)).loss
         gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
         found.append((loss.detach(), [g for g in gradients if g is not None]))
     return found
@@ -40,7 +42,7 @@ def losses(model, sizes):
 def pair(kind):
     torch.manual_seed(0)
     config = {**SMALL, "kind": kind, "feature_dropout": 0.0}
-    plain, compiled = (build_model(config, feature_size=7, vocabulary_size=11) for _ in range(2))
+    plain, compiled = (build_model(config, InputSpec.of(7, 11)) for _ in range(2))
     compiled.load_state_dict(plain.state_dict())
     return plain, compiled
 

@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 
 from helpers.training import CONFIG, V, training
 from recap.core.errors import TrainingError
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.saved import load_weights
 from recap.runs.weights import plain_weights, save_weights
@@ -33,13 +34,13 @@ def equal(one, other):
 
 
 def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
-    path, model = tmp_path / "model.safetensors", build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    path, model = tmp_path / "model.safetensors", build_model(CONFIG, InputSpec.of(5, V))
     save_weights(path, plain_weights(model))
     whole, refused = path.read_bytes(), 0
     for seed in range(100):
         path.write_bytes(whole)
         flipped(path, seed)
-        other = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+        other = build_model(CONFIG, InputSpec.of(5, V))
         try:
             load_weights(other, path)
         except TrainingError as error:
@@ -51,11 +52,11 @@ def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
 
 
 def test_weights_that_others_wrote_have_no_digest_and_load(tmp_path):
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V)
+    model = build_model(CONFIG, InputSpec.of(5, V))
     save_file(model.state_dict(), tmp_path / "theirs.safetensors")
     load_weights(model, tmp_path / "theirs.safetensors")
     with pytest.raises(TrainingError, match="do not fit the model"):
-        load_weights(build_model(CONFIG, feature_size=6, vocabulary_size=V), tmp_path / "theirs.safetensors")
+        load_weights(build_model(CONFIG, InputSpec.of(6, V)), tmp_path / "theirs.safetensors")
 
 
 def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):
@@ -63,12 +64,12 @@ def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):
     loop.run()
     path = tmp_path / "last.pt"
     whole, refused = path.read_bytes(), 0
-    expected = load_state(tmp_path, identity="test")
+    expected = load_state(tmp_path)
     for seed in range(100):
         path.write_bytes(whole)
         flipped(path, seed)
         try:
-            found = load_state(tmp_path, identity="test")
+            found = load_state(tmp_path)
         except TrainingError as error:
             assert "last.pt: is damaged" in str(error)
             refused += 1

@@ -9,7 +9,8 @@ from recap.core.config import ScheduledSampling, SelfCritical
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS
 from recap.decoding.sampling import nucleus, within
-from recap.decoding.step import forbid, forbidding
+from recap.decoding.step import ban_tokens, with_banned_tokens
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import caption_tensor
 from recap.training.objectives.cross_entropy import sampled_inputs
@@ -24,7 +25,7 @@ def test_a_reward_of_nan_names_the_image(tmp_path):
             return np.array([np.nan if image == 7 else 0.5 for image in images])
 
     loop.objective.scorers = [(1.0, Broken())]
-    with pytest.raises(TrainingError, match="the reward of image 7 is no number"):
+    with pytest.raises(TrainingError, match="the reward of image 7 is NaN or infinite"):
         loop.run()
 
 
@@ -34,7 +35,7 @@ def test_rewards_mix_and_statistics_are_logged(tmp_path):
     tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
     ended = [[4, 4, 2], [5, 2]]
     cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.objective.scorers)
-    torch.testing.assert_close(loop.objective._reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
+    torch.testing.assert_close(loop.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
     line = loop.run().history[0]
     assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
     assert 0 < line["length"] <= 4
@@ -45,25 +46,20 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=3))
     objective = loop.objective
     objective.model.eval()
-    features, mask = Store().read([0, 1])
-    memory = objective.model.encode(features, mask)
-    sampled = objective._search(memory, 3)
+    memory = objective.model.encode(Store().read([0, 1]))
+    sampled = objective.search(memory, 3)
     from recap.data.vocabulary.special import EOS, PAD
     from recap.decoding.beam import beam_search
-    from recap.decoding.step import forbidding
+    from recap.decoding.limits import DecodingLimits
+    from recap.decoding.step import with_banned_tokens
 
     _, scores = beam_search(
-        forbidding(objective.model.step, BANNED),
+        with_banned_tokens(objective.model.step, BANNED),
         objective.model.start(memory),
-        images=2,
+        DecodingLimits(2, 4, BOS, EOS, PAD, torch.device("cpu")),
         beam=3,
-        max_length=4,
-        bos=BOS,
-        eos=EOS,
-        pad=PAD,
-        device=torch.device("cpu"),
     )
-    log_probabilities, real = objective._score(memory, sampled)
+    log_probabilities, real = objective.score(memory, sampled)
     torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
 
 
@@ -71,19 +67,20 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7))
     objective = loop.objective
     objective.model.eval().double()
-    memory = objective.model.encode(*(x.double() if x.is_floating_point() else x for x in Store().read([0, 1])))
+    images = Store().read([0, 1])
+    memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
     with torch.no_grad():
-        step = forbidding(objective.model.step, BANNED)
+        step = with_banned_tokens(objective.model.step, BANNED)
         first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
-    sampled, _ = objective._draw(memory)
-    found, _ = objective._score(memory, sampled)
+    sampled, _ = objective.draw(memory)
+    found, _ = objective.score(memory, sampled)
     expected = first.log_softmax(-1).gather(-1, sampled[..., 0])
     torch.testing.assert_close(found[..., 0].double(), expected, atol=1e-6, rtol=0)
     assert len(sampled[0, :, 0].unique()) > 1
     # The gradient of a log-probability under its own policy has mean 0; under the whole distribution it would not.
     p = first[0].softmax(-1)
     scores = objective.model.log_probabilities(objective.model.decode(torch.full((2, 1, 1), BOS), memory))[0, 0, 0]
-    inside = within(forbid(scores, BANNED), first[0].isfinite())
+    inside = within(ban_tokens(scores, BANNED), first[0].isfinite())
     (gradient,) = torch.autograd.grad((p[p > 0] * inside[p > 0]).sum(), objective.model.output.bias)
     assert gradient.abs().max() < 1e-12
 
@@ -96,8 +93,8 @@ def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
 
 def test_scheduled_sampling_replaces_words_only():
     torch.manual_seed(0)
-    model = build_model(CONFIG, feature_size=5, vocabulary_size=V).eval()
-    memory = model.encode(*Store().read([0, 1]))
+    model = build_model(CONFIG, InputSpec.of(5, V)).eval()
+    memory = model.encode(Store().read([0, 1]))
     inputs = caption_tensor([[[4, 5, 6], [7]], [[8, 8]]])[..., :-1]
     assert torch.equal(sampled_inputs(model, memory, inputs, 0.0), inputs)
     drawn = sampled_inputs(model, memory, inputs, 1.0)

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from helpers.training import STAGES, Killed, training
+from helpers.training import IDENTITY, STAGES, Killed, training
 from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
 
@@ -36,7 +36,7 @@ def test_sigterm_saves_and_leaves(tmp_path):
     inner = loop.objective
 
     def objective(batch, epoch):
-        if loop.at.step == 4:
+        if loop.progress.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return inner(batch, epoch)
 
@@ -44,10 +44,10 @@ def test_sigterm_saves_and_leaves(tmp_path):
     with pytest.raises(SystemExit) as leaving:
         loop.run()
     assert leaving.value.code == 143
-    assert training(tmp_path, die_at=5).at.step == 0
+    assert training(tmp_path, die_at=5).progress.step == 0
     resumed = training(tmp_path)
     resumed._resume()
-    assert resumed.at.step == 5
+    assert resumed.progress.step == 5
 
 
 def test_a_broken_state_is_named(tmp_path):
@@ -59,7 +59,7 @@ def test_a_broken_state_is_named(tmp_path):
 
 @pytest.mark.parametrize("die_at", [0, 1, 4])
 def test_a_killed_stage_does_not_forget_the_weights_that_it_began_with(tmp_path, die_at):
-    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5, checkpoint_minutes=1e-9)
+    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
     loop = training(tmp_path, stage=stage, scores=[0.4, 0.1, 0.3], trained=True, die_at=die_at)
     with pytest.raises(Killed):
         loop.run()
@@ -80,7 +80,7 @@ def test_a_signal_ends_a_validation_at_once_and_no_bit_changes(tmp_path, number,
         if len(calls) == 1:
             os.kill(os.getpid(), number)
             raise AssertionError("went on")
-        return -loop.at.step
+        return -loop.progress.step
 
     loop.validate = validate
     with pytest.raises(SystemExit) as leaving:
@@ -93,3 +93,23 @@ def test_a_signal_ends_a_validation_at_once_and_no_bit_changes(tmp_path, number,
     assert again.best_weights.read_bytes() == whole.best_weights.read_bytes()
     for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_the_state_of_another_training_is_set_aside_and_what_differs_is_named(tmp_path, capsys):
+    training(tmp_path).run()
+    old = {name: (tmp_path / name).read_bytes() for name in ("last.pt", "best.safetensors")}
+    changed = {**IDENTITY, "settings": {"epochs": 5}, "source": "1"}
+    assert training(tmp_path, identity=changed).run().step == 12
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "another training" in line]
+    assert (
+        'last.pt: the state of another training (settings.epochs 4 -> 5, source "0" -> "1"), which starts over' in said
+    )
+    assert {name: (tmp_path / f"previous.{name}").read_bytes() for name in old} == old
+
+
+def test_keep_state_refuses_to_start_over(tmp_path):
+    training(tmp_path).run()
+    before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir())
+    with pytest.raises(TrainingError, match=r'inputs.feature_hash "a" -> "b"\), and keep_state refuses to start over'):
+        training(tmp_path, identity={**IDENTITY, "inputs": {"feature_hash": "b"}}, keep_state=True).run()
+    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir()) == before

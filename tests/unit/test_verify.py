@@ -10,7 +10,7 @@ from recap.cli import main
 from recap.core import provenance
 from recap.core.errors import RecapError
 from recap.core.files import checksums
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 RUN = "results/tiny/runs/a/seed-1/xe"
 

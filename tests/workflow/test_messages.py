@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.messages import Messages
-from workflow.plan import changes, label, listed, varying
+from workflow.plan import changes, label, varying
 
+from recap.core.differences import listed
 from recap.core.process.failures import VARIABLE, failure_file
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
@@ -19,7 +20,7 @@ TRAIN = "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\"
 
 def recorded(**changed):
     """Return parameters as Snakemake records them."""
-    spec = {"stage_config": {"learning_rate": 0.0003, "schedule": {"kind": "noam"}}, "model_config": {"heads": 8}}
+    spec = {"stage_settings": {"learning_rate": 0.0003, "schedule": {"kind": "noam"}}, "model_settings": {"heads": 8}}
     for key, value in changed.items():
         spec[key] = {**spec.get(key, {}), **value}
     return repr(json.dumps(spec, sort_keys=True))
@@ -28,10 +29,10 @@ def recorded(**changed):
 @pytest.mark.parametrize(
     "new, said",
     [
-        ({recorded(stage_config={"learning_rate": 5e-4})}, "xe.learning_rate 0.0003 -> 0.0005"),
-        ({recorded(stage_config={"schedule": {"kind": "step"}})}, 'xe.schedule.kind "noam" -> "step"'),
-        ({recorded(stage_config={"clip": None})}, "xe.clip (new) null"),
-        ({recorded(model_config={"heads": 4})}, "model.heads 8 -> 4"),
+        ({recorded(stage_settings={"learning_rate": 5e-4})}, "xe.learning_rate 0.0003 -> 0.0005"),
+        ({recorded(stage_settings={"schedule": {"kind": "step"}})}, 'xe.schedule.kind "noam" -> "step"'),
+        ({recorded(stage_settings={"clip": None})}, "xe.clip (new) null"),
+        ({recorded(model_settings={"heads": 4})}, "model.heads 8 -> 4"),
         ({recorded(evaluation={"beam": 5})}, 'evaluation (new) {"beam": 5}'),
     ],
 )

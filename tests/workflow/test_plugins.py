@@ -36,7 +36,7 @@ class Mean(FeaturesConfig):
 
 
 def read(spec, *, inputs, out, name):
-    from recap.core.manifests import sha256_file
+    from recap.core.hashing import sha256_file
     from recap.data.corpus.corpus import Caption
     from recap.data.datasets.base import Built
 

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -11,13 +10,17 @@ from recap.core.config.datasets import PICTURES
 from recap.core.config.features import FEATURES
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
-from recap.core.plan import RunPlan, row_runs
+from recap.core.plan import Run, RunPlan, file_name, row_runs
 from recap.core.params import load_profile
-from recap.core.plugins import target_digest
-from recap.core.source import code_digest
+from recap.core.run_spec import evaluation_spec, execution, run_spec
+from recap.core.hashing import code_digest
+from recap.core.plugins import module_of
+from recap.core.identities import ATTENTION, EVALUATION, TRAINING, job_code
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
+
+from workflow.specs import SpecText, write_executions
 
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{quote(sys.executable)} -m recap"
@@ -33,7 +36,8 @@ def refuse(sentence):
 
 def uses_gpus(profile):
     """Return whether a profile's jobs use GPUs: where there are none, `auto` means the CPU."""
-    return profile.device == "cuda" or (profile.device == "auto" and bool(devices()))
+    device = profile.execution.device
+    return device == "cuda" or (device == "auto" and bool(devices()))
 
 
 def load_plan():
@@ -64,8 +68,14 @@ def load_plan():
 
 PROFILE, PLAN = load_plan()
 SCORED = PLAN.scored()
+TRAINED = PLAN.trained()
+TABLE_IDS = {file_name(name): name for name in PLAN.tables}
 R = f"results/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
+# How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
+EXECUTION = f"{WORK}/execution"
+write_executions(PLAN, Path(EXECUTION))
+DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
 GPU = int(uses_gpus(PROFILE))
@@ -89,21 +99,18 @@ wildcard_constraints:
 
 
 def as_json(value):
-    """Return a spec as the command line takes it; sorted, so that equal specs are equal parameters."""
-    return json.dumps(value, sort_keys=True)
+    """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
+    return SpecText.written(value, Path(WORK) / "specs")
+
+
+def plain(settings):
+    """Return settings as plain values."""
+    return settings.model_dump(mode="json")
 
 
 def model_code(start):
-    """Return the function that gives the digest of a job that starts at a module and runs one kind of model.
-
-    The registry imports every kind, so it is left out: a new architecture retrains none of the others.
-    """
-
-    def digest(wildcards):
-        kind = PLAN.get("models", wildcards.model).kind
-        return code_digest(start, f"models/{kind}", without=[*MAKERS, "models/registry"])
-
-    return digest
+    """Return the function that gives the digest of a job that starts at a module and runs one kind of model."""
+    return lambda wildcards: job_code(start, PLAN.get("models", wildcards.model).kind)
 
 
 def one_of(names):
@@ -111,16 +118,20 @@ def one_of(names):
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
-def table_runs(name):
-    """Return the scored runs of a table."""
-    return sorted({run for row in PLAN.tables[name].rows for run in row_runs(row, PROFILE.seeds)})
+def table_id(wildcards):
+    """Return the table whose files have a name: ``xlan/t3`` for ``xlan_t3``."""
+    return TABLE_IDS[wildcards.table]
 
 
-def trained_runs():
-    """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
-    scored = {part for run in SCORED for part in run.parts()}
-    first = {replace(run, stage="xe") for run in scored}
-    return sorted(first | scored)
+def as_run(wildcards, **changes):
+    """Return the run that wildcards name."""
+    parts = {key: wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")}
+    return Run(**{**parts, "seed": int(wildcards.get("seed", 0)), "stage": wildcards.get("stage", ""), **changes})
+
+
+def weights_file(run):
+    """Return the weights that a scored run of one seed uses."""
+    return f"{R}/runs/{PLAN.weights(run).path}/model.safetensors"
 
 
 def corpus_file(run):
@@ -139,8 +150,9 @@ def subset_file(run):
     return f"{R}/data/{run.dataset}/subsets/{run.subset}/seed-{run.seed}.json"
 
 
-def features_file(run):
-    return f"{R}/features/{run.dataset}/{run.features}.h5"
+def features_files(run):
+    """Return the stores of a run, one for each of its features; wildcards of a run will do, too."""
+    return [f"{R}/features/{run.dataset}/{name}.h5" for name in PLAN.feature_names(run.features)]
 
 
 RUN_FILES = ["config.yaml", "model.safetensors", "history.csv", "training.json"]
@@ -192,7 +204,7 @@ def boxes_of(name):
 
 def used_features():
     """Return the features of all rows, and those whose boxes others of them cut out."""
-    named = {run.features for run in SCORED}
+    named = {name for run in SCORED for name in PLAN.feature_names(run.features)}
     return sorted(named | set(filter(None, map(boxes_of, named))))
 
 
@@ -202,7 +214,8 @@ def missing_inputs():
     for name in PLAN.datasets():
         needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
-        for name in filter(None, [run.features, boxes_of(run.features)]):
+        used = PLAN.feature_names(run.features)
+        for name in filter(None, [*used, *map(boxes_of, used)]):
             needs[f"{R}/features/{run.dataset}/{name}.h5", "features", name] = weights_inputs(name)
     return {
         file: f"{section}/{name}.yaml"
@@ -241,7 +254,6 @@ def outside_files():
 
 
 VERSIONS = Path(config.get("params_dir", "params")) / "data_versions.csv"
-TRAINED = trained_runs()
 TO_FETCH = files_to_fetch()
 if TO_FETCH:
     print(f"recap: to be fetched from the network: {', '.join(TO_FETCH)}", file=sys.stderr)

@@ -9,7 +9,7 @@ def dataset_spec(wildcards):
 
 def corpus_code(wildcards):
     """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return target_digest(PLAN.get("datasets", wildcards.dataset).reader, modules=["data/corpus/build"])
+    return code_digest("data/corpus/build", module_of(PLAN.get("datasets", wildcards.dataset).reader))
 
 
 def product_files(name):
@@ -74,7 +74,7 @@ for PRODUCTS, NAMES in datasets_by_products().items():
             code=corpus_code,
             out=subpath(output.corpus, parent=True),
         shell:
-            "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+            "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
             " --out {params.out:q}"
 
 
@@ -88,7 +88,7 @@ rule vocabulary:
         spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
         code=code_digest("data/vocabulary/words", without=MAKERS),
     shell:
-        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec:q} --inputs {PROFILE.inputs:q}"
+        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
         " --out {output:q}"
 
 

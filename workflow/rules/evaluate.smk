@@ -3,36 +3,30 @@
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
-    return as_json(
-        {
-            "evaluation": PLAN.spec("recipes", wildcards.recipe)["evaluation"],
-            "model_config": PLAN.spec("models", wildcards.model),
-            "device": PROFILE.device,
-            "threads": PROFILE.threads,
-        }
-    )
+    return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
 
 
 rule evaluate:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
-        model=f"{R}/runs/{RUN}/{{stage}}/model.safetensors",
+        features=features_files,
+        model=lambda wildcards: weights_file(as_run(wildcards)),
     output:
         captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
         scores=f"{R}/scores/{RUN}/{{stage}}/scores.test.parquet",
         metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
-    threads: PROFILE.threads
+    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} evaluate --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
@@ -41,15 +35,14 @@ ENSEMBLE = f"{R}/scores/{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{st
 
 def members(wildcards):
     """Return the weights of an ensemble's members."""
-    folder = f"{R}/runs/{RUN.removesuffix('seed-{seed}')}".format(**wildcards)
-    return [f"{folder}seed-{seed}/{wildcards.stage}/model.safetensors" for seed in wildcards.seeds.split("+")]
+    return [weights_file(as_run(wildcards, seed=int(seed))) for seed in wildcards.seeds.split("+")]
 
 
 use rule evaluate as evaluate_ensemble with:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        features=features_files,
         model=members,
     output:
         captions=f"{ENSEMBLE}/captions.test.json",
@@ -57,6 +50,6 @@ use rule evaluate as evaluate_ensemble with:
         metrics=f"{ENSEMBLE}/metrics.json",
     params:
         spec=evaluate_spec,
-        code=model_code("evaluation/job"),
+        code=model_code(EVALUATION),
         model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
         out=subpath(output.metrics, parent=True),

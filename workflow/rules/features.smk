@@ -1,5 +1,7 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
+from dataclasses import replace
+
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
 DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -m recap" if CONDA else RECAP
@@ -37,7 +39,7 @@ def pictures_of(wildcards):
 
 def extractor_code(wildcards):
     """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    return target_digest(*PLAN.get("features", wildcards.features).targets())
+    return code_digest(*map(module_of, PLAN.get("features", wildcards.features).targets()))
 
 
 def features_where(condition):
@@ -47,8 +49,9 @@ def features_where(condition):
 
 def kept_features():
     """Return the feature stores of all runs, with those whose boxes are cut out and weights that are trained first."""
-    stores = {features_file(run) for run in SCORED}
-    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in SCORED)))
+    stores = {file for run in SCORED for file in features_files(run)}
+    each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
+    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in each)))
 
 
 rule pretrain:
@@ -64,8 +67,8 @@ rule pretrain:
     resources:
         gpu=GPU,
     shell:
-        "{RECAP} features pretrain --spec {params.spec:q} --boxes {input.boxes:q} --images {input.images:q}"
-        " --device {PROFILE.device} --threads {threads} --out {output:q}"
+        "{RECAP} features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule features:
@@ -91,8 +94,8 @@ rule features:
         gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
         execution=execution_options,
     shell:
-        "{RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {PROFILE.device}"
+        "{RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
         " --threads {threads} {resources.execution} --shards {params.shards:q} --out {output:q}"
 
 
@@ -118,6 +121,6 @@ rule detector_features:
     conda:
         "../envs/detectron2.yaml"
     shell:
-        "{DETECTOR_RECAP} features extract --spec {params.spec:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {PROFILE.device} --threads {threads}"
+        "{DETECTOR_RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
         " {resources.execution} --shards {params.shards:q} --out {output:q}"

@@ -11,8 +11,8 @@ CURVES_FILE = f"{REPORTS}/figures/curves.png"
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES, *FIGURE_FILES], table=PROFILE.tables)
-    files += [ATTENTION_FILE.format(table=name) for name, table in PLAN.tables.items() if table.attention]
+    files = expand([*TABLE_FILES, *FIGURE_FILES], table=TABLE_IDS)
+    files += [ATTENTION_FILE.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].attention]
     return [*files, CURVES_FILE]
 
 
@@ -23,14 +23,18 @@ def report_files():
 
 def row_paths():
     """Return the scored runs of every table row, by a name that is unique in the profile."""
-    rows = [(name, row) for name, table in PLAN.tables.items() for row in table.rows]
-    return {f"{name}.{row.id}": [run.path for run in row_runs(row, PROFILE.seeds)] for name, row in rows}
+    rows = [(name, key, row) for name, key in TABLE_IDS.items() for row in PLAN.tables[key].rows]
+    return {f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])] for name, key, row in rows}
 
 
 def setting_labels():
-    """Return the label of every setting in the tables; where two share one, the folder is added."""
-    rows = [row for table in PLAN.tables.values() for row in table.rows]
-    labels = {row_runs(row, PROFILE.seeds)[0].setting: row.label for row in rows}
+    """Return the label of every setting that is trained; where two share one, the folder is added."""
+    labels = {}
+    for row in [row for table in PLAN.tables.values() for row in table.rows]:
+        (run,) = row_runs(row, [0])
+        # Rows that differ in their second stage alone share the first.
+        labels.setdefault(PLAN.first_stage(run).setting, row.label)
+        labels[PLAN.weights(run).setting] = row.label
     shared = {label for label, count in Counter(labels.values()).items() if count > 1}
     return {setting: f"{label} ({setting})" if label in shared else label for setting, label in labels.items()}
 
@@ -45,7 +49,7 @@ def curve_runs():
 
 def sample_dataset(wildcards):
     """Return the data set of a table's baseline, whose pictures the contact sheet shows."""
-    table = PLAN.tables[wildcards.table]
+    table = PLAN.tables[table_id(wildcards)]
     return next(row.dataset for row in table.rows if row.id == table.baseline)
 
 
@@ -58,11 +62,11 @@ rule table:
         html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
         md=TABLE_FILES[3],
     params:
-        spec=lambda wildcards: as_json(PLAN.tables[wildcards.table].model_dump(mode="json")),
+        spec=lambda wildcards: as_json(PLAN.tables[table_id(wildcards)].model_dump(mode="json")),
         code=code_digest("reporting/tables"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} report table --spec {params.spec:q} --statistics {input:q} --out {params.out:q}"
+        "{RECAP} report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
 
 
 rule samples:
@@ -70,44 +74,56 @@ rule samples:
         statistics=f"{R}/statistics/{{table}}.json",
         corpus=lambda wildcards: f"{R}/data/{sample_dataset(wildcards)}/corpus.parquet",
         images=lambda wildcards: dataset_images(sample_dataset(wildcards)),
-        scores=lambda wildcards: [file for run in table_runs(wildcards.table) for file in score_files(run)],
+        scores=table_scores,
     output:
         png=report(FIGURE_FILES[0], caption="../report/captions.rst", category="Captions", labels={"table": "{table}"}),
         md=FIGURE_FILES[1],
     params:
-        spec=lambda wildcards: as_json(table_spec(wildcards.table)),
+        spec=lambda wildcards: as_json(table_spec(wildcards)),
         code=code_digest("reporting/figures"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} report captions --spec {params.spec:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        "{RECAP} report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
 def attention_rows(wildcards):
     """Return the rows whose attention a table shows."""
-    table = PLAN.tables[wildcards.table]
+    table = PLAN.tables[table_id(wildcards)]
     return [row for row in table.rows if row.id in table.attention]
 
 
 def attention_runs(wildcards):
-    """Return the first seed's runs of the rows whose attention a table shows."""
-    return [row_runs(row, PROFILE.seeds)[0] for row in attention_rows(wildcards)]
+    """Return the first seed's trainings of the rows whose attention a table shows."""
+    seeds = PLAN.seeds[table_id(wildcards)]
+    return [PLAN.weights(row_runs(row, seeds)[0]) for row in attention_rows(wildcards)]
+
+
+def attention_code(wildcards):
+    """Return the digest of the job that draws attention: of the models that it draws, and no others."""
+    return job_code(ATTENTION, *{PLAN.get("models", run.model).kind for run in attention_runs(wildcards)})
 
 
 def attention_heading(wildcards):
     """Return what stands above a figure of attention."""
-    table = PLAN.tables[wildcards.table]
+    table = PLAN.tables[table_id(wildcards)]
     shading = "Where the first seed looks; bright relative to the strongest cell of the word, which is outlined in red."
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
+
+
+def attention_code(wildcards):
+    """Return the digest of what draws a figure of attention: the models that it shows are part of it."""
+    models = {source_module(PLAN.get("models", row.model).kind) for row in attention_rows(wildcards)}
+    return code_digest("evaluation/attention", *models, without=MAKERS)
 
 
 rule attention:
     input:
         corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
         vocabulary=lambda wildcards: vocabulary_file(attention_runs(wildcards)[0]),
-        features=lambda wildcards: features_file(attention_runs(wildcards)[0]),
+        features=lambda wildcards: features_files(attention_runs(wildcards)[0]),
         images=lambda wildcards: dataset_images(attention_runs(wildcards)[0].dataset),
         models=lambda wildcards: [f"{R}/runs/{run.path}/model.safetensors" for run in attention_runs(wildcards)],
     output:
@@ -116,7 +132,7 @@ rule attention:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
         heading=attention_heading,
-        code=code_digest("evaluation/attention", without=MAKERS),
+        code=attention_code,
     shell:
         "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
@@ -129,11 +145,11 @@ rule summary:
     output:
         f"{R}/summary.json",
     params:
-        spec=as_json({"rows": row_paths()}),
+        spec=lambda wildcards: as_json({"rows": row_paths()}),
         code=code_digest("reporting/summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} report summary --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -148,9 +164,9 @@ rule curves:
             labels={"figure": "validation CIDEr-D by epoch"},
         ),
     params:
-        spec=as_json({"runs": curve_runs()}),
+        spec=lambda wildcards: as_json({"runs": curve_runs()}),
         code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} report curves --spec {params.spec:q} --runs {params.runs:q} --out {output.csv:q}"
+        "{RECAP} report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
         " --figure {output.figure:q}"

@@ -1,24 +1,30 @@
 """Tests and intervals of one table, from the per-image and per-run scores of its rows."""
 
 
-def table_spec(name):
+def table_spec(wildcards):
     """Return a table with the seeds of its runs and the recipes it names."""
-    recipes = sorted({run.recipe for run in table_runs(name)})
+    name = table_id(wildcards)
+    recipes = sorted({run.recipe for run in PLAN.table_runs(name)})
     return {
         "table": PLAN.tables[name].model_dump(mode="json"),
-        "seeds": PROFILE.seeds,
+        "seeds": PLAN.seeds[name],
         "recipes": {recipe: PLAN.spec("recipes", recipe) for recipe in recipes},
     }
 
 
+def table_scores(wildcards):
+    """Return the score files of a table's rows."""
+    return [file for run in PLAN.table_runs(table_id(wildcards)) for file in score_files(run)]
+
+
 rule statistics:
     input:
-        lambda wildcards: [file for run in table_runs(wildcards.table) for file in score_files(run)],
+        table_scores,
     output:
         f"{R}/statistics/{{table}}.json",
     params:
-        spec=lambda wildcards: as_json(table_spec(wildcards.table)),
+        spec=lambda wildcards: as_json(table_spec(wildcards)),
         code=code_digest("statistics/compare"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} statistics --table {wildcards.table:q} --spec {params.spec:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"

@@ -10,7 +10,7 @@ rule subset:
         spec=lambda wildcards: as_json(PLAN.spec("subsets", wildcards.subset)),
         code=code_digest("data/subsets/subsample", without=MAKERS),
     shell:
-        "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec:q}"
+        "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
         " --seed {wildcards.seed} --out {output:q}"
 
 

@@ -16,7 +16,7 @@ rule publish:
     input:
         [file for run in TRAINED for file in run_files(run)],
         [file for run in SCORED for file in score_files(run)],
-        [f"{R}/statistics/{table}.json" for table in PROFILE.tables],
+        [f"{R}/statistics/{table}.json" for table in TABLE_IDS],
         reader_files(),
         sorted({card_file(run) for run in SCORED}),
         ready=ancient("mlflow/ready"),

@@ -5,19 +5,7 @@ def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
 
     def spec(wildcards):
-        recipe = PLAN.spec("recipes", wildcards.recipe)
-        return as_json(
-            {
-                **{key: wildcards[key] for key in ("dataset", "subset", "features", "model", "recipe")},
-                "model_config": PLAN.spec("models", wildcards.model),
-                "stage_config": recipe[stage],
-                "vocabulary_rule": PLAN.spec("datasets", wildcards.dataset)["vocabulary"],
-                "seed": int(wildcards.seed),
-                "device": PROFILE.device,
-                "threads": PROFILE.threads,
-                **({"processes": processes(wildcards)} if processes(wildcards) > 1 else {}),
-            }
-        )
+        return as_json(plain(run_spec(PLAN, as_run(wildcards, stage=stage))))
 
     return spec
 
@@ -29,7 +17,7 @@ def processes(wildcards):
 
 def all_threads(wildcards):
     """Return the CPU threads of all processes of a training."""
-    return processes(wildcards) * PROFILE.threads
+    return processes(wildcards) * execution(PLAN, wildcards.recipe).threads
 
 
 def all_gpus(wildcards):
@@ -42,7 +30,7 @@ rule train_xe:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
+        features=features_files,
     output:
         config=f"{R}/runs/{RUN}/xe/config.yaml",
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
@@ -50,7 +38,7 @@ rule train_xe:
         training=f"{R}/runs/{RUN}/xe/training.json",
     params:
         spec=train_spec("xe"),
-        code=model_code("training/job"),
+        code=model_code(TRAINING),
         out=subpath(output.model, parent=True),
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         state=f"{WORK}/{RUN}/xe",
@@ -60,7 +48,8 @@ rule train_xe:
     resources:
         gpu=all_gpus,
     shell:
-        "{RECAP} train --stage xe --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
 
 
@@ -69,8 +58,8 @@ rule train_scst:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=f"{R}/features/{{dataset}}/{{features}}.h5",
-        init=f"{R}/runs/{RUN}/xe/model.safetensors",
+        features=features_files,
+        init=lambda wildcards: f"{R}/runs/{PLAN.first_stage(as_run(wildcards)).path}/model.safetensors",
     output:
         config=f"{R}/runs/{RUN}/scst/config.yaml",
         model=f"{R}/runs/{RUN}/scst/model.safetensors",
@@ -78,7 +67,7 @@ rule train_scst:
         training=f"{R}/runs/{RUN}/scst/training.json",
     params:
         spec=train_spec("scst"),
-        code=model_code("training/job"),
+        code=model_code(TRAINING),
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
         state=f"{WORK}/{RUN}/scst",
@@ -86,6 +75,7 @@ rule train_scst:
     resources:
         gpu=all_gpus,
     shell:
-        "{RECAP} train --stage scst --spec {params.spec:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"
         " --out {params.out:q}"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from recap.core.errors import ConfigError, RecapError
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.params import read_mapping
 
 STAGES = Path("dvc.yaml")
@@ -33,7 +33,7 @@ def push(*, inputs: str | None = None) -> None:
     _snakemake(profile, inputs, "--cores", "1", "save_provenance")
     _dvc("commit", "--force", "--quiet")
     _dvc("push", "--quiet")
-    say(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git, for a clone pulls what they name")
+    log.info(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git, for a clone pulls what they name")
 
 
 def pull(*, inputs: str | None = None) -> None:
@@ -52,7 +52,7 @@ def pull(*, inputs: str | None = None) -> None:
     _dvc("pull", "--quiet")
     view = f"mlflow/{profile}.published.json"
     _snakemake(profile, inputs, "--cores", "1", view, "--allowed-rules", "track_init", "publish")
-    say(f"{profile}: pulled from {remote} and published in MLflow")
+    log.info(f"{profile}: pulled from {remote} and published in MLflow")
 
 
 def _profile() -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recap.core import provenance
-from recap.core.errors import RecapError
+from recap.core.errors import RecapError, first_line
 from recap.core.files import checksums
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 LISTS = (checksums.NAME, provenance.NAME)
 
@@ -90,7 +90,7 @@ def _check_parquet(file: Path) -> None:
     try:
         parquet.read_table(file, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise RecapError(f"{file}: damaged ({str(error).splitlines()[0]}); restore it or make it again") from error
+        raise RecapError(f"{file}: damaged ({first_line(error)}); restore it or make it again") from error
 
 
 def _check_weights(file: Path) -> None:

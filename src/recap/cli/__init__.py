@@ -1,6 +1,10 @@
-"""The command line: parse, call one function, print. Science and files live in the rooms."""
+"""The command line. Commands only parse, call one function and print."""
 
 from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
 
 from recap import __version__
 from recap.cli.artifacts import add_artifacts
@@ -9,9 +13,11 @@ from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
+from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
 from recap.cli.report import add_report, add_statistics, add_track
 from recap.cli.train import add_evaluate, add_train
+from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process.interrupt import ending_on_signals
 from recap.core.process.parent import watch
 
@@ -21,8 +27,16 @@ def main(argv: list[str] | None = None) -> None:
     with one_sentence():
         arguments = build_parser().parse_args(argv)
         with ending_on_signals():
+            configure(arguments.log_level, arguments.log_file)
+            log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
             watch()
             arguments.function(arguments)
+
+
+def run_command(words: list[str]) -> None:
+    """Run a command within another one; its errors are those of the outer one."""
+    arguments = build_parser().parse_args(words)
+    arguments.function(arguments)
 
 
 def build_parser() -> Parser:
@@ -33,6 +47,10 @@ def build_parser() -> Parser:
         epilog="`recap COMMAND --help` says more. The whole workflow: `make demo`, or `snakemake --cores all`.",
     )
     parser.add_argument("--version", action="version", version=f"recap {__version__}")
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="lowest level of the messages (info)")
+    parser.add_argument(
+        "--log-file", type=Path, metavar="PATH", help=f"add messages with times to this file, too (or set {VARIABLE})"
+    )
     parser.set_defaults(function=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
@@ -44,5 +62,6 @@ def build_parser() -> Parser:
     add_export(group(commands, "export", purpose="results in other forms"))
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
     add_track(group(commands, "track", purpose="MLflow"))
+    add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))
     return parser

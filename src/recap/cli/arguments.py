@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recap.cli.parser import Parser
 
+if TYPE_CHECKING:
+    from recap.core.config import Execution
+
 Arguments = argparse.Namespace
+Group = Any  # a parser, or a group of its options, whose class has no public name
 
 PATHS = {
     "corpus": "corpus.parquet of the data set",
-    "features": "feature store (.h5) of the data set's pictures",
+    "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -21,10 +26,16 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
+SEVERAL = ("features",)  # take one path or more
+
+
+SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """Parse a spec: a JSON object on the command line."""
+    """Return the JSON object of a file, of standard input (``-``), or of the words themselves (``{...}``)."""
+    if not text.lstrip().startswith(("{", "[")):
+        text = _read(text)
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -36,21 +47,47 @@ def mapping(text: str) -> dict[str, Any]:
     return value
 
 
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{file}: cannot be read ({error}); name a file of JSON") from error
+
+
 def chosen(arguments: Arguments, names: str) -> dict[str, Any]:
     """Return the named arguments as keywords."""
     return {name: getattr(arguments, name) for name in names.split()}
 
 
-def paths(parser: Parser, *names: str, **described: str) -> None:
-    """Add required path arguments: those with a meaning that all commands share, and others with their own help."""
+def paths(parser: Group, *names: str, required: bool = True, **described: str) -> None:
+    """Add path arguments: those with a meaning that all commands share, and others with their own help."""
     for name, text in {**{name: PATHS[name] for name in names}, **described}.items():
-        parser.add_argument(f"--{name}", type=Path, required=True, metavar="PATH", help=text)
+        count = "+" if name in SEVERAL else None
+        parser.add_argument(f"--{name}", type=Path, nargs=count, required=required, metavar="PATH", help=text)
 
 
-def spec(parser: Parser, keys: str) -> None:
-    """Add ``--spec``, whose keys are those of a class in ``recap.core.config``; the help page lists them."""
+def spec(parser: Parser, keys: str, *, among: Group | None = None) -> None:
+    """Add ``--spec``, whose keys are those of a class in ``recap.core.config``; the help page lists them.
+
+    Args:
+        parser: of the command.
+        keys: name of the class in `SPECS`.
+        among: the group of options that it belongs to, where it is not all that the command takes.
+    """
     parser.spec_keys = keys
-    parser.add_argument("--spec", type=mapping, required=True, metavar="JSON", help="settings as a JSON object")
+    (among or parser).add_argument("--spec", type=mapping, required=among is None, metavar="FILE", help=SPEC)
+
+
+def typed(arguments: Arguments, keys: str) -> Any:
+    """Return the spec as the class in `SPECS` that ``keys`` names.
+
+    Raises:
+        ConfigError: it has an unknown key, lacks one or has a wrong value.
+    """
+    from recap.core.config.specs import SPECS
+    from recap.core.params import validate
+
+    return validate(SPECS[keys], arguments.spec, "--spec")
 
 
 def checked(arguments: Arguments, keys: str) -> dict[str, Any]:
@@ -62,6 +99,31 @@ def checked(arguments: Arguments, keys: str) -> dict[str, Any]:
     from recap.core.config.specs import completed
 
     return completed(keys, arguments.spec)
+
+
+def add_execution(parser: Group) -> None:
+    """Add ``--execution``: how a job is computed; no part of its spec."""
+    parser.add_argument(
+        "--execution",
+        type=Path,
+        metavar="FILE",
+        help="YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
+        "keep_state (default: a GPU if there is one, one thread)",
+    )
+
+
+def given_execution(arguments: Arguments) -> Execution:
+    """Return how a job is to be computed.
+
+    Raises:
+        ConfigError: the file is missing, or has an unknown key or a wrong value.
+    """
+    from recap.core.config import Execution
+    from recap.core.params import read_mapping, validate
+
+    values = read_mapping(arguments.execution) if arguments.execution else {}
+    execution: Execution = validate(Execution, values, str(arguments.execution))
+    return execution
 
 
 def add_compute(parser: Parser, *, images_required: bool = True) -> None:

@@ -1,31 +1,16 @@
-"""``recap config``: check parameter files."""
+"""``recap config``: check parameter files, and show what decides whether runs are made again."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from recap.cli.arguments import Arguments, paths
-from recap.cli.parser import Commands, command
+from recap.cli.parser import Commands, Parser, command
 
 
 def add_config(commands: Commands) -> None:
     """Add the commands of this group."""
-
-    def check(a: Arguments) -> None:
-        from recap.core.params import load_profile, read_mapping
-        from recap.core.plan import RunPlan
-        from recap.models.check import check_models
-
-        plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
-        check_models(plan)
-        print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
-
-    def schema(a: Arguments) -> None:
-        from recap.core.schema import write_schemas
-
-        for path in write_schemas(a.out):
-            print(path)
-
     parser = command(
         commands,
         "check",
@@ -33,10 +18,16 @@ def add_config(commands: Commands) -> None:
         example="recap config check params/demo.yaml",
     )
     parser.add_argument("profile", type=Path, help="YAML of the profile")
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of what it names (params)"
-    )
+    _add_params(parser)
     parser.set_defaults(function=check)
+    parser = command(
+        commands,
+        "tables",
+        purpose="list the tables, each with the profiles that make it",
+        example="recap config tables",
+    )
+    _add_params(parser)
+    parser.set_defaults(function=tables)
     parser = command(
         commands,
         "schema",
@@ -45,3 +36,57 @@ def add_config(commands: Commands) -> None:
     )
     paths(parser, out="folder of the schemas")
     parser.set_defaults(function=schema)
+    parser = command(
+        commands,
+        "identities",
+        purpose="what decides whether finished runs are made again: hashes of parameters, digests of source",
+        example="recap config identities --write tests/golden/identities.json",
+    )
+    _add_params(parser)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write them there (default: print them)")
+    parser.set_defaults(function=identities)
+
+
+def _add_params(parser: Parser) -> None:
+    parser.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
+    )
+
+
+def check(a: Arguments) -> None:
+    """Validate a profile."""
+    from recap.core.params import load_profile, read_mapping
+    from recap.core.plan import RunPlan
+    from recap.models.check import check_models
+
+    plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
+    check_models(plan)
+    print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
+
+
+def tables(a: Arguments) -> None:
+    """List the tables with their profiles."""
+    from recap.core.params import profiles_of_tables
+
+    for name, profiles in profiles_of_tables(a.params).items():
+        print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
+
+
+def schema(a: Arguments) -> None:
+    """Write the schemas."""
+    from recap.core.schema import write_schemas
+
+    for path in write_schemas(a.out):
+        print(path)
+
+
+def identities(a: Arguments) -> None:
+    """Print or write the identities."""
+    from recap.core.files.atomic import write_json
+    from recap.core.identities import identities as found
+
+    values = found(a.params)
+    if a.write is None:
+        print(json.dumps(values, indent=2))
+    else:
+        write_json(a.write, values)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from recap.core.errors import RecapError
-from recap.core.log import say
+from recap.core.log import FILE_ONLY, log
 from recap.core.process.failures import leave
 
 _REASONS = {
@@ -43,7 +43,7 @@ def one_sentence() -> Iterator[None]:
     except RecapError as error:
         _end(str(error))
     except KeyboardInterrupt:
-        say("recap: stopped by Ctrl-C")
+        log.error("recap: stopped by Ctrl-C")
         sys.exit(130)
     except BrokenPipeError:
         if not _reader_gone():
@@ -51,24 +51,26 @@ def one_sentence() -> Iterator[None]:
         sys.exit(141)
     except OSError as error:
         if error.filename is None or error.errno is None:
-            leave(_bug(error))
+            _leave_bug(error)
             raise
         reason = _REASONS.get(error.errno, f"{os.strerror(error.errno).lower()}; mend it, or name another")
         # Of two files it is the second that something was to become.
         _end(f"{os.fsdecode(error.filename2 or error.filename)}: {reason}")
     except Exception as error:
-        leave(_bug(error))
+        _leave_bug(error)
         raise
 
 
 def _end(sentence: str) -> None:
     leave(sentence)
-    say(f"recap: {sentence}")
+    log.error(f"recap: {sentence}")
     sys.exit(2)
 
 
-def _bug(error: Exception) -> str:
-    return f"{type(error).__name__}: {error} (a bug of recap: the traceback stands above)"
+def _leave_bug(error: Exception) -> None:
+    sentence = f"{type(error).__name__}: {error} (a bug of recap: the traceback stands above)"
+    leave(sentence)
+    log.error(sentence, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
 
 
 def _reader_gone() -> bool:

@@ -56,7 +56,7 @@ def _add_pretrain(commands: Commands) -> None:
         "pretrain",
         purpose="boxes of training pictures -> weights of a backbone",
         example="""
-            recap features pretrain --spec "$(cat spec.json)" --boxes boxes.json --images images.zip \\
+            recap features pretrain --spec spec.json --boxes boxes.json --images images.zip \\
               --out backbone.safetensors
         """,
     )

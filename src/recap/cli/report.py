@@ -37,7 +37,7 @@ def add_statistics(commands: Commands) -> None:
         "statistics",
         purpose="means, intervals and tests of one table",
         example="""
-            recap statistics --table mine --spec "$(cat spec.json)" --scores results/mine/scores --out statistics.json
+            recap statistics --table mine --spec spec.json --scores results/mine/scores --out statistics.json
         """,
     )
     parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
@@ -76,7 +76,7 @@ def add_report(commands: Commands) -> None:
     def attention(a: Arguments) -> None:
         from recap.core.seeding import generator
         from recap.data.corpus.corpus import Corpus
-        from recap.evaluation.attention import looks_of
+        from recap.evaluation.attention import caption_with_attention
         from recap.reporting.attention import write_attention
 
         if len(a.labels) != len(a.runs):
@@ -87,7 +87,7 @@ def add_report(commands: Commands) -> None:
         images = a.image_ids or [ids[index] for index in drawn]
         inputs = {"features": a.features, "vocabulary": a.vocabulary, "image_ids": images}
         each = [
-            looks_of(run=run, label=label, **inputs, beam=a.beam, max_length=20)
+            caption_with_attention(run=run, label=label, **inputs, beam=a.beam, max_length=20)
             for run, label in zip(a.runs, a.labels, strict=True)
         ]
         looks = {image: [model[image] for model in each] for image in images}
@@ -113,7 +113,7 @@ def add_report(commands: Commands) -> None:
         commands,
         "table",
         purpose="statistics -> tex, csv, html, md",
-        example="""recap report table --spec "$(cat table.json)" --statistics mine.json --out reports/tables""",
+        example="""recap report table --spec table.json --statistics mine.json --out reports/tables""",
     )
     spec(parser, "Table")
     paths(parser, "statistics", out="folder of the four files")
@@ -123,7 +123,7 @@ def add_report(commands: Commands) -> None:
         "captions",
         purpose="contact sheet of captions beside references",
         example="""
-            recap report captions --spec "$(cat spec.json)" --statistics mine.json --corpus corpus.parquet \\
+            recap report captions --spec spec.json --statistics mine.json --corpus corpus.parquet \\
               --images photos.zip --scores results/mine/scores --out reports/figures
         """,
     )

@@ -5,64 +5,99 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, checked, chosen, paths, spec
+from recap.cli.arguments import Arguments, Group, add_execution, chosen, given_execution, paths, spec, typed
 from recap.cli.parser import Commands, command
+from recap.core.errors import ConfigError
 from recap.core.gpus import claim
 
-RUNS = {"xe": "CrossEntropyRun", "scst": "SelfCriticalRun"}
+if TYPE_CHECKING:
+    from recap.core.config import Execution, RunSpec
+
+FILES = ("corpus", "vocabulary", "subset", "features")
 
 
 def add_train(commands: Commands) -> None:
     """Add the command."""
-
-    def train(a: Arguments) -> None:
-        settings = checked(a, RUNS[a.stage])
-        _refuse_impossible(a.out)
-        become_processes(settings)
-        from recap.training.job import train as run
-
-        run(spec=settings, **chosen(a, "stage corpus vocabulary subset features init state out"))
-
     parser = command(
         commands,
         "train",
-        purpose="train one stage of one run",
+        purpose="train one stage of one run: of a spec, or by hand the row of a table",
         example="""
-            recap train --stage xe --spec "$(cat spec.json)" --corpus corpus.parquet --vocabulary vocabulary.json \\
+            recap train --row xlan/t3/enc2 --scale scenes --seed 1 --set xe.schedule.warmup=20 --steps 10
+            recap train --row xlan/t3/enc2 --scale scenes --overfit-one-batch
+            recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
               --subset subset.json --features features.h5 --state work/run --out run
         """,
     )
-    parser.add_argument("--stage", choices=list(RUNS), required=True, help="xe: cross-entropy; scst: self-critical")
-    spec(parser, RUNS["xe"])
-    paths(parser, "corpus", "vocabulary", "subset", "features")
-    paths(parser, state="folder of the resumable state: the same command goes on from it", out="the run folder")
-    parser.add_argument("--init", type=Path, metavar="PATH", help="run folder whose weights are the start")
+    whole = parser.add_argument_group("a run of a spec, as the workflow trains it")
+    spec(parser, "RunSpec", among=whole)
+    add_execution(whole)
+    paths(whole, *FILES, required=False)
+    paths(whole, state="folder of the resumable state: the same command goes on from it", required=False)
+    whole.add_argument("--init", type=Path, metavar="PATH", help="run folder whose weights are the start")
+    _add_row(parser.add_argument_group("a row by hand, in this process"))
+    paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
     parser.set_defaults(function=train)
+
+
+def _add_row(by_hand: Group) -> None:
+    by_hand.add_argument("--row", metavar="TABLE/ROW", help="row of a table of the parameters")
+    by_hand.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")
+    by_hand.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the run (1)")
+    by_hand.add_argument("--stage", choices=["xe", "scst"], help="xe: cross-entropy; scst: self-critical (the row's)")
+    by_hand.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; repeat it",
+    )
+    by_hand.add_argument("--steps", type=int, metavar="N", help="stop after N steps (default: all epochs)")
+    by_hand.add_argument(
+        "--overfit-one-batch", action="store_true", help="take the first batch at every step: the loss must go to 0"
+    )
+    by_hand.add_argument("--inputs", type=Path, metavar="PATH", help="folder of outside files, to make what is missing")
+    by_hand.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
+    )
+
+
+def train(a: Arguments) -> None:
+    """Train one stage."""
+    if (a.row is None) == (a.spec is None):
+        raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
+    if a.row is not None:
+        from recap.cli import run_command
+        from recap.cli.by_hand import train_row
+
+        train_row(a, run_command)
+        return
+    missing = [f"--{name}" for name in (*FILES, "state", "out") if getattr(a, name) is None]
+    if missing:
+        raise ConfigError(f"--spec goes with {', '.join(missing)}")
+    settings, execution = typed(a, "RunSpec"), given_execution(a)
+    _refuse_impossible(a.out)
+    become_processes(settings, execution)
+    from recap.training.job import train as run
+
+    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary subset features init state out"))
 
 
 def add_evaluate(commands: Commands) -> None:
     """Add the command."""
-
-    def evaluate(a: Arguments) -> None:
-        settings = checked(a, "EvaluatedRun")
-        _refuse_impossible(a.out)
-        claim(settings["device"])
-        from recap.evaluation.job import evaluate as run
-
-        run(spec=settings, **chosen(a, "corpus vocabulary features model out"))
-
     parser = command(
         commands,
         "evaluate",
         purpose="decode a split and score it",
         example="""
-            recap evaluate --spec '{"evaluation": {"beam": 5}, "device": "auto", "threads": 2}' \\
-              --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 --model run --out scores
+            recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
+              --features features.h5 --model run --out scores
         """,
     )
-    spec(parser, "EvaluatedRun")
+    spec(parser, "EvaluationSpec")
+    add_execution(parser)
     paths(parser, "corpus", "vocabulary", "features", out="folder of captions and scores")
     parser.add_argument(
         "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
@@ -70,14 +105,23 @@ def add_evaluate(commands: Commands) -> None:
     parser.set_defaults(function=evaluate)
 
 
-def become_processes(spec: dict[str, Any]) -> None:
+def evaluate(a: Arguments) -> None:
+    """Decode and score."""
+    settings, execution = typed(a, "EvaluationSpec"), given_execution(a)
+    _refuse_impossible(a.out)
+    claim(execution.device)
+    from recap.evaluation.job import evaluate as run
+
+    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary features model out"))
+
+
+def become_processes(spec: RunSpec, execution: Execution) -> None:
     """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them."""
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
-    processes = spec.get("processes", 1)
-    claim(spec.get("device", "auto"), processes)
-    if processes > 1:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    claim(execution.device, spec.processes)
+    if spec.processes > 1:
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(spec.processes)]
         os.execv(sys.executable, [sys.executable, *torchrun, "-m", "recap", *sys.argv[1:]])
 
 

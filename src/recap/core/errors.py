@@ -32,6 +32,12 @@ class MetricError(RecapError):
     """Captions and references do not fit together, or a scorer failed."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an exception says, or its name if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'zodiac'?``, or lists what there is.
 

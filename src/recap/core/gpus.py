@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.files.lock import taken
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.process.parent import workflow_folder
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -44,7 +44,7 @@ def claim(device: str, number: int = 1) -> None:
     if number > len(names):
         raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
     if not _take(names, number, folder):
-        say(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
+        log.info(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
         end = time.monotonic() + _WAIT_SECONDS
         while not _take(names, number, folder):
             if time.monotonic() > end:

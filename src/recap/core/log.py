@@ -1,107 +1,83 @@
-"""Progress and messages on standard error, so that standard output stays a result."""
+"""The logger ``recap``: plain lines on standard error, and lines with times and levels in a file.
+
+A library call logs and prints nothing by itself; the command line and the workflow call `configure`. Standard output
+stays the result of a command.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sized
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TextIO
 
-from recap.core.process.failures import in_workflow
+from recap.core.errors import RecapError
 
-Item = TypeVar("Item")
+LEVELS = ("debug", "info", "warning", "error")
+VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
+FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
+FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
 
-# Where there is no terminal of our own, progress is whole lines: the first after so many seconds, ...
-FIRST_LINE = 10.0
-# ... the next when so much more time has passed than the work has taken until then, so that days do not fill a file.
-SPACING = 0.2
-
-
-def say(message: str) -> None:
-    """Print one line on standard error, at once, so that lines of several processes do not mix."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
+log = logging.getLogger("recap")
 
 
-def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
-    """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
-
-    Jobs of a workflow share one terminal, so they print lines, too.
-    """
-    if total is None and isinstance(items, Sized):
-        total = len(items)
-    if not _has_terminal():
-        return _with_lines(items, Lines(name, unit=unit, total=total))
-    from tqdm import tqdm
-
-    return tqdm(items, desc=name, unit=f" {unit}", total=total, mininterval=0.5, file=sys.stderr)
-
-
-def byte_bar(name: str, *, total: int | None) -> Any:
-    """Return a bar of bytes, or lines in its place, that is moved by ``update`` and ended by ``close``."""
-    if not _has_terminal():
-        return Lines(name, unit="MiB", total=total, scale=2**20)
-    from tqdm import tqdm
-
-    return tqdm(desc=name, unit="B", unit_scale=True, total=total, mininterval=0.5, file=sys.stderr)
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words of two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
-    whole = round(seconds)
-    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
-
-
-def time_left(done: float, total: float, seconds: float) -> str:
-    """Return how long the rest will take if it goes on as it did: ``about 3 min left``; ``done`` must be above 0."""
-    return f"about {duration(seconds * (total - done) / done)} left"
-
-
-class Lines:
-    """Progress of one piece of work as whole lines on standard error.
+def configure(level: str = "info", file: Path | None = None) -> None:
+    """Let the logger ``recap`` write to standard error and, if one is named, to a file; earlier settings are replaced.
 
     Args:
-        name: what is done, and for which run; every line begins with it.
-        unit: what is counted.
-        total: how many there are, if that is known.
-        scale: how many counts are one unit.
+        level: the lowest of `LEVELS` that is written.
+        file: log file, to which lines are added; the environment variable ``RECAP_LOG`` names one, too.
+
+    Raises:
+        RecapError: the file cannot be written.
+    """
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+        handler.close()
+    log.setLevel(level.upper())
+    log.propagate = False  # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
+    log.addHandler(Terminal())
+    named = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if named is not None:
+        log.addHandler(_file_handler(named))
+
+
+def _file_handler(file: Path) -> logging.Handler:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(file, encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecapError(f"{file}: cannot be written ({reason}); name another log file") from error
+    handler.setFormatter(logging.Formatter(FILE_FORMAT))
+    return handler
+
+
+class Terminal(logging.StreamHandler[TextIO]):
+    """Writes one plain line per record on whatever standard error is now, at once, so that lines do not mix.
+
+    A warning begins with ``WARNING:``; other levels show their message alone.
     """
 
-    def __init__(self, name: str, *, unit: str, total: int | None, scale: int = 1) -> None:
-        self._name, self._unit, self._total, self._scale = name, unit, total, scale
-        self._done = 0
-        self._begun = time.monotonic()
-        self._next = self._begun + FIRST_LINE
+    def __init__(self) -> None:
+        super().__init__()
+        self.addFilter(lambda record: not getattr(record, "file_only", False))
 
-    def update(self, count: int = 1) -> None:
-        """Count on, and print a line if it is time for one."""
-        self._done += count
-        now = time.monotonic()
-        if now < self._next:
-            return
-        seconds = now - self._begun
-        self._next = now + max(FIRST_LINE, SPACING * seconds)
-        done = f"{self._done // self._scale:,}"
-        if self._total is None:
-            say(f"{self._name}: {done} {self._unit}, {duration(seconds)} so far")
-        elif self._done < self._total:
-            total = f"{self._total // self._scale:,}"
-            left = time_left(self._done, self._total, seconds) if self._done else f"{duration(seconds)} so far"
-            say(f"{self._name}: {done} of {total} {self._unit}, {left}")
+    @property
+    def stream(self) -> TextIO:
+        """Standard error, which tests and `contextlib.redirect_stderr` replace."""
+        return sys.stderr
 
-    def close(self) -> None:
-        """End; a bar would be closed here, and lines are whole already."""
+    @stream.setter
+    def stream(self, _: Any) -> None:
+        pass  # set by the base class
 
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message; the base class appends a traceback if the record has one."""
+        line = super().format(record)
+        return f"WARNING: {line}" if record.levelno == logging.WARNING else line
 
-def _with_lines(items: Iterable[Item], lines: Lines) -> Iterator[Item]:
-    for item in items:
-        yield item
-        lines.update()
-
-
-def _has_terminal() -> bool:
-    return sys.stderr.isatty() and not in_workflow()
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
+        """Raise what writing raised: a reader that went away (``| head``) ends the command."""
+        raise

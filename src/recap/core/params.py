@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,17 @@ from recap.core.errors import ConfigError, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.core.problems import adapter, first_problem
 
-__all__ = ["load_named", "load_profile", "merged", "read_mapping", "resolve", "validate"]
+__all__ = [
+    "base_files",
+    "load_named",
+    "load_profile",
+    "merged",
+    "names",
+    "profiles_of_tables",
+    "read_mapping",
+    "resolve",
+    "validate",
+]
 
 
 def load_named(params: Path, section: str, name: str) -> Any:
@@ -25,19 +36,45 @@ def load_named(params: Path, section: str, name: str) -> Any:
     return validate(SECTIONS[section], resolve(params, section, name), f"{params.name}/{section}/{name}.yaml")
 
 
-def resolve(params: Path, section: str, name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def names(params: Path, section: str) -> list[str]:
+    """Return the names of the files of a section, sorted; those in a folder of it are called ``folder/name``."""
+    folder = params / section
+    return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.yaml"))
+
+
+def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return path and values of a file and of those that it has as ``base:``, the lowest first, without that key.
+
+    Raises:
+        ConfigError: a name is unknown, or the bases go in a circle.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    base: Any = name
+    while base is not None:
+        path = params / section / f"{base}.yaml"
+        if base in found:
+            raise ConfigError(f"{path}: `base` goes in a circle: {' -> '.join((*found, base))}")
+        known = names(params, section)
+        if base not in known:
+            raise ConfigError(f"{params.name}/{section}: there is no {base!r}; {nearest(base, known)}")
+        found[base] = read_mapping(path)
+        base = found[base].pop("base", None)
+        if not isinstance(base, str | None):
+            raise ConfigError(f"{path}: base: must be the name of a file beside this one (got {base!r})")
+    return [(f"{params.name}/{section}/{name}.yaml", values) for name, values in reversed(found.items())]
+
+
+def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
     """Return the mapping of one file with its chain of ``base:`` files merged below it."""
-    path = params / section / f"{name}.yaml"
-    known = [file.stem for file in (params / section).glob("*.yaml")]
-    if name not in known:
-        raise ConfigError(f"{params.name}/{section}: there is no {name!r}; {nearest(name, known)}")
-    if name in seen:
-        raise ConfigError(f"{path}: `base` goes in a circle: {' -> '.join((*seen, name))}")
-    values = read_mapping(path)
-    base = values.pop("base", None)
-    if not isinstance(base, str | None):
-        raise ConfigError(f"{path}: base: must be the name of a file beside this one (got {base!r})")
-    return values if base is None else merged(resolve(params, section, base, (*seen, name)), values)
+    return reduce(merged, (values for _, values in base_files(params, section, name)))
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings by dotted key; lists and empty mappings are leaves."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return found
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +97,21 @@ def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
         return adapter(kind).validate_python(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {first_problem(error, kind)}") from error
+
+
+def profiles_of_tables(params: Path) -> dict[str, list[str]]:
+    """Return the name of every table with the profiles that ask for it.
+
+    Raises:
+        ConfigError: a profile is no valid one.
+    """
+    found: dict[str, list[str]] = {name: [] for name in names(params, "tables")}
+    for path in sorted(params.glob("*.yaml")):
+        values = read_mapping(path)
+        if "tables" in values:
+            for name in load_profile(values, str(path)).tables:
+                found.setdefault(name, []).append(path.stem)
+    return found
 
 
 def load_profile(values: dict[str, Any], source: str) -> Profile:

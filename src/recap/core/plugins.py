@@ -6,21 +6,16 @@ in a registry, and registers what it brings; jobs of the workflow inherit the va
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError, nearest
-from recap.core.manifests import sha256_file, value_hash
-from recap.core.source import code_digest
 
 VARIABLE = "RECAP_PLUGINS"
-_PACKAGE = Path(__file__).resolve().parent.parent
-_NAME = _PACKAGE.name
+_PACKAGE = Path(__file__).resolve().parent.parent.name
 
 
 def load_plugins() -> None:
@@ -105,42 +100,6 @@ def resolve(target: str) -> Any:
         raise ConfigError(f"{target}: {error}; correct it") from error
 
 
-def target_digest(*targets: str, modules: Iterable[str] = ()) -> str:
-    """Return a digest of the source that a job runs which finds objects by name.
-
-    Args:
-        targets: the objects, as ``module:object``; of a plug-in, all files of its package count, and what they import
-            from this one.
-        modules: where else the job starts, as :func:`recap.core.source.code_digest` takes them.
-    """
-    starts = {module_of(target) for target in targets}
-    files = sorted({file for name in starts if not _is_ours(name) for file in _files(name)})
-    ours = {*modules, *filter(_is_ours, starts), *(name for file in files for name in _imported(file))}
-    digest = code_digest(*sorted(ours))
-    return value_hash([digest, *map(sha256_file, files)]) if files else digest
-
-
-def _is_ours(module: str) -> bool:
-    return (_PACKAGE / f"{module}.py").is_file()
-
-
-def _files(module: str) -> list[Path]:
-    """Return the source files of the package that a plug-in's module is in, or of the module if it is in none."""
-    found = find_spec(module.partition(".")[0])
-    if found is None or found.origin is None:
-        raise ConfigError(f"there is no module {module!r}; correct the name, or add its folder to PYTHONPATH")
-    path = Path(found.origin)
-    return sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
-
-
-def _imported(file: Path) -> list[str]:
-    """Return the modules of this package, but for `core`, that a plug-in's file imports, also inside functions."""
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8"), filename=str(file)))
-    names = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    ours = [module_of(name) for name in names if name.startswith(f"{_NAME}.")]
-    return [name for name in ours if _is_ours(name) and not name.startswith("core/")]
-
-
 def module_of(target: str) -> str:
     """Return the module of ``module:object``, as source digests name it: ``data/datasets/coco`` within the package.
 
@@ -148,4 +107,4 @@ def module_of(target: str) -> str:
     """
     module = target.partition(":")[0]
     package, dot, rest = module.partition(".")
-    return rest.replace(".", "/") if dot and package == _NAME else module
+    return rest.replace(".", "/") if dot and package == _PACKAGE else module

@@ -68,9 +68,10 @@ def first_problem(error: ValidationError, kind: Any) -> str:
         return f"unknown key {key!r}; {nearest(location[-1], _walk(kind, location[:-1])[1])}"
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
-        return f"{f'{key}: ' if key else ''}unknown kind {tag!r}; {nearest(tag, known)}"
+        name = problem["ctx"]["discriminator"].strip("'")
+        return f"{f'{key}: ' if key else ''}unknown {name} {tag!r}; {nearest(tag, known)}"
     if problem["type"] == "union_tag_not_found":
-        return "the key 'kind' is missing"
+        return f"the key {problem['ctx']['discriminator']} is missing"
     if problem["type"] == "missing":
         return f"the key {key!r} is missing"
     return f"{key}: {_sentence(problem)}" if key else _sentence(problem)

@@ -8,15 +8,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from recap.core.config import SECTIONS, Profile
+from recap.core.config import SECTIONS, Profile, Titles
 from recap.core.files.atomic import write_text
 
 _BASE = {"type": "string", "description": "name of a file beside this one: as that one, except what stands here"}
 
 
 def schemas() -> dict[str, str]:
-    """Return the text of every schema file by its name: one for profiles, one for each folder of ``params/``."""
-    kinds = {"profile": (Profile, False), **{name: (kind, True) for name, kind in SECTIONS.items()}}
+    """Return the text of every schema file by its name: profiles, titles, and each folder of ``params/``."""
+    kinds = {
+        "profile": (Profile, False),
+        "titles": (Titles, False),
+        **{name: (kind, True) for name, kind in SECTIONS.items()},
+    }
     return {f"{name}.schema.json": _text(_schema(kind, name, variant)) for name, (kind, variant) in kinds.items()}
 
 

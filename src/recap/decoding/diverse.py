@@ -1,4 +1,4 @@
-"""Diverse beam search (Vijayakumar et al. 2018): groups of beams that avoid each other's words."""
+"""Diverse beam search (Vijayakumar et al. 2018): groups of beams that avoid each other's tokens."""
 
 from __future__ import annotations
 
@@ -9,62 +9,69 @@ import torch
 from torch import Tensor
 
 from recap.decoding.beam import beam_search
+from recap.decoding.constraints import Constraint
+from recap.decoding.limits import DecodingLimits
 from recap.decoding.step import S, Step
 
 
 @dataclass
-class _Avoiding:
-    """A beam's state, and the place of the next word."""
+class _PenalizedState:
+    """A model's state, the images that are left of the batch, and the position of the next token."""
 
     inner: Any
     images: Tensor
-    place: int = 0
+    position: int = 0
 
-    def reorder(self, beams: Tensor) -> _Avoiding:
-        return _Avoiding(self.inner.reorder(beams), self.images, self.place)
+    def reorder(self, beams: Tensor) -> _PenalizedState:
+        return _PenalizedState(self.inner.reorder(beams), self.images, self.position)
 
-    def select(self, images: Tensor) -> _Avoiding:
-        return _Avoiding(self.inner.select(images), self.images[images], self.place)
+    def select(self, images: Tensor) -> _PenalizedState:
+        return _PenalizedState(self.inner.select(images), self.images[images], self.position)
 
 
 @torch.no_grad()
 def diverse_beam_search(
     step: Step[S],
     state: S,
+    limits: DecodingLimits,
     *,
-    images: int,
     groups: int,
     beam: int,
     strength: float,
-    pad: int,
-    device: torch.device,
-    **options: Any,
+    length_penalty: float = 0.0,
+    constraint: Constraint | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Search `groups` times with `beam` beams each; a word that earlier groups say at a place costs `strength` there.
+    """Search `groups` times with `beam` beams each; a token of earlier groups costs `strength` at its position.
 
-    The penalty counts how often the groups before said the word at this place (Hamming diversity); groups run one after
-    the other to the end, so a group sees the captions that the earlier ones finally chose.
+    The penalty counts how often the groups before chose the token at this position (Hamming diversity); groups run one
+    after the other to the end, so a group sees the captions that the earlier ones finally chose.
 
     Args:
-        step, state, options: as for `beam_search`. Scores hold the penalty.
+        step, state, limits, length_penalty, constraint: as for `beam_search`. Scores hold the penalty.
+        groups: how many.
+        beam: beams per image in each group.
+        strength: of the penalty, in nats.
 
     Returns:
         Tokens [B, groups * beam, max_length], group by group, best of each first; scores [B, groups * beam].
     """
     found: list[tuple[Tensor, Tensor]] = []
 
-    def avoiding(tokens: Tensor, here: _Avoiding) -> tuple[Tensor, _Avoiding]:
+    def penalized(tokens: Tensor, here: _PenalizedState) -> tuple[Tensor, _PenalizedState]:
         log_probabilities, inner = step(tokens, here.inner)
         if found:
-            said = torch.cat([group[:, :, here.place] for group, _ in found], 1)[here.images]  # [B', earlier beams]
+            # [B', earlier beams]: the tokens of earlier groups at this position
+            earlier = torch.cat([group[:, :, here.position] for group, _ in found], 1)[here.images]
             counts = torch.zeros_like(log_probabilities[:, 0]).scatter_add_(
-                1, said, (said != pad).to(log_probabilities.dtype)
+                1, earlier, (earlier != limits.pad).to(log_probabilities.dtype)
             )
             log_probabilities = log_probabilities - strength * counts[:, None]
-        return log_probabilities, _Avoiding(inner, here.images, here.place + 1)
+        return log_probabilities, _PenalizedState(inner, here.images, here.position + 1)
 
-    every = torch.arange(images, device=device)
+    everything = torch.arange(limits.images, device=limits.device)
     for _ in range(groups):
-        begin = _Avoiding(state.select(every), every)
-        found.append(beam_search(avoiding, begin, images=images, beam=beam, pad=pad, device=device, **options))
+        begin = _PenalizedState(state.select(everything), everything)
+        found.append(
+            beam_search(penalized, begin, limits, beam=beam, length_penalty=length_penalty, constraint=constraint)
+        )
     return torch.cat([tokens for tokens, _ in found], 1), torch.cat([scores for _, scores in found], 1)

@@ -1,25 +1,21 @@
-"""Random captions drawn word by word from the model's distribution."""
+"""Random captions drawn token by token from the model's distribution."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from recap.decoding.step import NotANumber, S, Step
+from recap.decoding.limits import DecodingLimits
+from recap.decoding.step import S, Step, check_finite
 
 
 @torch.no_grad()
 def sample(
     step: Step[S],
     state: S,
+    limits: DecodingLimits,
     *,
-    images: int,
     samples: int,
-    max_length: int,
-    bos: int,
-    eos: int,
-    pad: int,
-    device: torch.device,
     top_p: float = 1.0,
     greedy: bool = False,
 ) -> Tensor:
@@ -27,60 +23,62 @@ def sample(
 
     Args:
         step: see `recap.decoding.step.Step`.
-        state: the state of `images` images before the first word, with one beam each.
-        samples: captions an image, S.
-        top_p: draw from the most probable words that together have at least this share (Holtzman et al. 2020).
-        greedy: let one more caption take the most probable word at every place: the baseline of self-critical training
-            then costs a row more in each step and no decoding of its own.
+        state: the state of B images before the first token, with one beam each.
+        limits: B, ids and longest caption.
+        samples: captions per image, S.
+        top_p: draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
+        greedy: let one more caption take the most probable token at every position: the baseline of self-critical
+            training then costs a row more in each step and no decoding of its own.
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.
 
     Raises:
-        NotANumber: a log-probability is not a number.
+        NonFiniteLogits: a log-probability is NaN.
     """
-    captions = samples + greedy
+    images, captions, device = limits.images, samples + greedy, limits.device
     state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))
-    tokens = torch.full((images, captions, max_length), pad, dtype=torch.long, device=device)
-    active = torch.arange(images, device=device)  # images with a caption that has not ended
-    words = torch.full((images, captions), bos, dtype=torch.long, device=device)
+    results = torch.full((images, captions, limits.max_length), limits.pad, dtype=torch.long, device=device)
+    active = torch.arange(images, device=device)  # images with an unfinished caption
+    tokens = torch.full((images, captions), limits.bos, dtype=torch.long, device=device)
     done = torch.zeros(images, captions, dtype=torch.bool, device=device)
-    for place in range(max_length):
-        log_probabilities, state = step(words, state)
-        NotANumber.check(log_probabilities, active, place + 1)
+    for position in range(limits.max_length):
+        log_probabilities, state = step(tokens, state)
+        check_finite(log_probabilities, active, position + 1)
         drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
-        words = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, pad)
-        tokens[active, :, place] = words
-        done = done | (words == eos)
+        tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, limits.pad)
+        results[active, :, position] = tokens
+        done = done | (tokens == limits.eos)
         finished = done.all(1)
         if finished.any():
-            going = (~finished).nonzero()[:, 0]
-            if not len(going):
+            unfinished = (~finished).nonzero()[:, 0]
+            if not len(unfinished):
                 break
-            active, words, done, state = active[going], words[going], done[going], state.select(going)
-    return tokens
+            active, tokens, done = active[unfinished], tokens[unfinished], done[unfinished]
+            state = state.select(unfinished)
+    return results
 
 
 def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
-    """Keep the fewest most probable words whose probabilities sum to at least `top_p`; the others get -inf."""
+    """Keep the fewest most probable tokens whose probabilities sum to at least `top_p`; the others get -inf."""
     if top_p >= 1:
         return log_probabilities
-    ordered, words = log_probabilities.sort(dim=-1, descending=True)
-    before = ordered.exp().cumsum(-1) - ordered.exp()  # what the more probable words have
+    ordered, tokens = log_probabilities.sort(dim=-1, descending=True)
+    before = ordered.exp().cumsum(-1) - ordered.exp()  # probability of the more probable tokens
     cut = before >= top_p
     cut[..., 0] = False  # the most probable one always stays
-    return log_probabilities.masked_fill(torch.zeros_like(cut).scatter(-1, words, cut), -torch.inf)
+    return log_probabilities.masked_fill(torch.zeros_like(cut).scatter(-1, tokens, cut), -torch.inf)
 
 
 def within(log_probabilities: Tensor, kept: Tensor) -> Tensor:
-    """Return the distribution [..., V] given that one of the words `kept` (True) is said."""
+    """Return the distribution [..., V] given that the next token is one of `kept` (True)."""
     return log_probabilities.masked_fill(~kept, -torch.inf).log_softmax(-1)
 
 
 def draw(log_probabilities: Tensor) -> Tensor:
-    """Draw one word from each distribution [..., V] by inverse transform: one random number a row, not one a word."""
-    ladder = log_probabilities.exp().cumsum(-1)
-    top = ladder[..., -1:]
-    height = torch.rand(top.shape, device=top.device, dtype=top.dtype) * top
-    # right=True: a word without probability is a step without height and is never landed on.
-    return torch.searchsorted(ladder, height, right=True)[..., 0].clamp(max=ladder.shape[-1] - 1)
+    """Draw one token of each distribution [..., V] by inverse transform: one random number per row, not per token."""
+    cdf = log_probabilities.exp().cumsum(-1)
+    total = cdf[..., -1:]
+    u = torch.rand(total.shape, device=total.device, dtype=total.dtype) * total
+    # right=True: tokens of zero probability are never drawn.
+    return torch.searchsorted(cdf, u, right=True)[..., 0].clamp(max=cdf.shape[-1] - 1)

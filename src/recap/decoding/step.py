@@ -1,4 +1,4 @@
-"""What decoding needs of a model, and the words it must not say."""
+"""What decoding needs of a model, and tokens that are banned."""
 
 from __future__ import annotations
 
@@ -21,35 +21,39 @@ class DecodingState(Protocol):
 
 S = TypeVar("S", bound=DecodingState)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
-"""tokens [B, C], state -> log-probabilities of the next word [B, C, V], new state."""
+"""tokens [B, C], state -> log-probabilities of the next token [B, C, V], new state."""
 
 
-class NotANumber(ValueError):
-    """The model gave a log-probability that is not a number."""
+class NonFiniteLogits(ValueError):
+    """The model gave a log-probability that is NaN."""
 
-    def __init__(self, place: int, images: list[int]) -> None:
-        super().__init__(f"the model gave a log-probability that is not a number, at word {place}")
-        self.place, self.images = place, images  # images by their index in the batch
-
-    @classmethod
-    def check(cls, log_probabilities: Tensor, images: Tensor, place: int) -> None:
-        """Raise if any of [B', K, V] is not a number; `images` [B'] are the indices of the rows."""
-        bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
-        if bad.any():
-            raise cls(place, images[bad].tolist())
+    def __init__(self, position: int, images: list[int]) -> None:
+        super().__init__(f"the model gave a log-probability that is NaN, at token {position}")
+        self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
 
 
-def forbid(scores: Tensor, words: Sequence[int]) -> Tensor:
-    """Return the distribution [..., V] of scores or log-probabilities given that none of `words` is said."""
-    ids = torch.tensor(list(words), dtype=torch.long, device=scores.device)
+def check_finite(log_probabilities: Tensor, images: Tensor, position: int) -> None:
+    """Raise if any of [B', C, V] is NaN; `images` [B'] are the indices of the rows in the batch.
+
+    Raises:
+        NonFiniteLogits: names the token's position, counted from 1, and the images.
+    """
+    bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
+    if bad.any():
+        raise NonFiniteLogits(position, images[bad].tolist())
+
+
+def ban_tokens(scores: Tensor, banned: Sequence[int]) -> Tensor:
+    """Return the distribution [..., V] of scores or log-probabilities given that no token of `banned` comes next."""
+    ids = torch.tensor(list(banned), dtype=torch.long, device=scores.device)
     return scores.index_fill(-1, ids, -torch.inf).log_softmax(-1)
 
 
-def forbidding(step: Step[S], words: Sequence[int]) -> Step[S]:
-    """Return a step that never says `words` (<pad>, <bos>, <unk>)."""
+def with_banned_tokens(step: Step[S], banned: Sequence[int]) -> Step[S]:
+    """Return a step that never gives the tokens of `banned` a probability (<pad>, <bos>, <unk>)."""
 
     def restricted(tokens: Tensor, state: S) -> tuple[Tensor, S]:
         log_probabilities, state = step(tokens, state)
-        return forbid(log_probabilities, words), state
+        return ban_tokens(log_probabilities, banned), state
 
     return restricted

@@ -5,66 +5,73 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from recap.core.config import Evaluation
+from recap.core.config import Evaluation, EvaluationSpec, Execution
+from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
-from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import code_digest, sha256_file, value_hash
+from recap.core.log import log
 from recap.core.metrics import score_info
-from recap.core.params import validate
 from recap.core.process.stop import Stop
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.evaluation.decode import Candidate, decode_candidates
 from recap.evaluation.kept import Kept
-from recap.features.store import FeatureStore
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
-from recap.runs.saved import load_model
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model, run_model_config
 
 
 @Stop("evaluate")
 def evaluate(
-    *, spec: dict[str, Any], corpus: Path, vocabulary: Path, features: Path, model: Sequence[Path], out: Path
+    *,
+    spec: EvaluationSpec,
+    execution: Execution,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Path,
 ) -> None:
-    """Write captions, per-image scores and corpus scores of `spec["evaluation"]`'s split into `out`; say the latter.
+    """Write captions, per-image scores and corpus scores of the spec's split into `out`; say the latter.
 
     With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Decoded captions are kept
     until they have been scored, so that a scorer that fails does not cost another search.
 
     Args:
-        spec: {"evaluation", "device", "threads"}.
-        corpus, vocabulary, features: the files that training saw.
+        spec: how captions are decoded and scored.
+        execution: device and threads.
+        corpus, vocabulary, features: the files that training saw; features may be several stores.
         model: the run folder, or those of an ensemble's members.
         out: folder of the scores.
     """
-    settings: Evaluation = validate(Evaluation, spec["evaluation"], "evaluation")
-    device = select_device(spec["device"])
-    torch.set_num_threads(spec["threads"])
-    words, store, table = load_vocabulary(vocabulary), FeatureStore(features), Corpus.read(corpus)
+    settings, device = spec.evaluation, select_device(execution.device)
+    torch.set_num_threads(execution.threads)
+    vocab, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    store.require(images)
-    captioners = [load_model(folder, feature_size=store.dim, words=words).to(device) for folder in model]
-    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, words, store, table, model))
+    sources.require(images)
+    inputs = sources.input_spec(vocab)
+    captioners = [load_model(folder, inputs).to(device) for folder in model]
+    sources.choose(captioners, inputs)
+    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, vocab, sources, table, model))
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, words, store, images, device, name))
-    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, words)
+        found = kept.write(_decode(settings, captioner, vocab, sources, images, device, name))
+    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, vocab)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: words.decode(found[image][0].words) for image in images},
+        hypotheses={image: vocab.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
         settings={
             "split": settings.split,
@@ -77,7 +84,7 @@ def evaluate(
         out=out,
     )
     kept.remove()
-    say(f"{name}: {_line(scores)}")
+    log.info(f"{name}: {_line(scores)}")
 
 
 def _line(scores: Scores) -> str:
@@ -89,8 +96,8 @@ def _line(scores: Scores) -> str:
 def _decode(
     settings: Evaluation,
     captioner: Captioner,
-    words: AnyVocabulary,
-    store: FeatureStore,
+    vocabulary: AnyVocabulary,
+    sources: FeatureSources,
     images: list[int],
     device: torch.device,
     name: str,
@@ -98,7 +105,7 @@ def _decode(
     """Search the captions of all images; `name` is the run's, for messages."""
     return decode_candidates(
         captioner,
-        store,
+        sources,
         images,
         beam=settings.beam,
         max_length=settings.max_length,
@@ -106,31 +113,32 @@ def _decode(
         batch_size=settings.batch_size,
         device=device,
         name=f"{name}, beam {settings.beam}",
-        constraint=_constraint(settings, words),
+        constraint=_constraint(settings, vocabulary),
         groups=settings.rules.groups,
         diversity=settings.rules.diversity,
     )
 
 
 def _identity(
-    settings: Evaluation, words: AnyVocabulary, store: FeatureStore, table: Corpus, folders: Sequence[Path]
+    settings: Evaluation, vocabulary: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
 ) -> str:
     """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
+    kinds = {run_model_config(folder).kind for folder in folders}
     return value_hash(
         {
             "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
-            "vocabulary_hash": words.hash,
-            "feature_hash": store.feature_hash,
+            "vocabulary_hash": vocabulary.hash,
+            "feature_hash": sources.feature_hash,
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
             ],
-            "code": code_digest("evaluation/decode", "models/registry"),
+            "code": code_digest("evaluation/decode", *map(source_module, kinds)),
         }
     )
 
 
-def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], words: AnyVocabulary) -> None:
+def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], vocabulary: AnyVocabulary) -> None:
     """Write a line of JSON for each of the `count` best captions of each image; with 0 none, nor keep an old file."""
     if not count:
         path.unlink(missing_ok=True)
@@ -142,7 +150,7 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": words.decode(candidate.words),
+                "caption": vocabulary.decode(candidate.tokens),
             },
             ensure_ascii=False,
         )
@@ -153,10 +161,10 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], wor
     record(path)
 
 
-def _constraint(settings: Evaluation, words: AnyVocabulary) -> Constraint | None:
+def _constraint(settings: Evaluation, vocabulary: AnyVocabulary) -> Constraint | None:
     """Turn the rules of a recipe into those of a vocabulary."""
     rules = settings.rules
-    endings = words.encode(rules.bad_endings)
+    endings = vocabulary.encode(rules.bad_endings)
     if UNK in endings:
         raise ConfigError(
             f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"

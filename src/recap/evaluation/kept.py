@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
-from recap.core.log import say
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
+from recap.core.log import log
 from recap.evaluation.decode import Candidate
 
 Found = dict[int, list[Candidate]]  # image id -> its captions, best first
@@ -33,17 +33,17 @@ class Kept:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            say(f"{self.path}: damaged; the captions are searched again")
+            log.warning(f"{self.path}: damaged; the captions are searched again")
             return None
         if digest != value_hash([self._identity, images]):
             return None
-        say(f"{self.path}: captions of an evaluation that did not end; only their scoring is left")
+        log.info(f"{self.path}: captions of an evaluation that did not end; only their scoring is left")
         return {int(image): [Candidate(*candidate) for candidate in found] for image, found in images.items()}
 
     def write(self, found: Found) -> Found:
         """Keep captions and return them."""
         images = {
-            str(i): [[c.words, c.score, c.log_probability] for c in candidates] for i, candidates in found.items()
+            str(i): [[c.tokens, c.score, c.log_probability] for c in candidates] for i, candidates in found.items()
         }
         write_text(self.path, json.dumps({"hash": value_hash([self._identity, images]), "images": images}))
         return found

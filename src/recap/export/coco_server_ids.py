@@ -7,8 +7,8 @@ from typing import Any
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import write_json
-from recap.core.log import say
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
+from recap.core.log import log
 from recap.data.datasets.coco import image_id_of
 from recap.data.files.json_files import read_json_of
 
@@ -30,12 +30,12 @@ def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool 
     files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
     ids = {split: _ids(*files[split]) for split in SERVER}
     for split, numbers in ids.items():
-        say(f"COCO server: {len(numbers):,} images of {split}")
+        log.info(f"COCO server: {len(numbers):,} images of {split}")
         if len(numbers) != SERVER[split]:
             sentence = f"{files[split][0]}: {len(numbers):,} images where {split} has {SERVER[split]:,}"
             if not partial:
                 raise DataError(f"{sentence}; fetch it again, or say --partial if a part is meant")
-            say(f"{sentence} (a part only)")
+            log.warning(f"{sentence} (a part only)")
     write_json(out, {**ids, "hash": value_hash(ids)})
     return ids
 

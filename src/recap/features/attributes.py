@@ -7,7 +7,7 @@ from typing import Any
 
 from recap.core.config.features import FeaturesConfig
 from recap.core.errors import FeatureError
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.features.store import FeatureStore
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from recap.core.config.features.crops import CropFeatures
 from recap.core.config.features.grid import GridFeatures
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.seeding import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
 
@@ -92,4 +92,4 @@ def check_stage(model: Any, spec: GridFeatures) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return first_line(error)[:160]

@@ -14,7 +14,7 @@ from torch import Tensor
 from recap.core.config.features.crops import CropFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError, FeatureError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.features.attributes import describe
 from recap.features.backbones import create, timm_library
 from recap.features.extraction import Pictures, job_hash

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from recap.core.errors import ConfigError, FeatureError
-from recap.core.manifests import sha256_file
+from recap.core.errors import ConfigError, FeatureError, first_line
+from recap.core.hashing import sha256_file
 from recap.core.seeding import derived_seed
 from recap.features.weights import weights_hash
 
@@ -113,7 +113,7 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
         found = found.get("model", found)
         return {name: torch.as_tensor(np.asarray(value)) for name, value in found.items()}
     except Exception as error:  # whatever the damaged bytes happen to mean
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+        reason = first_line(error)[:120]
         raise FeatureError(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.config.features import FeaturesConfig
 from recap.core.errors import ConfigError, DataError
-from recap.core.manifests import source_digest, value_hash
+from recap.core.hashing import code_digest, value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.job import ExtractionJob
@@ -130,4 +130,4 @@ def extract_each(
 
 def job_hash(spec: FeaturesConfig, attributes: Mapping[str, str], made_from: list[Any], code: Sequence[str]) -> str:
     """Return a hash of everything the values of a store depend on; how the extractor works is not part of it."""
-    return value_hash([spec.identity(), dict(attributes), made_from, source_digest(*code, *SHARED)])
+    return value_hash([spec.identity(), dict(attributes), made_from, code_digest(*code, *SHARED)])

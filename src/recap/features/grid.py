@@ -16,7 +16,7 @@ from torch.nn import functional
 from recap.core.config.features.grid import GridFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.features.attributes import describe
 from recap.features.backbones import check_stage, create, timm_library
 from recap.features.extraction import Pictures, job_hash

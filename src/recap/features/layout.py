@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 
 LAYOUT = "recap-features-2"
 GRID, REGION, SEGMENT = "grid", "region", "segment"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from zipfile import ZipFile
 
 from recap.core.errors import FeatureError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.data.files.images import ImageSource
 
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change

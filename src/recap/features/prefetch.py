@@ -14,12 +14,12 @@ def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
     """Yield the items of an iterator that a thread keeps `depth` ahead of; its errors are raised here."""
     done = object()
     stop = threading.Event()
-    line: queue.Queue[object] = queue.Queue(depth)
+    buffer: queue.Queue[object] = queue.Queue(depth)
 
     def put(value: object) -> None:
         while not stop.is_set():
             try:
-                line.put(value, timeout=0.2)
+                buffer.put(value, timeout=0.2)
                 return
             except queue.Full:
                 continue  # the reader is busy, or has left and will set `stop`
@@ -37,7 +37,7 @@ def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
     try:
-        while (value := line.get()) is not done:
+        while (value := buffer.get()) is not done:
             if isinstance(value, BaseException):
                 raise value
             yield value  # type: ignore[misc]

@@ -22,7 +22,8 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import atomic_path, read_json
-from recap.core.log import progress, say
+from recap.core.log import log
+from recap.core.progress import progress
 from recap.core.seeding import derived_seed
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
@@ -137,5 +138,5 @@ def _fit(backbone: Backbone, pictures: Tensor, labels: Tensor, classes: Sequence
             optimizer.step()
             schedule.step()
             total += loss.item()
-        say(f"backbone, epoch {epoch + 1}: loss {total / batches:.4f}")
+        log.info(f"backbone, epoch {epoch + 1}: loss {total / batches:.4f}")
     backbone.model.eval()

@@ -13,7 +13,7 @@ import numpy as np
 
 from recap.core.errors import FeatureError
 from recap.core.files.atomic import write_json
-from recap.core.log import say
+from recap.core.log import log
 from recap.features.layout import image_digest
 from recap.features.origins import Origins, joint_hash, recall, taken
 from recap.features.packing import Index, write_file
@@ -83,12 +83,12 @@ def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[]
         store = FeatureStore(path)
         store.verify()
     except FeatureError as error:
-        say(f"{error} (doing that now)")
+        log.warning(f"{error} (doing that now)")
         return False
     if store.attributes["job"] != job or not np.array_equal(store.ids, np.unique(np.asarray(ids, dtype=np.int64))):
         return False
     if store.attributes.get("made_from") != made_from():
-        say(f"{path}: pictures or files that it was made from have changed since (making it again)")
+        log.warning(f"{path}: pictures or files that it was made from have changed since (making it again)")
         return False
     return True
 

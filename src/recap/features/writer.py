@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
-from recap.core.log import progress, say
+from recap.core.log import log
+from recap.core.progress import progress
 from recap.features.layout import GRID
 from recap.features.origins import Nothing, Origins, joint_hash
 from recap.features.packing import join
@@ -61,13 +62,13 @@ def build_store(
     groups = [ordered[start : start + shard_size] for start in range(0, len(ordered), shard_size)]
     pieces = [Shard(shards, job, number, group, origins) for number, group in enumerate(groups)]
     if finished(out, job, ordered, made_from=lambda: _made_from(pieces)):
-        say(f"{out}: already there, made by this very job")
+        log.info(f"{out}: already there, made by this very job")
         clear(shards)
         return
     remove_parts(shards, out)
     missing = [piece for piece in pieces if not piece.finished()]
     if len(missing) < len(pieces):
-        say(f"{shards}: {len(pieces) - len(missing)} of {len(pieces)} shards are there from an earlier run")
+        log.info(f"{shards}: {len(pieces) - len(missing)} of {len(pieces)} shards are there from an earlier run")
     wanted = [piece.ids for piece in missing]
     records = iter(progress(extract(wanted), name=out.stem, unit="images", total=sum(map(len, wanted))))
     header = {**attributes, "dtype": dtype, "job": job, "streams": " ".join(streams)}

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from recap.core.errors import MetricError
 from recap.core.files.atomic import atomic_path
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.metrics.hashed import HashTable
 
 ORDERS = 4

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.metrics.base import Captions, Gap, Metric, Result
 
 

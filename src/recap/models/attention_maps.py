@@ -1,19 +1,17 @@
-"""Where a model looks while it says each word of a caption.
+"""The attention over the image behind each token of a caption.
 
 The hook is torch's own: an attention over the image passes its weights through an identity named `weights`; a model
-that offers such attentions lists them in `looks()`.
+that has such attentions lists these identities in `attention_modules()`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
+from recap.models.registry import kinds_with_attention_maps
 from recap.models.state import Memory
 
 
@@ -24,28 +22,29 @@ def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
     Heads are averaged, and so are layers where a model has several.
 
     Args:
-        model: an X-LAN, X-Transformer or Up-Down.
-        tokens: [B, C, T], beginning with <bos>; row t is where the model looks to say word t + 1.
+        model: one with `attention_modules`.
+        tokens: [B, C, T], beginning with <bos>; row t is the attention behind token t + 1.
         memory: of the images.
 
     Raises:
-        ConfigError: the model does not show where it looks.
+        ConfigError: the model has no attention weights to show; the sentence names kinds that do.
     """
-    if not hasattr(model, "looks"):
+    modules = model.attention_modules()
+    if not modules:
         raise ConfigError(
-            f"a {type(model).__name__} does not show where it looks; take an X-LAN, X-Transformer, Up-Down"
+            f"{type(model).__name__} does not expose attention weights; kinds of model that do: "
+            f"{', '.join(kinds_with_attention_maps())}"
         )
-    seen: list[Tensor] = []
+    maps: list[Tensor] = []
 
-    def keep(_module: object, _inputs: object, weights: Tensor) -> None:
-        seen.append(weights.mean(2) if weights.dim() == 5 else weights)  # heads averaged
+    def collect(_module: object, _inputs: object, weights: Tensor) -> None:
+        maps.append(weights.mean(2) if weights.dim() == 5 else weights)  # heads averaged
 
-    places = cast(Callable[[], list[nn.Identity]], model.looks)()
-    handles = [place.register_forward_hook(keep) for place in places]
+    handles = [module.register_forward_hook(collect) for module in modules]
     try:
         model.decode(tokens, memory)
     finally:
         for handle in handles:
             handle.remove()
-    whole = all(weights.shape[2] == tokens.shape[2] for weights in seen)  # a call a layer, else a call a word
-    return torch.stack(seen).mean(0) if whole else torch.cat(seen, 2)
+    whole = all(weights.shape[2] == tokens.shape[2] for weights in maps)  # one call per layer, else one per token
+    return torch.stack(maps).mean(0) if whole else torch.cat(maps, 2)

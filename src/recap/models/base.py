@@ -1,23 +1,26 @@
 """The interface of every captioner.
 
-    memory = model.encode(features, mask)           once an image
+    memory = model.encode(images)                   once per image
     hidden = model.decode(tokens, memory)           teacher forcing, all captions of an image at once
     logits = model.logits(hidden)
-    state  = model.start(memory)                    one word at a time: equal to teacher forcing
+    state  = model.start(memory)                    one token at a time: equal to teacher forcing
     log_probabilities, state = model.step(tokens, state)
 
-Shape letters as in `recap.layers`: B images, C captions or beams, T words, N vectors, D width, V words known.
+Shape letters as in `recap.layers`: B images, C captions or beams, T tokens, N vectors, D width, V ids.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from recap.data.vocabulary.special import PAD
+from recap.models.images import Images, InputSpec
 from recap.models.state import Memory, State
 
 
@@ -27,15 +30,29 @@ def token_mask(tokens: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
 
-class Captioner(nn.Module):
-    """Base of all models.
+class Captioner(nn.Module, ABC):
+    """Base of all models: what training, decoding and figures ask of one.
+
+    A constructor takes `inputs: InputSpec` first and the keys of the model's settings by name. Sizes have no defaults
+    here; the settings (`recap.core.config.models`) own them.
 
     Attributes:
-        recompute: keep only the inputs of layers for the backward pass and compute the rest anew; models that have no
+        recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no
             such layers ignore it.
+        reads_boxes: whether the model's streams must come with boxes and image sizes.
     """
 
+    reads_boxes: ClassVar[bool] = False
     recompute = False
+
+    @classmethod
+    def reads(cls, inputs: InputSpec) -> Sequence[str]:
+        """Return the names of the streams that the model reads; by default the main one.
+
+        Raises:
+            ConfigError: the inputs lack a stream that it needs.
+        """
+        return [inputs.main]
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
         """Call a layer, with its activations recomputed if asked for."""
@@ -43,31 +60,35 @@ class Captioner(nn.Module):
             return cast(Tensor, checkpoint(layer, *inputs, use_reentrant=False))
         return cast(Tensor, layer(*inputs))
 
-    def encode(self, features: Tensor, mask: Tensor) -> Memory:
-        """Encode images: features [B, N, F] and mask [B, N] (True = real) -> Memory."""
-        raise NotImplementedError
+    @abstractmethod
+    def encode(self, images: Images) -> Memory:
+        """Encode images, once each; vectors that a mask hides change nothing."""
 
+    @abstractmethod
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
-        raise NotImplementedError
 
-    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, but for the R words where `real` [B, C, T] is True: [R, D]; a model may skip the others."""
-        return self.decode(tokens, memory)[real]
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, but for the R tokens where `token_mask` [B, C, T] is True: [R, D]; the others may be skipped."""
+        return self.decode(tokens, memory)[token_mask]
 
+    @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax."""
-        raise NotImplementedError
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words would vanish."""
         scores = self.logits(hidden)
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
+    @abstractmethod
     def start(self, memory: Memory) -> State:
-        """Return the state before the first word, with one beam an image."""
-        raise NotImplementedError
+        """Return the state before the first token, with one beam per image."""
 
+    @abstractmethod
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One word: tokens [B, C] -> log-probabilities of the next word [B, C, V] and the new state."""
-        raise NotImplementedError
+        """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new state."""
+
+    def attention_modules(self) -> list[nn.Identity]:
+        """Return where attention over the image passes its weights, see `recap.models.attention_maps`; or nothing."""
+        return []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.errors import ConfigError, RecapError
+from recap.core.config import ModelConfig
+from recap.core.config.models import source_module
+from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import code_digest, value_hash
 from recap.core.plan import RunPlan
-from recap.core.source import code_digest
 
 # Of the right order; what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
@@ -25,25 +26,29 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
         ConfigError: a builder refuses; the sentence names the file.
     """
     seen = set(read_json(known)) if known is not None and known.exists() else set()
-    code = code_digest("models/registry")
-    named = {name: plan.spec("models", name) for name in sorted({run.model for run in plan.scored()})}
-    hashes = {name: value_hash([config, code]) for name, config in named.items()}
+    named = {name: plan.get("models", name) for name in sorted({run.model for run in plan.scored()})}
+    hashes = {name: _hash(config) for name, config in named.items()}
     new = [name for name in named if hashes[name] not in seen]
     for name in new:
-        _build(named[name], f"{plan.params.name}/models/{name}.yaml")
+        _build(named[name], plan.source("models", name))
     if new and known is not None:
         write_json(known, sorted(hashes.values()))
 
 
-def _build(config: dict, source: str) -> None:
+def _hash(config: ModelConfig) -> str:
+    return value_hash([config.model_dump(mode="json"), code_digest("models/registry", source_module(config.kind))])
+
+
+def _build(config: ModelConfig, source: str) -> None:
     import torch
 
+    from recap.models.images import InputSpec
     from recap.models.registry import build_model
 
     try:
         with torch.device("meta"):
-            build_model(config, feature_size=FEATURE_SIZE, vocabulary_size=VOCABULARY_SIZE)
+            build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURE_SIZE), VOCABULARY_SIZE))
     except RecapError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (RuntimeError, TypeError, ArithmeticError) as error:
-        raise ConfigError(f"{source}: {str(error).strip().splitlines()[0]}") from error
+        raise ConfigError(f"{source}: {first_line(error)}") from error

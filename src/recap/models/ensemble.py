@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.base import Captioner
+from recap.models.images import Images
 from recap.models.state import Memory, State
 
 
@@ -74,9 +75,9 @@ class Ensemble(Captioner):
         """The models."""
         return cast(list[Captioner], list(self.models))
 
-    def encode(self, features: Tensor, mask: Tensor) -> EnsembleMemory:
+    def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
-        return _memory([model.encode(features, mask) for model in self.members])
+        return _memory([model.encode(images) for model in self.members])
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""

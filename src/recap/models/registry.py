@@ -1,37 +1,71 @@
-"""From a validated model config to a module; registered means tested (tests/unit/test_models.py runs every name)."""
+"""From settings to a model; which kinds there are, the classes in `recap.core.config.models` say.
+
+A model's module is imported when one is built, so that the source of one kind is no part of what another depends on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+import torch
+
+from recap.core.config import Model, ModelConfig
+from recap.core.config.models import implementation, model_configs
+from recap.core.errors import ConfigError
+from recap.core.params import validate
+from recap.core.plugins import resolve
 from recap.models.base import Captioner
-from recap.models.transformer import Transformer
-from recap.models.up_down import UpDown
-from recap.models.x_transformer import XTransformer
-from recap.models.xlan import XLan
-from recap.models.zodiac import Zodiac
+from recap.models.images import InputSpec
 
-MODELS: dict[str, type[Captioner]] = {
-    "transformer": Transformer,
-    "up_down": UpDown,
-    "x_transformer": XTransformer,
-    "xlan": XLan,
-    "zodiac": Zodiac,
-}
+NO_ARGUMENTS = frozenset(ModelConfig.model_fields)  # keys that all kinds have are no sizes of a model
 
 
-def build_model(config: dict[str, Any], *, feature_size: int, vocabulary_size: int) -> Captioner:
-    """Build the model `config["kind"]` with the other keys as arguments.
+def model_class(kind: str) -> type[Captioner]:
+    """Import and return the class of a kind of model.
 
     Raises:
-        ConfigError: the kind is not registered, or its sizes do not fit together.
+        ConfigError: the kind is not registered, or its `implementation` is not there or no captioner.
     """
-    arguments = dict(config)
-    kind = arguments.pop("kind")
-    if kind not in MODELS:
-        raise ConfigError(f"model: unknown kind {kind!r}; {nearest(kind, MODELS)}")
+    target = implementation(kind)
+    found = resolve(target)
+    if not (isinstance(found, type) and issubclass(found, Captioner)):
+        raise ConfigError(f"model {kind!r}: its implementation {target} is not a recap.models.base.Captioner")
+    return found
+
+
+def model_config(config: ModelConfig | Mapping[str, Any]) -> ModelConfig:
+    """Return settings as their class.
+
+    Raises:
+        ConfigError: a key or value is refused.
+    """
+    if isinstance(config, ModelConfig):
+        return config
+    validated: ModelConfig = validate(Model, dict(config), "model")
+    return validated
+
+
+def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
+    """Build the model that settings describe; they are the keyword arguments of its class, but for `kind`.
+
+    Raises:
+        ConfigError: the kind is not registered, a setting is refused, or the sizes do not fit together.
+    """
+    config = model_config(config)
+    arguments = {name: getattr(config, name) for name in type(config).model_fields if name not in NO_ARGUMENTS}
+    make = model_class(config.kind)
     try:
-        return MODELS[kind](feature_size=feature_size, vocabulary_size=vocabulary_size, **arguments)
+        return make(inputs, **arguments)
     except ValueError as error:
-        raise ConfigError(f"model {kind!r}: {error}") from error
+        raise ConfigError(f"model {config.kind!r}: {error}") from error
+
+
+def kinds_with_attention_maps() -> list[str]:
+    """Return the kinds whose examples have attention over the image that can be drawn."""
+    found = []
+    for kind, config in model_configs().items():
+        with torch.device("meta"):
+            if build_model(config.example(), InputSpec(config.example_streams, vocabulary_size=9)).attention_modules():
+                found.append(kind)
+    return found

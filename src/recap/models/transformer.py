@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from recap.layers.feed_forward import FeedForward
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
 from recap.models.base import Captioner, token_mask
+from recap.models.images import Images, InputSpec
 from recap.models.state import Memory, State
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, of_layer
 
@@ -31,12 +32,25 @@ MakeAttention = Callable[[str], Attention]  # builds the attention of a place: e
 LONGEST = 512  # words a caption may have
 
 
+class TransformerSizes(TypedDict):
+    """What a variant of the Transformer hands on as it came; see `Transformer`."""
+
+    d_feed_forward: int
+    encoder_layers: int
+    decoder_layers: int
+    norm: str
+    layer_norm: str
+    dropout: float
+    feature_dropout: float
+    visual_positions: str
+    feed_forward_activation: str
+
+
 class Transformer(Captioner):
     """Encoder-decoder Transformer.
 
     Args:
-        feature_size: F, width of the visual vectors.
-        vocabulary_size: V, number of ids.
+        inputs: width F of the main stream and number V of ids.
         d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
         norm: "pre" (then each stack ends with a norm) or "post".
         layer_norm: "biased" (torch) or "unbiased" (Annotated Transformer).
@@ -49,20 +63,19 @@ class Transformer(Captioner):
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        feature_size: int,
-        vocabulary_size: int,
-        d_model: int = 512,
-        heads: int = 8,
-        d_feed_forward: int = 2048,
-        encoder_layers: int = 6,
-        decoder_layers: int = 6,
-        norm: str = "pre",
-        layer_norm: str = "biased",
-        dropout: float = 0.1,
-        feature_dropout: float = 0.5,
-        visual_positions: str = "none",
-        feed_forward_activation: str = "relu",
+        d_model: int,
+        heads: int,
+        d_feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        norm: str,
+        layer_norm: str,
+        dropout: float,
+        feature_dropout: float,
+        visual_positions: str,
+        feed_forward_activation: str,
         make_attention: MakeAttention | None = None,
     ) -> None:
         super().__init__()
@@ -79,7 +92,7 @@ class Transformer(Captioner):
         def final_norm() -> nn.Module:
             return NORMS[layer_norm](d_model) if norm == "pre" else nn.Identity()
 
-        self.feature_embedding = Linear(feature_size, d_model)
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.visual_positions = visual_positions
         self.encoder = nn.ModuleList(
@@ -87,7 +100,7 @@ class Transformer(Captioner):
             for _ in range(encoder_layers)
         )
         self.encoder_norm = final_norm()
-        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32), persistent=False)
         self.word_dropout = nn.Dropout(dropout)
         self.decoder = nn.ModuleList(
@@ -95,15 +108,16 @@ class Transformer(Captioner):
             for _ in range(decoder_layers)
         )
         self.decoder_norm = final_norm()
-        self.output = Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, inputs.vocabulary_size)
         self.counts_masks = any(isinstance(part, Attention) and part.counts_masks for part in self.modules())
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
-    def encode(self, features: Tensor, mask: Tensor) -> Memory:
-        """[B, N, F], [B, N] -> Memory; vectors that the mask hides change nothing."""
-        x = torch.relu(self.feature_embedding(features))
+    def encode(self, images: Images) -> Memory:
+        """Images -> Memory; vectors that the mask hides change nothing."""
+        values, mask = images.main.values, images.main.mask
+        x = torch.relu(self.feature_embedding(values))
         if self.visual_positions == "grid":
             x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]

@@ -22,6 +22,7 @@ from recap.layers.fast.linear import Linear, one_gradient
 from recap.layers.recurrent import LSTMCell
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
 from recap.models.official_names import rename
 from recap.models.state import Memory, State
 
@@ -32,8 +33,7 @@ class UpDown(Captioner):
     """The Up-Down captioner.
 
     Args:
-        feature_size: F, width of the visual vectors.
-        vocabulary_size: V, number of ids.
+        inputs: width F of the main stream and number V of ids.
         d_model: width of both LSTMs.
         d_word: width of the word vectors.
         d_attention: width of the attention's hidden layer.
@@ -45,32 +45,32 @@ class UpDown(Captioner):
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        feature_size: int,
-        vocabulary_size: int,
-        d_model: int = 1000,
-        d_word: int = 1000,
-        d_attention: int = 512,
-        d_feature: int = 0,
-        attention_activation: str = "tanh",
-        word_activation: str = "none",
-        dropout: float = 0.5,
+        d_model: int,
+        d_word: int,
+        d_attention: int,
+        d_feature: int,
+        attention_activation: str,
+        word_activation: str,
+        dropout: float,
     ) -> None:
         super().__init__()
-        width = d_feature or feature_size
+        width = d_feature or inputs.feature_size
         self.d_model, self.word_activation = d_model, word_activation
-        self.feature_embedding = nn.Linear(feature_size, d_feature) if d_feature else None
-        self.word_embedding = nn.Embedding(vocabulary_size, d_word)
+        self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_word)
         self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
         self.attention = AdditiveAttention(
             d_query=d_model, d_source=width, d_hidden=d_attention, activation=attention_activation
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
         self.dropout = nn.Dropout(dropout)
-        self.output = Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, inputs.vocabulary_size)
 
-    def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
-        """[B, N, F], [B, N] -> the vectors and their mean."""
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> the vectors and their mean."""
+        features, mask = images.main.values, images.main.mask
         if self.feature_embedding is not None:
             features = self.dropout(torch.relu(self.feature_embedding(features)))
         features = features.masked_fill(~mask[..., None], 0)
@@ -91,7 +91,7 @@ class UpDown(Captioner):
         """[..., R] -> [..., V]."""
         return self.output(hidden)
 
-    def looks(self) -> list[nn.Identity]:
+    def attention_modules(self) -> list[nn.Identity]:
         """Return where the attention passes its weights; see `recap.models.attention_maps`."""
         return [self.attention.weights]
 

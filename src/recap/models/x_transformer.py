@@ -33,6 +33,7 @@ from recap.layers.positional import sinusoid_table
 from recap.layers.x_linear import XLinear
 from recap.models.base import Captioner, token_mask
 from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
 from recap.models.official_names import X_LINEAR, rename
 from recap.models.state import Memory, State
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, causal, growing_mean
@@ -76,8 +77,7 @@ class XTransformer(Captioner):
     """The X-Transformer.
 
     Args:
-        feature_size: F, width of the visual vectors.
-        vocabulary_size: V, number of ids.
+        inputs: width F of the main stream and number V of ids.
         d_model, heads, d_joint, d_feed_forward, encoder_layers, decoder_layers: sizes.
         activation, alpha: of the blocks; see `recap.layers.x_linear`.
         max_vectors: only so many vectors of an image are read (released: 50); None: all.
@@ -88,25 +88,24 @@ class XTransformer(Captioner):
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        feature_size: int,
-        vocabulary_size: int,
-        d_model: int = 768,
-        heads: int = 8,
-        d_joint: int = 48,
-        d_feed_forward: int = 3072,
-        encoder_layers: int = 6,
-        decoder_layers: int = 6,
-        activation: str = "celu",
-        alpha: float = 1.3,
-        max_vectors: int | None = None,
-        feature_dropout: float = 0.5,
-        dropout: float = 0.5,
-        decoder_dropout: float = 0.5,
-        joint_dropout: float = 0.1,
-        mix_dropout: float = 0.3,
-        word_dropout: float = 0.1,
-        output_dropout: float = 0.5,
+        d_model: int,
+        heads: int,
+        d_joint: int,
+        d_feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        activation: str,
+        alpha: float,
+        max_vectors: int | None,
+        feature_dropout: float,
+        dropout: float,
+        decoder_dropout: float,
+        joint_dropout: float,
+        mix_dropout: float,
+        word_dropout: float,
+        output_dropout: float,
     ) -> None:
         super().__init__()
         block = partial(
@@ -123,7 +122,7 @@ class XTransformer(Captioner):
         )
         self.max_vectors = max_vectors
         self.d_model = d_model
-        self.feature_embedding = Linear(feature_size, d_model)
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.dropout = Dropout(dropout)
@@ -132,7 +131,7 @@ class XTransformer(Captioner):
         )
         self.global_projection = Linear((encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
-        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(word_dropout)
@@ -150,11 +149,11 @@ class XTransformer(Captioner):
         self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
         self.output_dropout = Dropout(output_dropout)
-        self.output = Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, inputs.vocabulary_size)
 
-    def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
-        """[B, N, F], [B, N] -> vectors and global vector; vectors that the mask hides change nothing."""
-        features, mask = features[:, : self.max_vectors], mask[:, : self.max_vectors]
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> vectors and global vector; vectors that the mask hides change nothing."""
+        features, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
         x = self.feature_norm(celu(self.feature_embedding(features), CELU_SCALE))
         x = self.feature_dropout(x)
         g, x, visible = masked_mean(x, mask)[:, None, None], x[:, None], mask[:, None, None]
@@ -191,7 +190,7 @@ class XTransformer(Captioner):
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
-    def looks(self) -> list[nn.Identity]:
+    def attention_modules(self) -> list[nn.Identity]:
         """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
         return [layer.image.weights for layer in cast(list[XDecoderLayer], self.decoder)]
 

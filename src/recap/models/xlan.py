@@ -28,6 +28,7 @@ from recap.layers.recurrent import LSTMCell
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
 from recap.models.official_names import X_LINEAR, rename
 from recap.models.state import Memory, State
 
@@ -76,8 +77,7 @@ class XLan(Captioner):
     """X-LAN and the variants of its ablation.
 
     Args:
-        feature_size: F, width of the visual vectors.
-        vocabulary_size: V, number of ids.
+        inputs: width F of the main stream and number V of ids.
         d_model: D, width of everything; heads: H; d_joint: width of B' in a head.
         encoder_layers: blocks in the encoder; 0: the global vector is made of the mean alone.
         decoder_attention: x_linear or conventional (Eq. 1, tanh, H * d_joint wide).
@@ -89,22 +89,21 @@ class XLan(Captioner):
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        feature_size: int,
-        vocabulary_size: int,
-        d_model: int = 1024,
-        heads: int = 8,
-        d_joint: int = 64,
-        encoder_layers: int = 4,
-        decoder_attention: str = "x_linear",
-        activation: str = "celu",
-        alpha: float = 1.3,
-        feature_dropout: float = 0.5,
-        word_dropout: float = 0.5,
-        attention_dropout: float = 0.5,
-        joint_dropout: float = 0.1,
-        mix_dropout: float = 0.3,
-        context_dropout: float = 0.5,
+        d_model: int,
+        heads: int,
+        d_joint: int,
+        encoder_layers: int,
+        decoder_attention: str,
+        activation: str,
+        alpha: float,
+        feature_dropout: float,
+        word_dropout: float,
+        attention_dropout: float,
+        joint_dropout: float,
+        mix_dropout: float,
+        context_dropout: float,
     ) -> None:
         super().__init__()
         block = partial(
@@ -117,7 +116,7 @@ class XLan(Captioner):
             dropout=joint_dropout,
         )
         self.d_model = d_model
-        self.feature_embedding = Linear(feature_size, d_model)
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
@@ -125,7 +124,7 @@ class XLan(Captioner):
             dropout=attention_dropout,
             mix_dropout=mix_dropout,
         )
-        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.word_dropout = Dropout(word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.attention: XLinear | AdditiveAttention = (
@@ -137,12 +136,12 @@ class XLan(Captioner):
         self.attended = AttendedState(d_model=d_model)
         self.context_dropout = Dropout(context_dropout)
         self.output_dropout = Dropout(context_dropout)
-        self.output = Linear(d_model, vocabulary_size)
+        self.output = Linear(d_model, inputs.vocabulary_size)
 
-    def encode(self, features: Tensor, mask: Tensor) -> GlobalMemory:
-        """[B, N, F], [B, N] -> regions and global vector; vectors that the mask hides change nothing."""
-        regions = self.feature_dropout(celu(self.feature_embedding(features), CELU_SCALE))
-        return cast(GlobalMemory, self.encoder(regions, mask))
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> regions and global vector; vectors that the mask hides change nothing."""
+        regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_SCALE))
+        return cast(GlobalMemory, self.encoder(regions, images.main.mask))
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> contexts [B, C, T, D]."""
@@ -159,7 +158,7 @@ class XLan(Captioner):
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
-    def looks(self) -> list[nn.Identity]:
+    def attention_modules(self) -> list[nn.Identity]:
         """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
         return [self.attention.weights]
 

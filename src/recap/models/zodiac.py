@@ -15,13 +15,16 @@ Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from recap.layers.zoneup import ZodiacMultiHead
 from recap.models.base import token_mask
+from recap.models.images import InputSpec
 from recap.models.state import Memory, State
-from recap.models.transformer import Transformer
+from recap.models.transformer import Transformer, TransformerSizes
 
 
 class Zodiac(Transformer):
@@ -30,22 +33,21 @@ class Zodiac(Transformer):
     Args:
         gate, zeta, zodiac_dropout, gelu: see `recap.layers.zoneup.ZodiacMultiHead`.
         rap_scope: head (decoder: prefix), image, global or code.
-        feed_forward_activation: none as released; relu as in the baseline.
         sizes: as in `Transformer`.
     """
 
     def __init__(
         self,
+        inputs: InputSpec,
         *,
-        d_model: int = 512,
-        heads: int = 8,
-        gate: str = "sigmoid",
-        zeta: float = 1.0,
-        zodiac_dropout: float = 0.2,
-        rap_scope: str = "head",
-        gelu: bool = True,
-        feed_forward_activation: str = "none",
-        **sizes: int | float | str,
+        d_model: int,
+        heads: int,
+        gate: str,
+        zeta: float,
+        zodiac_dropout: float,
+        rap_scope: str,
+        gelu: bool,
+        **sizes: Unpack[TransformerSizes],
     ) -> None:
         def attention(place: str) -> ZodiacMultiHead:
             scope = "prefix" if rap_scope == "head" and place != "encoder" else rap_scope
@@ -53,13 +55,7 @@ class Zodiac(Transformer):
                 d_model=d_model, heads=heads, gate=gate, zeta=zeta, scope=scope, dropout=zodiac_dropout, gelu=gelu
             )
 
-        super().__init__(
-            d_model=d_model,
-            heads=heads,
-            feed_forward_activation=feed_forward_activation,
-            make_attention=attention,
-            **sizes,  # type: ignore[arg-type]
-        )
+        super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
         self.cached = rap_scope == "head"
 
     def start(self, memory: Memory) -> State:

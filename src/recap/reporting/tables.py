@@ -10,7 +10,7 @@ from typing import Any
 
 from recap.core.config import Table
 from recap.core.files.atomic import write_text
-from recap.core.log import say
+from recap.core.log import log
 from recap.reporting.content import Content, Entry, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
@@ -47,7 +47,7 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
     paths = [out / f"{name}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
-    say(f"table {name}: {len(table.rows)} rows, {len(table.columns)} columns -> {paths[-1]}")
+    log.info(f"table {name}: {len(table.rows)} rows, {len(table.columns)} columns -> {paths[-1]}")
     return paths
 
 

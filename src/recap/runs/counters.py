@@ -13,8 +13,8 @@ class Counters:
     epoch: int = 0
     batch: int = 0  # batches of this epoch that are done
     step: int = 0
-    drops: int = 0  # plateaus met
-    stale: int = 0  # epochs since the best
+    lr_drops: int = 0  # plateaus met
+    epochs_since_best: int = 0
     best: float = -math.inf
     best_epoch: int = -1  # 0: the weights that the stage began with
     seconds: float = 0.0

@@ -11,17 +11,25 @@ from typing import Any
 import torch
 import yaml
 
+from recap.core.config import Execution
 from recap.core.files.atomic import atomic_path, write_json, write_text
 from recap.core.files.checksums import record
 from recap.core.git import commit
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import read_weights
 
 
 def write_run(
-    out: Path, made_from: dict[str, Any], counters: Counters, weights: Path, model: Captioner, device: torch.device
+    out: Path,
+    *,
+    made_from: dict[str, Any],
+    execution: Execution,
+    counters: Counters,
+    weights: Path,
+    model: Captioner,
+    device: torch.device,
 ) -> None:
     """Write `config.yaml`, `history.csv`, `model.safetensors` and `training.json`, the last when all others are there.
 
@@ -30,6 +38,7 @@ def write_run(
     Args:
         out: the folder.
         made_from: the spec and the hashes of all that went in.
+        execution: how it was computed.
         counters: where training ended, and its curve.
         weights: file of the best weights.
         model: whose parameters are counted.
@@ -57,7 +66,7 @@ def write_run(
             "best_val_cider_d": counters.best,
             "seconds": round(counters.seconds, 1),
             "device": str(device),
-            "threads": spec["threads"],
+            **execution.model_dump(mode="json", exclude={"device", "keep_state"}),
             "feature_hash": made_from["feature_hash"],
             "config_hash": value_hash(spec),
             "git_commit": commit(),

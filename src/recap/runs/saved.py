@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from recap.core.config import Model
-from recap.core.errors import TrainingError
+from recap.core.config import Model, ModelConfig
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.checksums import check
 from recap.core.params import read_mapping, validate
-from recap.data.vocabulary.words import AnyVocabulary
 from recap.models.base import Captioner
+from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.weights import read_weights
 
@@ -25,22 +24,22 @@ def load_weights(model: Captioner, path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        first = str(error).strip().splitlines()[0]
+        first = first_line(error)
         raise TrainingError(f"{path}: these weights do not fit the model ({first}); train it again") from error
 
 
-def load_model(run: Path, *, feature_size: int, words: AnyVocabulary) -> Captioner:
+def load_model(run: Path, inputs: InputSpec) -> Captioner:
     """Return the trained model of a run folder.
 
     Raises:
         RecapError: config or weights are missing, broken or do not fit.
     """
-    captioner = build_model(model_config(run), feature_size=feature_size, vocabulary_size=len(words))
+    captioner = build_model(run_model_config(run), inputs)
     load_weights(captioner, run / "model.safetensors")
     return captioner
 
 
-def model_config(run: Path) -> dict[str, Any]:
+def run_model_config(run: Path) -> ModelConfig:
     """Return the settings of a run's model.
 
     Raises:
@@ -49,8 +48,8 @@ def model_config(run: Path) -> dict[str, Any]:
     path = run / "config.yaml"
     check(path)
     spec = read_mapping(path).get("spec")
-    config = spec.get("model_config") if isinstance(spec, dict) else None
+    config = spec.get("model_settings") if isinstance(spec, dict) else None
     if not isinstance(config, dict):
-        raise TrainingError(f"{path}: holds no spec with a model_config; delete the folder and train this run again")
-    validate(Model, config, str(path))
-    return config
+        raise TrainingError(f"{path}: holds no spec with model_settings; delete the folder and train this run again")
+    validated: ModelConfig = validate(Model, config, str(path))
+    return validated

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.core.errors import TrainingError
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.atomic import atomic_path
 from recap.models.base import Captioner
 
@@ -54,7 +54,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, ValueError) as error:
-        raise _damaged(path, str(error).strip().splitlines()[0]) from error
+        raise _damaged(path, first_line(error)) from error
     if DIGEST in metadata and metadata[DIGEST] != tensors_digest(tensors):
         raise _damaged(path, "its tensors are not those that were saved")
     return tensors

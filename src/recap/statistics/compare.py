@@ -11,7 +11,7 @@ from recap.core.config import Row, Table
 from recap.core.errors import MetricError
 from recap.core.files.atomic import write_json
 from recap.core.files.checksums import record
-from recap.core.log import say
+from recap.core.log import log
 from recap.core.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
@@ -69,7 +69,7 @@ def compare_table(
     }
     write_json(statistics_out, result)
     record(statistics_out)
-    say(f"statistics {name}: {_summary(family)}")
+    log.info(f"statistics {name}: {_summary(family)}")
     return result
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import RecapError
 from recap.core.files.atomic import write_json
-from recap.core.log import say
+from recap.core.log import log
 from recap.tracking.records import Record, read_runs
 from recap.tracking.store import opened
 from recap.tracking.tables import describe_settings, read_tables, table_record
@@ -47,7 +47,7 @@ def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Pat
     with opened(store) as address:
         changed = _synchronise(address, store.parent / "artifacts", profile, records)
     write_json(out, {"runs": len(records), "keys": sorted(record.key for record in records), "store": store.name})
-    say(f"mlflow: {changed} of {len(records)} runs written to {store}")
+    log.info(f"mlflow: {changed} of {len(records)} runs written to {store}")
 
 
 def withdraw(*, profile: str, store: Path) -> None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from recap.core.errors import RecapError
+from recap.core.errors import ConfigError, RecapError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.files.yaml_files import read_mapping
+from recap.core.hashing import sha256_file, value_hash
 
 # Part of every record's hash: change it when records are built in another way, and all are published anew.
 LAYOUT = 2
@@ -140,7 +139,10 @@ def _described(tables: str | None, seed: str, stage: str) -> str:
 
 def _config(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings of a run as flat params, and the hashes of what it was made from, which are no settings."""
-    config = _read_yaml(path)
+    try:
+        config = read_mapping(path)
+    except ConfigError as error:
+        raise RecapError(f"{error}; delete its folder and train this run again") from error
     settings = config.pop("spec", {})
     return dict(flat(settings)), dict(flat({name: value for name, value in config.items() if value is not None}))
 
@@ -177,12 +179,3 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
 def _epoch_name(column: str) -> str:
     """Return the metric's name of a column; seconds and steps of an epoch are no facts of the whole run."""
     return {"seconds": "epoch_seconds", "step": "optimizer_step"}.get(column, column)
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    """Read a run's config; a missing or broken one is an error that names it."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RecapError(f"{path}: cannot be read; delete its folder and train this run again") from error
-    return values if isinstance(values, dict) else {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from recap.core.errors import RecapError
 from recap.core.files.atomic import read_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.tracking.records import LAYOUT, Record, digest
 
 # MLflow cuts a description after 8,000 characters.

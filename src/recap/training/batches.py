@@ -11,34 +11,33 @@ from torch import Tensor
 from recap.core.seeding import generator
 from recap.data.vocabulary.words import BOS, EOS, PAD
 from recap.features.prefetch import prefetch
-from recap.features.resident import ResidentFeatures
-from recap.features.store import FeatureStore
+from recap.models.images import Images
+from recap.runs.inputs import ReadsImages
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B images: features [B, N, F] float32, mask [B, N] (True = real), tokens [B, C, T + 1] (<bos>, words, <eos>).
+    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>).
 
-    An image with fewer than C captions has rows that are all padding.
+    An image with fewer than C captions has rows that are all padding. A batch without images (the shard of a process
+    that gets none) has no streams.
     """
 
     image_ids: list[int]
-    features: Tensor
-    mask: Tensor
+    images: Images
     tokens: Tensor
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors."""
-        move = (x.to(device, non_blocking=True) for x in (self.features, self.mask, self.tokens))
-        return Batch(self.image_ids, *move)
+        return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
 
 
 class CaptionBatches:
     """Reads features and captions of training images.
 
     Args:
-        store: holds the features of every image of `captions`.
-        captions: image id -> word ids of each caption, without <bos> and <eos>.
+        features: hold every image of `captions`.
+        captions: image id -> token ids of each caption, without <bos> and <eos>.
         images_per_batch: B.
         seed: of the shuffling.
     """
@@ -46,12 +45,12 @@ class CaptionBatches:
     def __init__(
         self,
         *,
-        store: FeatureStore | ResidentFeatures,
+        features: ReadsImages,
         captions: dict[int, list[list[int]]],
         images_per_batch: int,
         seed: int,
     ) -> None:
-        self.store, self.captions, self.images_per_batch, self.seed = store, captions, images_per_batch, seed
+        self.features, self.captions, self.images_per_batch, self.seed = features, captions, images_per_batch, seed
         self._images = sorted(captions)
 
     def __len__(self) -> int:
@@ -63,11 +62,11 @@ class CaptionBatches:
         return [shuffled[i : i + self.images_per_batch] for i in range(0, len(shuffled), self.images_per_batch)]
 
     def batch(self, image_ids: Sequence[int]) -> Batch:
-        """Read one batch; without images (the share of a process that gets none) its tensors are empty."""
+        """Read one batch; of no images it is empty."""
         if not image_ids:
-            return Batch([], torch.empty(0, 0, 0), torch.empty(0, 0, dtype=torch.bool), torch.empty(0, 0, 0).long())
-        features, mask = self.store.read(image_ids)
-        return Batch(list(image_ids), features, mask, caption_tensor([self.captions[i] for i in image_ids]))
+            return Batch([], Images({}), torch.empty(0, 0, 0).long())
+        captions = caption_tensor([self.captions[i] for i in image_ids])
+        return Batch(list(image_ids), self.features.read(image_ids), captions)
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
@@ -75,11 +74,11 @@ class CaptionBatches:
 
 
 def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
-    """Word ids of each image's captions -> [B, C, T + 1] with <bos>, <eos> and padding."""
+    """Token ids of each image's captions -> [B, C, T + 1] with <bos>, <eos> and padding."""
     most = max(len(rows) for rows in captions)
-    longest = max((len(words) for rows in captions for words in rows), default=0)
+    longest = max((len(row) for rows in captions for row in rows), default=0)
     tokens = torch.full((len(captions), most, longest + 2), PAD, dtype=torch.long)
     for image, rows in enumerate(captions):
-        for row, words in enumerate(rows):
-            tokens[image, row, : len(words) + 2] = torch.tensor([BOS, *words, EOS])
+        for index, row in enumerate(rows):
+            tokens[image, index, : len(row) + 2] = torch.tensor([BOS, *row, EOS])
     return tokens

@@ -1,4 +1,4 @@
-"""Captions as word ids, by image: those of a training subset, or of a whole split."""
+"""Captions as token ids, by image: those of a training subset, or of a whole split."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary
 
 
-def training_captions(corpus: Corpus, words: AnyVocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:
-    """Return the subset's captions as word ids, by image."""
-    return _by_image(corpus, words, subset["caption_ids"])
+def training_captions(corpus: Corpus, vocabulary: AnyVocabulary, subset: dict[str, Any]) -> dict[int, list[list[int]]]:
+    """Return the subset's captions as token ids, by image."""
+    return _by_image(corpus, vocabulary, subset["caption_ids"])
 
 
-def split_captions(corpus: Corpus, words: AnyVocabulary, split: str) -> dict[int, list[list[int]]]:
+def split_captions(corpus: Corpus, vocabulary: AnyVocabulary, split: str) -> dict[int, list[list[int]]]:
     """Return all captions of a split as word ids, by image.
 
     Raises:
@@ -24,11 +24,11 @@ def split_captions(corpus: Corpus, words: AnyVocabulary, split: str) -> dict[int
     ids = corpus.caption_ids(split)
     if not ids:
         raise DataError(f"{corpus.dataset}: the split {split!r} has no images; training needs it to choose its weights")
-    return _by_image(corpus, words, ids)
+    return _by_image(corpus, vocabulary, ids)
 
 
-def _by_image(corpus: Corpus, words: AnyVocabulary, ids: Sequence[int]) -> dict[int, list[list[int]]]:
+def _by_image(corpus: Corpus, vocabulary: AnyVocabulary, ids: Sequence[int]) -> dict[int, list[list[int]]]:
     captions: dict[int, list[list[int]]] = {}
     for image, tokens in zip(corpus.image_ids_of(ids), corpus.token_lists(ids), strict=True):
-        captions.setdefault(image, []).append(words.encode(tokens))
+        captions.setdefault(image, []).append(vocabulary.encode(tokens))
     return captions

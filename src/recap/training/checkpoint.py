@@ -12,47 +12,67 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.core.errors import TrainingError
+from recap.core.differences import differences, listed
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.atomic import atomic_path
+from recap.core.log import log
 
-VERSION = 2
+VERSION = 3
+STATE, BEST = "last.pt", "best.safetensors"
+_PREVIOUS = "previous."  # begins the names of a state that was set aside
+Identity = dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
 
 
-def save_state(folder: Path, state: dict[str, Any], *, identity: str, random_states: Tensor | None = None) -> None:
-    """Write `folder/last.pt` atomically: tensors, numbers and the random states of torch, a row a process."""
+def save_state(folder: Path, state: dict[str, Any], *, identity: Identity, random_states: Tensor | None = None) -> None:
+    """Write `folder/last.pt` atomically: tensors, numbers and the random states of torch, a row per process."""
     random = {"cpu": torch.get_rng_state()[None] if random_states is None else random_states}
     if torch.cuda.is_available():
         random["cuda"] = torch.cuda.get_rng_state()
-    with atomic_path(folder / "last.pt") as temporary:
+    with atomic_path(folder / STATE) as temporary:
         torch.save({"version": VERSION, "identity": identity, "random": random, **state}, temporary)
 
 
-def load_state(folder: Path, *, identity: str, rank: int = 0) -> dict[str, Any] | None:
-    """Return the saved state of this very training and restore the random states, or None if there is none.
-
-    Args:
-        folder: where `last.pt` lies.
-        identity: hash of everything the training depends on; the state of another config or other code is not used.
-        rank: which process's random state is restored.
+def load_state(folder: Path) -> dict[str, Any] | None:
+    """Return what `folder/last.pt` holds, or None if there is no such file.
 
     Raises:
         TrainingError: the file is there but damaged.
     """
-    path = folder / "last.pt"
+    path = folder / STATE
     if not path.exists():
         return None
     try:
         _check(path)
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if isinstance(error, zipfile.BadZipFile) else type(error).__name__
+        reason = first_line(error) if isinstance(error, zipfile.BadZipFile) else type(error).__name__
         raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over") from error
-    if state["identity"] != identity or state["version"] != VERSION:
-        return None
+    return state
+
+
+def restore_random_states(state: dict[str, Any], rank: int = 0) -> None:
+    """Give torch the random states that a process had when its state was saved."""
     torch.set_rng_state(state["random"]["cpu"][rank].clone())
     if "cuda" in state["random"] and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["random"]["cuda"])
-    return state
+
+
+def mismatch(state: dict[str, Any], identity: Identity) -> str:
+    """Return in what the training that saved a state differs from this one; empty if it is this very one."""
+    if state["version"] != VERSION:
+        return f"format {state['version']} in place of {VERSION}"
+    return listed(differences(state["identity"], identity))
+
+
+def set_aside(folder: Path, reason: str) -> None:
+    """Keep a state that is not continued, with its best weights, in place of the one that was kept before."""
+    for name in (BEST, STATE):
+        if (folder / name).exists():
+            (folder / name).replace(folder / f"{_PREVIOUS}{name}")
+    log.warning(
+        f"{folder / STATE}: the state of another training ({reason}), which starts over; "
+        f"the old state is kept as {_PREVIOUS}{STATE} until the next one is"
+    )
 
 
 def _check(path: Path) -> None:

@@ -1,6 +1,6 @@
 """Data-parallel training over processes that torchrun started: ``torchrun --nproc-per-node 2 -m recap train ...``.
 
-Each process takes its share of every global batch. Losses are means over the words of the global batch, so without
+Each process takes its shard of every global batch. Losses are means over the tokens of the global batch, so without
 dropout the numbers are those of one process; with dropout each process draws its own masks.
 """
 
@@ -27,15 +27,15 @@ class Group:
     device: torch.device = torch.device("cpu")
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes the files."""
         return self.rank == 0
 
-    def share(self, items: Sequence[Item]) -> list[Item]:
+    def shard(self, items: Sequence[Item]) -> list[Item]:
         """Return this process's part of a global batch; it may be empty."""
         return list(items[self.rank :: self.size])
 
-    def total(self, *numbers: float) -> list[float]:
+    def all_reduce_sum(self, *numbers: float) -> list[float]:
         """Return the sums of numbers over all processes."""
         if self.size == 1:
             return list(numbers)
@@ -43,7 +43,15 @@ class Group:
         dist.all_reduce(values)
         return [float(value) for value in values.tolist()]
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+    def of_main(self, names: Sequence[str]) -> list[str]:
+        """Return the names that the main process passed."""
+        if self.size == 1:
+            return list(names)
+        box = [list(names)]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its sum over all processes; a process without a batch adds zeros."""
         if self.size == 1:
             return
@@ -66,18 +74,18 @@ class Group:
         dist.all_gather(states, mine.to(self.device))
         return torch.stack(states).cpu()
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
-    def leave(self) -> None:
-        """End the common work."""
+    def destroy(self) -> None:
+        """Leave the process group."""
         if self.size > 1:
             dist.destroy_process_group()
 
 
-def join(device: torch.device) -> Group:
+def init_group(device: torch.device) -> Group:
     """Meet the other processes that torchrun started; without torchrun this process is alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:

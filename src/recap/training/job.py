@@ -2,52 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from recap.core.config import CrossEntropy, SelfCritical, Stage
+from recap.core.config import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.core.device import select_device
 from recap.core.files.lock import exclusive
-from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
-from recap.core.params import validate
+from recap.core.hashing import sha256_file
+from recap.core.identities import TRAINING, job_code
+from recap.core.log import log
 from recap.core.process.stop import Stop
 from recap.core.seeding import derived_seed
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
-from recap.data.vocabulary.words import load_vocabulary
-from recap.features.resident import ResidentFeatures
-from recap.features.store import FeatureStore
+from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
+from recap.runs.inputs import FeatureSources
+from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
 from recap.training.captions import split_captions, training_captions
+from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes
-from recap.training.distributed import Group, join
+from recap.training.distributed import Group, init_group
 from recap.training.loop import Objective, Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.validation import validator
 
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
-STAGES: dict[str, type[Stage]] = {"xe": CrossEntropy, "scst": SelfCritical}
+Captions = dict[int, list[list[int]]]  # image id -> token ids of each caption
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a training reads: the captions of its images as token ids, their features, and the hash of each file."""
+
+    vocabulary: AnyVocabulary
+    features: FeatureSources
+    captions: Captions
+    validation: Captions
+    init: Path | None
+    hashes: dict[str, str | None]
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest caption, with the end token."""
+        return self.vocabulary.max_length + 1
 
 
 def train(
     *,
-    stage: str,
-    spec: dict[str, Any],
+    spec: RunSpec,
+    execution: Execution,
     corpus: Path,
     vocabulary: Path,
     subset: Path,
-    features: Path,
+    features: Sequence[Path],
     init: Path | None,
     state: Path,
     out: Path,
@@ -55,9 +73,10 @@ def train(
     """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`.
 
     Args:
-        stage: xe or scst.
-        spec: names and settings, see docs/architecture.md.
-        corpus, vocabulary, subset, features: the files that went in.
+        spec: names and settings: all that decides the result, beside the files.
+        execution: how it is computed.
+        corpus, vocabulary, subset: the files that went in.
+        features: one or several feature stores of the same images.
         init: run folder whose weights are the start (scst: the xe run), or None.
         state: folder for the resumable state.
         out: the run folder.
@@ -65,59 +84,118 @@ def train(
     Raises:
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
-    settings = validate(STAGES[stage], spec["stage_config"], f"stage {stage}")
-    name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {stage}"
-    group = join(select_device(spec["device"]))
-    with Stop(name), _claimed(state, group):
-        group.wait()  # until the state is ours
-        _prepare(spec, stage, group)
-        words, store, chosen = load_vocabulary(vocabulary), FeatureStore(features), read_subset(subset)
-        table = Corpus.read(corpus)
-        captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
-        store.require([*captions, *validation])
-        model = build_model(spec["model_config"], feature_size=store.dim, vocabulary_size=len(words)).to(group.device)
-        if init is not None:
-            load_weights(model, init / "model.safetensors")
-        made_from = {
-            "stage": stage,
-            "spec": spec,
-            "vocabulary_hash": words.hash,
-            "subset_hash": chosen["hash"],
-            "feature_hash": store.feature_hash,
-            "init_sha256": sha256_file(init / "model.safetensors") if init else None,
-            "code": _code(spec["model_config"]["kind"]),
-            **({"processes": group.size} if group.size > 1 else {}),
-        }
-        if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
-            torch.manual_seed(derived_seed(spec["seed"], "rank", stage, group.rank))
-        longest = words.max_length + 1  # with the end token
-        training = Training(
-            model=model,
-            objective=_objective(model, settings, captions, longest),
-            batches=_batches(settings, store, captions, spec["seed"], group.device),
-            validate=validator(model, settings, store, validation, longest, group, name),
-            stage=settings,
-            d_model=spec["model_config"]["d_model"],
-            device=group.device,
-            state=state,
-            identity=value_hash(made_from),
-            name=name,
-            group=group,
-            trained=init is not None,
-        )
-        model.recompute = settings.recompute
-        if settings.compile:
-            compile_passes(model)
+    group = init_group(select_device(execution.device))
+    with Stop(run_name(spec)), _claimed(state, group):
+        group.barrier()  # until the state is ours
+        prepare(spec, execution, group)
+        inputs = load_inputs(corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init)
+        training = build_training(spec, execution, inputs, state, group)
         counters = training.run()
-        if group.first:
-            warn_if_no_better(name, counters)
-            write_run(out, made_from, counters, training.best_weights, model, group.device)
-        group.leave()
+        finish(spec, execution, inputs, training, counters, out)
+        group.destroy()
+
+
+def run_name(spec: RunSpec) -> str:
+    """Return what messages call a run."""
+    return f"{spec.model}@{spec.recipe} seed {spec.seed} {spec.stage}"
+
+
+def prepare(spec: RunSpec, execution: Execution, group: Group) -> None:
+    """Set threads, determinism and the seed of the first weights."""
+    torch.set_num_threads(execution.threads)
+    if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
+
+
+def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Sequence[Path], init: Path | None) -> Inputs:
+    """Read the files of a training and check that they fit together.
+
+    Raises:
+        RecapError: a file is missing or broken, or an image has no features.
+    """
+    vocab, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
+    table = Corpus.read(corpus)
+    captions, validation = training_captions(table, vocab, chosen), split_captions(table, vocab, "val")
+    sources.require([*captions, *validation])
+    hashes = {
+        "vocabulary_hash": vocab.hash,
+        "subset_hash": chosen["hash"],
+        "feature_hash": sources.feature_hash,
+        "init_sha256": sha256_file(init / "model.safetensors") if init else None,
+    }
+    return Inputs(vocab, sources, captions, validation, init, hashes)
+
+
+def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
+    """Build the model and what trains it; the random numbers are those that `prepare` seeded.
+
+    Raises:
+        RecapError: the model cannot be built, or the weights to begin with do not fit it.
+    """
+    settings, name = spec.stage_settings, run_name(spec)
+    streams = inputs.features.input_spec(inputs.vocabulary)
+    model = build_model(spec.model_settings, streams).to(group.device)
+    inputs.features.choose([model], streams)
+    if inputs.init is not None:
+        load_weights(model, inputs.init / "model.safetensors")
+    if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
+        torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
+    training = Training(
+        model=model,
+        objective=_objective(model, settings, inputs.captions, inputs.max_length),
+        batches=_batches(spec, execution, inputs, group.device),
+        validate=validator(model, settings, inputs.features, inputs.validation, inputs.max_length, group, name),
+        stage=settings,
+        d_model=spec.model_settings.noam_width,
+        device=group.device,
+        state=state,
+        identity=identity(spec, inputs, group),
+        name=name,
+        checkpoint_minutes=execution.checkpoint_minutes,
+        keep_state=execution.keep_state,
+        group=group,
+        trained=inputs.init is not None,
+    )
+    model.recompute = execution.activation_checkpointing
+    if execution.compile:
+        compile_passes(model)
+    return training
+
+
+def finish(
+    spec: RunSpec, execution: Execution, inputs: Inputs, training: Training, counters: Counters, out: Path
+) -> None:
+    """Write the run folder; of several processes the first does.
+
+    Raises:
+        TrainingError: the best weights are damaged.
+    """
+    if training.group.is_main:
+        warn_if_no_better(training.name, counters)
+        settings, source = training.identity["settings"], training.identity["source"]
+        write_run(
+            out,
+            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source},
+            execution=execution,
+            counters=counters,
+            weights=training.best_weights,
+            model=training.model,
+            device=training.device,
+        )
+
+
+def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
+    """Return all that the weights depend on: a saved state of anything else is not continued."""
+    # Whoever started torchrun by hand may have asked for other processes than the spec has.
+    processes = {"processes": group.size} if group.size > 1 else {}
+    source = job_code(TRAINING, spec.model_settings.kind)
+    return {"settings": {**spec.model_dump(mode="json"), **processes}, "inputs": inputs.hashes, "source": source}
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
     """Let one training at a time work in a state folder: two would save into each other's state."""
-    if not group.first:
+    if not group.is_main:
         return nullcontext()
     return exclusive(state / "lock", wait_seconds=_SAVING_SECONDS, what=f"the state folder {state}")
 
@@ -125,38 +203,24 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
     if counters.best_epoch == 0:
-        say(
-            f"WARNING: {name}: no epoch was better than the weights it began with (validation CIDEr-D "
+        log.warning(
+            f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
         )
 
 
-def _prepare(spec: dict[str, Any], stage: str, group: Group) -> None:
-    """Set threads, determinism and the seed of the first weights."""
-    torch.set_num_threads(spec["threads"])
-    if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.manual_seed(derived_seed(spec["seed"], "weights", stage))
-
-
-def _code(kind: str) -> str:
-    """Return the digest of all that training a kind of model runs; a saved state of other code is not continued."""
-    return code_digest("training/job", f"models/{kind}", without=["models/registry"])
-
-
-def _objective(model: Captioner, settings: Stage, captions: dict[int, list[list[int]]], max_length: int) -> Objective:
+def _objective(model: Captioner, settings: Stage, captions: Captions, max_length: int) -> Objective:
     if isinstance(settings, SelfCritical):
         return SelfCriticalObjective(model, settings, references=captions, max_length=max_length)
     assert isinstance(settings, CrossEntropy)
     return CrossEntropyObjective(model, settings)
 
 
-def _batches(
-    settings: Stage, store: FeatureStore, captions: dict[int, list[list[int]]], seed: int, device: torch.device
-) -> CaptionBatches:
+def _batches(spec: RunSpec, execution: Execution, inputs: Inputs, device: torch.device) -> CaptionBatches:
+    features, captions = inputs.features, inputs.captions
     return CaptionBatches(
-        store=ResidentFeatures(store, sorted(captions), device) if settings.resident_features else store,
+        features=ResidentFeatures(features, sorted(captions), device) if execution.features_in_memory else features,
         captions=captions,
-        images_per_batch=settings.images_per_batch,
-        seed=seed,
+        images_per_batch=spec.stage_settings.images_per_batch,
+        seed=spec.seed,
     )

@@ -15,20 +15,31 @@ from torch import Tensor
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.files.atomic import write_json
-from recap.core.log import progress, say, time_left
+from recap.core.log import log
 from recap.core.process.stop import Stop
-from recap.decoding.step import NotANumber
+from recap.core.progress import progress as progress_bar
+from recap.core.progress import time_left
+from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.batches import Batch, CaptionBatches
-from recap.training.checkpoint import load_state, save_state
+from recap.training.checkpoint import (
+    BEST,
+    STATE,
+    Identity,
+    load_state,
+    mismatch,
+    restore_random_states,
+    save_state,
+    set_aside,
+)
 from recap.training.distributed import Group
+from recap.training.objectives.logged import Logged
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
-NUMBERS = ("reward", "reward_sd", "reward_greedy", "reward_beam", "length")  # what objectives log beside the loss
 SAVED = "the state is saved, and the same command continues from here"
-Objective = Callable[[Batch, int], tuple[Tensor, dict[str, float]]]  # batch, epoch from 0 -> loss, numbers to log
+Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
 
 class Training:
@@ -36,8 +47,7 @@ class Training:
 
     Args:
         model: on its device.
-        objective: batch and epoch -> loss, a mean over words, and numbers to log; `words` among them is what the loss
-            weighs.
+        objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
         batches: the training images.
         validate: returns the validation CIDEr-D of the model as it is; of several processes, each returns its part of
             the sum.
@@ -45,8 +55,10 @@ class Training:
         d_model: for the Noam schedule.
         device: where batches go.
         state: folder of the checkpoint and of the best weights so far.
-        identity: hash of everything the result depends on; a state of anything else is not continued.
+        identity: everything the result depends on; a state of anything else is set aside.
         name: of the run, for messages.
+        checkpoint_minutes: the full state is saved at least this often.
+        keep_state: refuse to start over where the state of another training lies.
         group: the processes that train together.
         trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
@@ -62,78 +74,98 @@ class Training:
         d_model: int,
         device: torch.device,
         state: Path,
-        identity: str,
+        identity: Identity,
         name: str,
+        checkpoint_minutes: float = 5.0,
+        keep_state: bool = False,
         group: Group | None = None,
         trained: bool = False,
     ) -> None:
         self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
         self.name, self.group, self.trained = name, group or Group(device=device), trained
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
+        self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
         self.optimizer = build_optimizer(model.parameters(), stage)
-        self.at = Counters()
+        self.progress = Counters()
+        self._logged: list[str] | None = None  # names that the objective logs, once they are known
         self._stop = Stop(name)
 
     @property
     def best_weights(self) -> Path:
         """The weights of the best epoch so far."""
-        return self.state / "best.safetensors"
+        return self.state / BEST
 
     def run(self) -> Counters:
         """Train to the end, or from where a killed run of the same training stood, and return the counters.
 
         Raises:
-            TrainingError: the loss is no number; the ids of the batch are in the message.
+            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
             SystemExit: SIGTERM or SIGINT came; the state is saved first.
         """
         self._resume()
         with self._stop, self._stop.held():
-            if self.trained and self.at.best_epoch < 0:
+            if self.trained and self.progress.best_epoch < 0:
                 self._score_start()
-            while self.at.epoch < self.stage.epochs and not self._out_of_patience():
+            while self.progress.epoch < self.stage.epochs and not self._out_of_patience():
                 self._epoch()
-        return self.at
+        return self.progress
 
     def _out_of_patience(self) -> bool:
-        return self.stage.patience is not None and self.at.stale >= self.stage.patience
+        return self.stage.patience is not None and self.progress.epochs_since_best >= self.stage.patience
 
     def _resume(self) -> None:
-        saved = load_state(self.state, identity=self.identity, rank=self.group.rank)
+        saved = load_state(self.state)
         if saved is None:
             return
+        reason = mismatch(saved, self.identity)
+        if reason:
+            self._start_over(reason)
+            return
+        restore_random_states(saved, self.group.rank)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.at = Counters(**saved["counters"])
-        say(f"{self.name}: continuing at epoch {self.at.epoch + 1}, batch {self.at.batch + 1}")
+        self.progress = Counters(**saved["counters"])
+        log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+
+    def _start_over(self, reason: str) -> None:
+        """Set the state of another training aside, or refuse to."""
+        if self.keep_state:
+            raise TrainingError(
+                f"{self.state / STATE}: the state of another training ({reason}), and keep_state refuses to "
+                "start over; undo what differs, or move the folder away"
+            )
+        self.group.barrier()  # until all processes have read it
+        if self.group.is_main:
+            set_aside(self.state, reason)
 
     def _save(self, random_states: Tensor | None = None) -> None:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "counters": asdict(self.at),
+            "counters": asdict(self.progress),
         }
         common = random_states is None
         if random_states is None:
             random_states = self.group.random_states()
-        if self.group.first:
+        if self.group.is_main:
             save_state(self.state, state, identity=self.identity, random_states=random_states)
         if common:
-            self.group.wait()
+            self.group.barrier()
 
     def _epoch(self) -> None:
-        at = self.at
-        todo = [self.group.share(images) for images in self.batches.order(at.epoch)[at.batch :]]
-        name = f"{self.name}, epoch {at.epoch + 1}/{self.stage.epochs}"
+        progress = self.progress
+        todo = [self.group.shard(images) for images in self.batches.order(progress.epoch)[progress.batch :]]
+        name = f"{self.name}, epoch {progress.epoch + 1}/{self.stage.epochs}"
         since, saved = time.monotonic(), time.monotonic()
         with closing(self.batches.read(todo)) as reading:
-            for batch in progress(reading, name=name, unit="batches", total=len(todo)):
+            for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
                 self._step(batch)
                 now = time.monotonic()
-                due = self.group.first and now - saved > 60 * self.stage.checkpoint_minutes
-                stop, save = self.group.total(self._stop.asked is not None, due)
+                due = self.group.is_main and now - saved > 60 * self.checkpoint_minutes
+                stop, save = self.group.all_reduce_sum(self._stop.asked is not None, due)
                 if stop or save:
-                    at.seconds, since, saved = at.seconds + now - since, now, now
+                    progress.seconds, since, saved = progress.seconds + now - since, now, now
                     self._save()
                     if stop:
                         raise self._stop.leave(SAVED)
@@ -141,58 +173,63 @@ class Training:
 
     def _step(self, batch: Batch) -> None:
         """One optimiser step."""
-        at = self.at
+        progress = self.progress
         rate = learning_rate(
             self.stage.schedule,
-            step=at.step + 1,
-            epoch=at.epoch,
-            drops=at.drops,
+            step=progress.step + 1,
+            epoch=progress.epoch,
+            lr_drops=progress.lr_drops,
             d_model=self.d_model,
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss, numbers = self._loss(batch, rate)
-        value = loss.item()
+        logged = self._loss(batch, rate)
+        value = logged.loss.item()
         if not math.isfinite(value):
             raise self._stopped(
-                batch, rate, f"the loss of step {at.step + 1} is {value}; its images are {batch.image_ids}"
+                batch, rate, f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
             )
-        words = numbers.pop("words", 1.0)
-        (all_words,) = self.group.total(words)
+        (num_tokens,) = self.group.all_reduce_sum(logged.num_tokens)
+        weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
         self.optimizer.zero_grad(set_to_none=True)
-        if batch.image_ids:  # the mean over the words of all processes; one process alone multiplies by 1
-            (loss * (words / all_words)).backward()
-        self.group.add_gradients(self.model.parameters())
+        if batch.image_ids:  # the mean over the tokens of all processes; one process alone multiplies by 1
+            (logged.loss * weight).backward()
+        self.group.all_reduce_gradients(self.model.parameters())
         clip_gradients(self.model.parameters(), self.stage)
         self.optimizer.step()
-        at.step += 1
-        at.batch += 1
-        for key, number in self._common({"loss": value, **numbers}, words / all_words).items():
-            at.sums[key] = at.sums.get(key, 0.0) + number
+        progress.step += 1
+        progress.batch += 1
+        for key, number in self._means({"loss": value, **logged.numbers}, weight).items():
+            progress.sums[key] = progress.sums.get(key, 0.0) + number
 
-    def _loss(self, batch: Batch, rate: float) -> tuple[Tensor, dict[str, float]]:
-        """Return the batch's loss and its numbers; a share without images has neither."""
+    def _loss(self, batch: Batch, rate: float) -> Logged:
+        """Return the batch's loss and its numbers; a shard without images weighs nothing."""
         if not batch.image_ids:
-            return torch.zeros(()), {"words": 0.0}
+            return Logged(torch.zeros(()), 0)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
             try:
-                return self.objective(batch.to(self.device), self.at.epoch)
-            except NotANumber as error:
+                return self.objective(batch.to(self.device), self.progress.epoch)
+            except NonFiniteLogits as error:
                 images = [batch.image_ids[index] for index in error.images]
                 raise self._stopped(batch, rate, f"{error}; its images are {images}") from error
 
-    def _common(self, numbers: dict[str, float], share: float) -> dict[str, float]:
-        """Average logged numbers over processes, each by its share of the words."""
+    def _means(self, numbers: dict[str, float], weight: float) -> dict[str, float]:
+        """Average logged numbers over processes, each by the weight of its shard."""
         if self.group.size == 1:
             return numbers
-        keys = ("loss", *NUMBERS)
-        means = self.group.total(*(share * numbers.get(key, 0.0) for key in keys))
-        return {key: mean for key, mean in zip(keys, means, strict=True) if mean or key == "loss"}
+        if self._logged is None:  # the main process has images in every batch, so it knows all names
+            self._logged = self.group.of_main(list(numbers))
+        if weight and set(numbers) != set(self._logged):
+            some = ", ".join(sorted(set(numbers) ^ set(self._logged)))
+            raise TrainingError(f"the objective logs {some} in some steps only; let it log the same in every step")
+        means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
+        return dict(zip(self._logged, means, strict=True))
 
     def _stopped(self, batch: Batch, rate: float, reason: str) -> TrainingError:
         """Write down the step and the images at which numbers were lost, and return the error that says so."""
         path = self.state / "failed_step.json"
-        at = {"epoch": self.at.epoch + 1, "batch": self.at.batch + 1, "step": self.at.step + 1}
+        progress = self.progress
+        at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
         write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": rate, "reason": reason})
         return TrainingError(
             f"{reason}; lower the learning rate (now {rate:.3g}) or clip the gradient; step and images are in {path}"
@@ -200,42 +237,42 @@ class Training:
 
     def _close_epoch(self, since: float) -> None:
         """Validate, keep the weights if they are the best, write a line of history, save."""
-        at = self.at
+        progress = self.progress
         score = self._score(since)
-        means = {key: total / at.batch for key, total in at.sums.items()}
+        means = {key: total / progress.batch for key, total in progress.sums.items()}
         rate = self.optimizer.param_groups[0]["lr"]
-        at.seconds += time.monotonic() - since
-        at.history.append(
+        progress.seconds += time.monotonic() - since
+        progress.history.append(
             {
-                "epoch": at.epoch + 1,
-                "step": at.step,
+                "epoch": progress.epoch + 1,
+                "step": progress.step,
                 **means,
                 "learning_rate": rate,
                 "val_cider_d": score,
-                "seconds": at.seconds,
+                "seconds": progress.seconds,
             }
         )
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        done, epochs = at.epoch + 1, self.stage.epochs
-        left = f"; {time_left(done, epochs, at.seconds)}" if done < epochs else ""
-        say(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
-        if score > at.best:
-            self._keep_best(score, at.epoch + 1)
+        done, epochs = progress.epoch + 1, self.stage.epochs
+        left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
+        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
+        if score > progress.best:
+            self._keep_best(score, progress.epoch + 1)
         else:
-            at.stale += 1
+            progress.epochs_since_best += 1
             schedule = self.stage.schedule
-            if schedule.kind == "plateau" and at.stale % (schedule.patience + 1) == 0:
-                at.drops += 1
-        at.epoch, at.batch, at.sums = at.epoch + 1, 0, {}
+            if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
+                progress.lr_drops += 1
+        progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
         self._save()
 
     def _score_start(self) -> None:
         """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""
         since = time.monotonic()
         score = self._score(since)
-        self.at.seconds += time.monotonic() - since
-        self.at.history.append({"epoch": 0, "step": 0, "val_cider_d": score, "seconds": self.at.seconds})
-        say(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
+        self.progress.seconds += time.monotonic() - since
+        self.progress.history.append({"epoch": 0, "step": 0, "val_cider_d": score, "seconds": self.progress.seconds})
+        log.info(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
         self._keep_best(score, 0)
         self._save()
 
@@ -244,16 +281,16 @@ class Training:
         random_states = self.group.random_states()
         try:
             with self._stop.let_go():
-                (score,) = self.group.total(self.validate())
+                (score,) = self.group.all_reduce_sum(self.validate())
         except BaseException:
             if self._stop.asked is None:
                 raise
-            self.at.seconds += time.monotonic() - since
+            self.progress.seconds += time.monotonic() - since
             self._save(random_states)
             raise self._stop.leave(SAVED) from None
         return score
 
     def _keep_best(self, score: float, epoch: int) -> None:
-        self.at.best, self.at.best_epoch, self.at.stale = score, epoch, 0
-        if self.group.first:
+        self.progress.best, self.progress.best_epoch, self.progress.epochs_since_best = score, epoch, 0
+        if self.group.is_main:
             save_weights(self.best_weights, plain_weights(self.model))

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules, as plain functions of step, epoch and drops."""
+"""Optimizers and learning-rate schedules, as plain functions of step, epoch and drops."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import nn
 from recap.core.config import NoamSchedule, PlateauSchedule, Schedule, Stage, StepSchedule, TableSchedule
 
 
-def learning_rate(schedule: Schedule, *, step: int, epoch: int, drops: int, d_model: int) -> float:
+def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int) -> float:
     """Return the rate of one step.
 
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
     step:     learning_rate * factor^(epoch // step_size)
-    plateau:  learning_rate * factor^drops
+    plateau:  learning_rate * factor^lr_drops
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
     All but noam rise linearly over the first `warmup` steps.
@@ -24,7 +24,7 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, drops: int, d_mo
         schedule: kind and numbers.
         step: steps counted from 1.
         epoch: epochs counted from 0.
-        drops: how often a plateau was met so far.
+        lr_drops: how often a plateau was met so far.
         d_model: D of the model.
     """
     if isinstance(schedule, NoamSchedule):
@@ -35,12 +35,12 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, drops: int, d_mo
     if isinstance(schedule, StepSchedule):
         return float(warm * schedule.learning_rate * schedule.factor ** (epoch // schedule.step_size))
     if isinstance(schedule, PlateauSchedule):
-        return float(warm * schedule.learning_rate * schedule.factor**drops)
+        return float(warm * schedule.learning_rate * schedule.factor**lr_drops)
     return warm * schedule.learning_rate
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
-    """Build the stage's optimiser; its rate is set before every step."""
+    """Build the stage's optimizer; its rate is set before every step."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
     fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # RAdam has no fused form
     return kind(

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from recap.core.config import Stage
 from recap.evaluation.decode import decode_images
-from recap.features.store import FeatureStore
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
+from recap.runs.inputs import ReadsImages
 from recap.training.distributed import Group
 
 
 def validator(
     model: Captioner,
     settings: Stage,
-    store: FeatureStore,
+    features: ReadsImages,
     references: dict[int, list[list[int]]],
     max_length: int,
     group: Group,
@@ -23,15 +23,15 @@ def validator(
 ) -> Callable[[], float]:
     """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
 
-    Each process decodes its share of the images; its number is the share's sum over the count of all images.
+    Each process decodes its shard of the images; its number is the shard's sum over the count of all images.
     Progress is shown under the run's name.
     """
-    scorer, images = CiderD(references), group.share(sorted(references))
+    scorer, images = CiderD(references), group.shard(sorted(references))
 
     def validate_model() -> float:
         captions = decode_images(
             model,
-            store,
+            features,
             images,
             beam=settings.validation_beam,
             max_length=max_length,

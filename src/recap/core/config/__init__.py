@@ -10,8 +10,9 @@ from typing import Any
 
 from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
+from recap.core.config.execution import Execution
 from recap.core.config.features import Features
-from recap.core.config.models import Model, TransformerModel, UpDownModel, XLanModel, XTransformerModel, ZodiacModel
+from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
     DecodingRules,
@@ -21,6 +22,8 @@ from recap.core.config.recipes import (
     SelfCritical,
     Stage,
 )
+from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
     NoamSchedule,
@@ -30,37 +33,44 @@ from recap.core.config.schedules import (
     TableSchedule,
 )
 from recap.core.config.subsets import Subset
-from recap.core.config.tables import Profile, QuotedRow, Row, Table
+from recap.core.config.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "ConstantSchedule",
     "CrossEntropy",
+    "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
     "Evaluation",
+    "EvaluationSpec",
+    "Execution",
     "Features",
     "Model",
+    "ModelConfig",
     "NoamSchedule",
     "PlateauSchedule",
     "Profile",
     "QuotedRow",
     "Recipe",
+    "Replacements",
     "Row",
+    "RunSpec",
+    "RowFile",
+    "RowSettings",
     "SECTIONS",
+    "Scale",
     "Schedule",
     "ScheduledSampling",
     "SelfCritical",
+    "SelfCriticalRun",
     "Stage",
     "StepSchedule",
     "Strict",
     "Subset",
     "Table",
+    "TableFile",
     "TableSchedule",
-    "TransformerModel",
-    "UpDownModel",
-    "XLanModel",
-    "XTransformerModel",
-    "ZodiacModel",
+    "Titles",
 ]
 
 SECTIONS: dict[str, Any] = {
@@ -69,5 +79,6 @@ SECTIONS: dict[str, Any] = {
     "features": Features,
     "models": Model,
     "recipes": Recipe,
-    "tables": Table,
+    "scales": Scale,
+    "tables": TableFile,
 }

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.config.base import Strict
+from recap.core.config.base import Strict, neutral
+from recap.core.config.execution import Execution, refuse_moved
 from recap.core.config.names import OneOf
 from recap.core.config.schedules import WITH_ONE_RATE, Schedule
 from recap.core.metrics import COCO, METRICS
@@ -35,12 +36,11 @@ class Stage(Strict):
     patience: PositiveInt | None = Field(None, description="stop after so many epochs without a better CIDEr")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16"] = "float32"
-    compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
-    recompute: bool = Field(False, description="compute activations anew in the backward pass: less memory, more time")
-    resident_features: bool = Field(
-        False, description="keep the training features in the device's memory; refused where they do not fit"
-    )
-    checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_moved(cls, values: Any) -> Any:
+        return refuse_moved(values)
 
     @model_validator(mode="before")
     @classmethod
@@ -160,9 +160,10 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
-    # Left out where it is 1, so that nothing that was made before this key is made again for its sake.
-    processes: PositiveInt = Field(
-        1,
-        exclude_if=lambda count: count == 1,
-        description="processes that train together, on a GPU each; each takes its share of `images_per_batch`",
+    processes: PositiveInt = neutral(
+        1, description="processes that train together, on a GPU each; each takes its share of `images_per_batch`"
+    )
+    # Never in a dump: it decides nothing.
+    execution: Execution = Field(
+        Execution(), exclude=True, description="how its jobs are computed, unless the profile says otherwise"
     )

@@ -6,61 +6,19 @@ import json
 from textwrap import indent
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
 from recap.core.config.features import Features
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.features.imported import ImportedFeatures
-from recap.core.config.models import Model
-from recap.core.config.recipes import CrossEntropy, Evaluation, Recipe, SelfCritical
+from recap.core.config.recipes import Recipe
+from recap.core.config.run import EvaluationSpec, RunSpec
 from recap.core.config.subsets import Subset
 from recap.core.config.tables import Table
 from recap.core.config.vocabulary import VocabularyConfig
 from recap.core.params import validate
-
-
-class _Processor(Strict):
-    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
-    threads: PositiveInt = Field(description="CPU threads; sums, and so weights, differ with their number")
-
-
-class _Run(_Processor):
-    dataset: str = Field(description="name of the data set")
-    subset: str = Field(description="name of the subset of its training captions")
-    features: str = Field(description="name of the features")
-    model: str = Field(description="name of the model")
-    recipe: str = Field(description="name of the recipe")
-    # pydantic keeps the name `model_config` for itself.
-    model_settings: Model = Field(alias="model_config", description="keys of params/models/<model>.yaml")
-    vocabulary_rule: VocabularyConfig = Field(description="key `vocabulary` of params/datasets/<dataset>.yaml")
-    seed: int = Field(description="of first weights, order, dropout and samples")
-    # Left out where it is 1, as recipes do: a run of one process is the run that it was before this key.
-    processes: PositiveInt = Field(
-        1, exclude_if=lambda count: count == 1, description="processes that train together, started by torchrun"
-    )
-
-
-class CrossEntropyRun(_Run):
-    """``recap train --stage xe``."""
-
-    stage_config: CrossEntropy = Field(description="key `xe` of params/recipes/<recipe>.yaml; `scst` for --stage scst")
-
-
-class SelfCriticalRun(_Run):
-    """``recap train --stage scst``."""
-
-    stage_config: SelfCritical = Field(description="key `scst` of params/recipes/<recipe>.yaml")
-
-
-class EvaluatedRun(_Processor):
-    """``recap evaluate``."""
-
-    evaluation: Evaluation = Field(description="key `evaluation` of params/recipes/<recipe>.yaml")
-    model_settings: Model | None = Field(
-        None, alias="model_config", description="keys of params/models/<model>.yaml; the run folder's own are used"
-    )
 
 
 class ComparedTable(Strict):
@@ -94,14 +52,13 @@ class Curves(Strict):
 
 SPECS: dict[str, Any] = {
     "ComparedTable": ComparedTable,
-    "CrossEntropyRun": CrossEntropyRun,
     "Curves": Curves,
     "Dataset": Dataset,
-    "EvaluatedRun": EvaluatedRun,
+    "EvaluationSpec": EvaluationSpec,
     "Features": Features,
     "GridFeatures": GridFeatures,
     "ImportedFeatures": ImportedFeatures,
-    "SelfCriticalRun": SelfCriticalRun,
+    "RunSpec": RunSpec,
     "Subset": Subset,
     "Summary": Summary,
     "Table": Table,

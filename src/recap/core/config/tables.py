@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.config.base import Strict
+from recap.core.config.execution import Execution, refuse_moved
 from recap.core.config.names import OneOf
 from recap.core.errors import nearest
 from recap.core.metrics import column_names
@@ -23,31 +24,81 @@ def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
 Printed = Annotated[dict[str, float], AfterValidator(_known_metrics)]
 
 
-class Row(Strict):
-    """One line of a table: what is trained, and what the paper printed."""
-
-    id: str = Field(pattern=r"^[a-z0-9_.]+$")
-    label: str
-    dataset: str
-    subset: str = "full"
-    features: str
-    model: str
-    recipe: str
-    stage: Literal["xe", "scst"] = "scst"
-    ensemble: bool = Field(False, description="the models of all seeds speak together, as one run")
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
+Stages = Literal["xe", "scst"]
 
 
 class QuotedRow(Strict):
     """One line of the paper's table that the paper quotes from others: no run stands behind it."""
 
-    id: str = Field(pattern=r"^[a-z0-9_.]+$")
+    id: Id
     label: str
     printed: Printed = Field(description="metric -> printed value, in percent")
 
 
+class RowSettings(Strict):
+    """What a row trains; a table's `defaults` hold for every row that does not say otherwise."""
+
+    dataset: str | None = None
+    subset: str | None = Field(None, description="default: full")
+    features: str | list[str] | None = Field(None, description="a name, or a list for a model with several inputs")
+    model: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    recipe: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    stage: Stages | None = Field(None, description="default: scst")
+
+
+class RowFile(RowSettings):
+    """One line of a table as its file has it."""
+
+    id: Id
+    label: str
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    scales: list[str] | None = Field(
+        None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
+    )
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+
+
+class TableFile(Strict):
+    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+
+    title: str
+    source: str = Field("", description="where the printed numbers stand, with the data they were measured on")
+    note: str = Field("", description="sentences that stand under the table at every scale")
+    paper_note: str = Field("", description="sentences that stand there only where nothing is replaced")
+    columns: list[Annotated[str, OneOf(column_names)]]
+    baseline: str = Field(description="id of the row that the others are compared with")
+    seeds: PositiveInt = Field(1, description="runs of each row in the paper")
+    defaults: RowSettings = RowSettings()
+    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
+    rows: list[RowFile] = Field(min_length=1)
+    attention: list[str] = Field(
+        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TableFile:
+        _check_ids(self)
+        return self
+
+
+class Row(Strict):
+    """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
+
+    id: Id
+    label: str
+    dataset: str
+    subset: str = "full"
+    features: str = Field(description="names, joined by +")
+    model: str
+    recipe: str
+    stage: Stages = "scst"
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+
+
 class Table(Strict):
-    """One result table: rows, columns, and the row that the others are tested against."""
+    """A planned table: rows, columns, and the row that the others are tested against."""
 
     title: str
     scale: str = Field(description="what was scaled down, in words; stands under the table")
@@ -64,35 +115,50 @@ class Table(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Table:
-        ids = [row.id for row in self.rows]
-        every = ids + [row.id for row in self.quoted]
-        if len(set(every)) != len(every):
-            twice = next(name for name in every if every.count(name) > 1)
-            raise ValueError(f"two rows have the id {twice!r}; give each an id of its own")
-        if self.baseline not in ids:
-            raise ValueError(f"baseline {self.baseline!r} is no row id; {nearest(self.baseline, ids)}")
-        alone = [row.id for row in self.rows if not row.ensemble]
-        for name in self.attention:
-            if name not in alone:
-                raise ValueError(f"attention {name!r} is no row of single models; those are {', '.join(alone)}")
+        _check_ids(self)
         return self
+
+
+def _check_ids(table: TableFile | Table) -> None:
+    """Refuse ids that are duplicated, or named and not there."""
+    ids = [row.id for row in table.rows]
+    every = ids + [row.id for row in table.quoted]
+    if len(set(every)) != len(every):
+        duplicate = next(name for name in every if every.count(name) > 1)
+        raise ValueError(f"two rows have the id {duplicate!r}; give each an id of its own")
+    if table.baseline not in ids:
+        raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
+    alone = [row.id for row in table.rows if not row.ensemble]
+    for name in table.attention:
+        if name not in alone:
+            raise ValueError(f"attention {name!r} is no row of single models; those are {', '.join(alone)}")
 
 
 class Profile(Strict):
     """What one run of the workflow makes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    tables: list[str] = Field(min_length=1)
-    seeds: list[int] = Field(min_length=1, description="one training a seed and row")
+    tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    scale: str | None = Field(
+        None,
+        description="file of params/scales; none: the tables as they are, without differences to printed numbers",
+    )
+    seeds: list[int] | None = Field(
+        None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
+    )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are not there and stand in data_versions.csv")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
-    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job")
+    execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_moved(cls, values: Any) -> Any:
+        return refuse_moved(values)
 
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) != len(seeds):
-            raise ValueError("a seed stands twice")
+    def _distinct(cls, seeds: list[int] | None) -> list[int] | None:
+        if seeds is not None and len(set(seeds)) != len(seeds):
+            raise ValueError("a seed is duplicated")
         return seeds

@@ -12,17 +12,21 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.files.atomic import write_text
 from recap.core.files.lock import exclusive
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 
 NAME = "SHA256SUMS"
 _WAIT_SECONDS = 60.0  # for another job that lists its files in the same folder, which takes an instant
 
 
 def record(*files: Path) -> None:
-    """List finished files of one folder in its `SHA256SUMS`, in place of what it said of them; others stay listed."""
+    """List finished files of one folder in its `SHA256SUMS`, in place of what it said of them.
+
+    Other files stay listed as long as they exist: one that a changed setting no longer asks for is not missing.
+    """
     folder = files[0].parent
     with exclusive(folder, wait_seconds=_WAIT_SECONDS, what=f"{folder / NAME}"):
-        sums = recorded(folder) | {file.name: sha256_file(file) for file in files}
+        before = {name: digest for name, digest in recorded(folder).items() if (folder / name).exists()}
+        sums = before | {file.name: sha256_file(file) for file in files}
         write_text(folder / NAME, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 

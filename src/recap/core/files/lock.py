@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.log import say
+from recap.core.log import log
 
 _PAUSE = 0.1  # seconds between two tries
 _UNSAID = 1.0  # seconds of waiting that nobody needs to hear of
@@ -60,7 +60,7 @@ def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
         if waited >= wait_seconds:
             break
         if waited > _UNSAID and not said:
-            say(f"{what} is in use by {_owner(handle, path)}: waiting for it, at most {wait_seconds:g} s")
+            log.info(f"{what} is in use by {_owner(handle, path)}: waiting for it, at most {wait_seconds:g} s")
             said = True
         time.sleep(_PAUSE)
     else:

@@ -1,4 +1,4 @@
-"""Reads YAML mappings strictly: no key twice, and one sentence with file and line for whatever is wrong."""
+"""Reads YAML mappings strictly: no duplicate key, and one sentence with file and line for whatever is wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """Read a YAML file whose top is a mapping.
 
     Raises:
-        ConfigError: the file is missing or cannot be read, or is no YAML, or a key stands twice in one mapping.
+        ConfigError: the file is missing or cannot be read, or is no YAML, or a key is duplicated in one mapping.
     """
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
@@ -65,8 +65,8 @@ class _Loader(yaml.SafeLoader):
                 continue
             key, line = self.construct_object(key_node), key_node.start_mark.line + 1
             if key in lines:
-                twice = f"the key {key!r} stands twice, in lines {lines[key]} and {line}; remove one of them"
-                raise _Refused(None, None, twice, key_node.start_mark)
+                wrong = f"the key {key!r} is duplicated, in lines {lines[key]} and {line}; remove one of them"
+                raise _Refused(None, None, wrong, key_node.start_mark)
             lines[key] = line
         return super().construct_mapping(node, deep)
 

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
+from recap.core.log import log
 
 # Set by the workflow for its jobs: the folder of these files.
 VARIABLE = "RECAP_FAILURES"
@@ -33,4 +34,4 @@ def leave(reason: str) -> None:
         file.write_text(reason, encoding="utf-8", errors="replace")
     except OSError as error:
         # What failed may be the disk; the reason itself stands on standard error.
-        print(f"recap: {file}: {error.strerror}", file=sys.stderr)
+        log.error(f"recap: {file}: {error.strerror}")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.files.lock import exclusive, taken
-from recap.core.log import say
+from recap.core.log import log
 
 VARIABLE = "RECAP_WORKFLOW"  # name, host and folder of the workflow that started a job
 GRACE_SECONDS = 120.0  # for a job that was told to end: a training finishes its batch and saves first
@@ -138,7 +138,7 @@ def _end_after(parent: _Parent) -> None:
     while parent.alive():
         time.sleep(_LOOK_SECONDS)
     with suppress(OSError):  # the terminal may have gone with the workflow
-        say("recap: the workflow that started this job has ended, so the job ends, too")
+        log.info("recap: the workflow that started this job has ended, so the job ends, too")
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
     os._exit(128 + signal.SIGTERM)

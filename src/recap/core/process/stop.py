@@ -9,7 +9,7 @@ from contextlib import ContextDecorator, contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from recap.core.log import say
+from recap.core.log import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -71,7 +71,7 @@ class Stop(ContextDecorator):
     def leave(self, how: str) -> SystemExit:
         """Say that the job ends, and what is to be known; returns what to raise."""
         self._said = True
-        say(f"{self.name}: stopped by {signal.Signals(self.status - 128).name}; {how}")
+        log.info(f"{self.name}: stopped by {signal.Signals(self.status - 128).name}; {how}")
         return SystemExit(self.status)
 
     def _hear(self, number: int, _: FrameType | None) -> None:

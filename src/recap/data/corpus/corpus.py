@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.errors import DataError, nearest
+from recap.core.errors import DataError, first_line, nearest
 from recap.core.files import checksums
 from recap.data.corpus.corpus_file import (
     COLUMNS,
@@ -181,7 +181,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = first_line(error)
         raise DataError(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
 
 

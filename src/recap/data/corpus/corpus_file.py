@@ -14,7 +14,7 @@ import numpy as np
 
 from recap.core.errors import DataError, nearest
 from recap.core.files.atomic import atomic_path
-from recap.core.log import say
+from recap.core.log import log
 from recap.data.vocabulary.text import one_line
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind:
         about["content_hash"] = content.digest(about)
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if checks.changed:
-        say(f"{dataset}: line breaks inside {checks.changed} captions became spaces")
+        log.info(f"{dataset}: line breaks inside {checks.changed} captions became spaces")
 
 
 def schema() -> pa.Schema:

@@ -11,8 +11,8 @@ from typing import Any
 
 from recap.core.config.datasets.coco import CocoDataset
 from recap.core.errors import DataError
-from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
+from recap.core.log import log
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.karpathy import read_karpathy
@@ -152,9 +152,11 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     counted: Counter[str] = Counter(word for caption in captions for word in caption.tokens)
     words = sum(count >= 6 for count in counted.values())
     shares = " / ".join(f"{images[split]:,}" for split in SPLITS)
-    say(f"COCO: {sum(images.values()):,} images ({shares}), {len(captions):,} captions, {words:,} words seen 6 times")
+    log.info(
+        f"COCO: {sum(images.values()):,} images ({shares}), {len(captions):,} captions, {words:,} words seen 6 times"
+    )
     if partial:
-        say(
+        log.info(
             f"COCO: a part only, counts not asserted; the whole has {sum(IMAGES.values()):,} images in Karpathy's split"
         )
         return
@@ -166,11 +168,11 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
         )
     if karpathy and words not in WORDS:
         raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
-    say(
+    log.info(
         f"COCO: papers write '5 captions each' (5 x {sum(IMAGES.values()):,} = {5 * sum(IMAGES.values()):,}); "
         f"{CAPTIONS - 5 * sum(IMAGES.values())} captions more are there, because some pictures have more than five"
     )
-    say("COCO: papers print 9,487 words with <unk> counted among them, 9,488 with the end counted too")
+    log.info("COCO: papers print 9,487 words with <unk> counted among them, 9,488 with the end counted too")
 
 
 def _splits(lists: Mapping[str, Mapping[int, str]]) -> dict[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from recap.core.config.datasets.karpathy import KarpathyDataset
 from recap.core.errors import DataError, nearest
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource

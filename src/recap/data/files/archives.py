@@ -18,8 +18,9 @@ from typing import IO
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import naming_full_disk, read_json, write_json
-from recap.core.log import progress, say
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
+from recap.core.log import log
+from recap.core.progress import progress
 from recap.data.files.members import DAMAGED
 
 MARK = ".extracted.json"
@@ -74,7 +75,7 @@ def _already(archive: Path, into: Path, source: str) -> int:
     made = read_json(into / MARK) if (into / MARK).is_file() else None
     if not isinstance(made, dict) or made.get("sha256") != source:
         raise DataError(f"{into}: is there already and was not made from {archive}; remove it or name another folder")
-    say(f"{into}: already unpacked from {archive}")
+    log.info(f"{into}: already unpacked from {archive}")
     return int(made["files"])
 
 

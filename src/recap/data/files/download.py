@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from recap.core.errors import DataError, RecapError
+from recap.core.errors import DataError, RecapError, first_line
 from recap.core.files.atomic import read_json, write_json
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def _first_byte(response: Response) -> int | None:
 
 
 def _reason(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = first_line(error)
     return f"broke off ({text})"
 
 

@@ -18,7 +18,8 @@ from typing import IO, Any
 
 from recap.core.errors import DataError, RecapError
 from recap.core.files.atomic import atomic_path, naming_full_disk, read_json, write_json
-from recap.core.log import byte_bar, say
+from recap.core.log import log
+from recap.core.progress import byte_bar
 from recap.data.files.download import DownloadError, Transfer, discard, download, identity_file, locked_part, restart
 from recap.data.files.versions import OutsideFile
 
@@ -71,7 +72,7 @@ def fetch_files(
     if failed:
         others = f" (and {len(failed) - 1} other files failed)" if len(failed) > 1 else ""
         for error in failed[1:]:
-            say(f"recap: {error}")
+            log.error(f"recap: {error}")
         raise DataError(f"{failed[0]}{others}")
     return [result for result in done if isinstance(result, Fetched)]
 

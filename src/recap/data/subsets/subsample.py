@@ -13,7 +13,7 @@ import numpy as np
 from recap.core.errors import DataError, nearest
 from recap.core.files import checksums
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
 
 UNITS = ("pair", "image")

@@ -13,8 +13,8 @@ from typing import Any
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import write_json
-from recap.core.log import say
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
+from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import rank, read_subset
 
@@ -47,7 +47,7 @@ def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
     values["hash"] = value_hash(values)
     write_json(out, values)
     checksums.record(out)
-    say(
+    log.info(
         f"{source.dataset}: {len(drawn['image_ids']):,} images with {len(drawn['caption_ids']):,} captions paired; "
         f"{len(images):,} images and {len(captions):,} captions unpaired"
     )

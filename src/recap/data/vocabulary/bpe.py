@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.config.vocabulary import HUB, BytePairRule
-from recap.core.errors import DataError
+from recap.core.errors import DataError, first_line
 from recap.core.files.atomic import write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _from_hub(name: str) -> Tokenizer:
     try:
         return _plain(Tokenizer.from_pretrained(name))
     except Exception as error:  # the library raises plain exceptions
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise DataError(
             f"{HUB}{name}: cannot be fetched ({reason}); without a network, name a folder with vocab.json and "
             "merges.txt"

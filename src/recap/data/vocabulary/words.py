@@ -12,7 +12,7 @@ from recap.core.config.vocabulary import BytePairRule, VocabularyConfig, Vocabul
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import read_json, write_json
-from recap.core.manifests import value_hash
+from recap.core.hashing import value_hash
 from recap.core.params import validate
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.base import AnyVocabulary

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.config.features.imported import ImportedFeatures
-from recap.core.errors import FeatureError
+from recap.core.errors import FeatureError, first_line
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
@@ -42,7 +42,7 @@ class GridFeatsPth:
         try:
             maps = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
-            reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+            reason = first_line(error)[:120]
             raise FeatureError(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__

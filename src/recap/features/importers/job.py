@@ -9,8 +9,8 @@ import numpy as np
 
 from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.core.log import say
-from recap.core.manifests import source_digest, value_hash
+from recap.core.hashing import code_digest, value_hash
+from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import ImageIdLookup, Source, existing
@@ -18,8 +18,6 @@ from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
-
-_SOURCES = ("features/importers", "features/records", "features/shards", "features/writer")
 
 
 def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
@@ -63,7 +61,7 @@ def import_features(
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([attributes, sorted(ids), source_digest(*_SOURCES)]),
+        job=value_hash([attributes, sorted(ids), code_digest("features/importers/job")]),
         attributes=attributes,
         extract=extract,
         streams=source.streams,
@@ -72,7 +70,7 @@ def import_features(
     store = FeatureStore(out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
     said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} an image" for s, r in rows.items())
-    say(f"{out}: {len(store)} images, none twice; {said}")
+    log.info(f"{out}: {len(store)} images, none twice; {said}")
     return store
 
 
@@ -89,7 +87,7 @@ def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None)
         )
     beside = len(there) - len(files)
     if beside:
-        say(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
+        log.info(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
     return list(files)
 
 

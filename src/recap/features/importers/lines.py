@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
-from recap.core.log import progress
+from recap.core.progress import progress
 from recap.features.importers.base import EntryIndex, ImageIdLookup
 from recap.features.origins import Mark, file_mark
 

@@ -10,53 +10,54 @@ from torch import Tensor
 from recap.core.config import CrossEntropy
 from recap.data.vocabulary.special import BANNED, PAD
 from recap.decoding.sampling import draw
-from recap.decoding.step import forbidding
+from recap.decoding.step import with_banned_tokens
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.training.batches import Batch
+from recap.training.objectives.logged import Logged
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Mean cross-entropy over words.
+    """Mean cross-entropy over tokens.
 
-    With smoothing s the target puts 1 - s on the word and s / (V - 1) on each other word, and the target's own
+    With smoothing s the target puts 1 - s on the token and s / (V - 1) on each other one, and the target's own
     entropy is subtracted (the KL form of the captioning code bases), so a perfect model has loss 0.
 
     Args:
-        logits: [R, V] scores of R words.
-        targets: [R] word ids.
+        logits: [R, V] scores of R tokens.
+        targets: [R] token ids.
         smoothing: s, 0 for plain cross-entropy.
     """
     log_probabilities = logits.log_softmax(-1)
-    right = log_probabilities.gather(-1, targets[:, None])[:, 0]
+    correct = log_probabilities.gather(-1, targets[:, None])[:, 0]
     if smoothing == 0:
-        return -right.mean()
+        return -correct.mean()
     size = logits.shape[-1]
-    share = smoothing / (size - 1)
-    target_entropy = (1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(share)
-    expected = (1 - smoothing) * right + share * (log_probabilities.sum(-1) - right)
+    mass = smoothing / (size - 1)
+    target_entropy = (1 - smoothing) * math.log(1 - smoothing) + smoothing * math.log(mass)
+    expected = (1 - smoothing) * correct + mass * (log_probabilities.sum(-1) - correct)
     return (target_entropy - expected).mean()
 
 
 @fixed_weights()
 def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float) -> Tensor:
-    """Replace words of captions [B, C, T], each with probability `rate`, by draws from the model (scheduled sampling).
+    """Replace tokens of captions [B, C, T], each with probability `rate`, by draws from the model (scheduled sampling).
 
-    Word t is drawn after the words before it, replaced ones among them. The words are drawn first and the loss is taken
-    in one teacher-forced pass over them: no gradient flows through a draw, so this differs from released code, which
-    draws on the way, in the dropout masks alone (a word is drawn under other masks than it is learnt under).
+    Token t is drawn after the tokens before it, replaced ones among them. All are drawn first and the loss is taken in
+    one teacher-forced pass over them: no gradient flows through a draw, so this differs from released code, which draws
+    on the way, in the dropout masks alone (a token is drawn under other masks than it is trained under).
     """
-    step = forbidding(model.step, BANNED)
+    step = with_banned_tokens(model.step, BANNED)
     batch, captions, length = inputs.shape
     state = model.start(memory).reorder(torch.zeros(batch, captions, dtype=torch.long, device=inputs.device))
-    words = [inputs[..., 0]]
+    tokens = [inputs[..., 0]]
     for position in range(1, length):
-        log_probabilities, state = step(words[-1], state)
+        log_probabilities, state = step(tokens[-1], state)
         chosen = torch.rand(batch, captions, device=inputs.device) < rate
-        truth = inputs[..., position]
-        words.append(torch.where(chosen & (truth != PAD), draw(log_probabilities), truth))
-    return torch.stack(words, -1)
+        reference = inputs[..., position]
+        tokens.append(torch.where(chosen & (reference != PAD), draw(log_probabilities), reference))
+    return torch.stack(tokens, -1)
 
 
 class CrossEntropyObjective:
@@ -70,15 +71,15 @@ class CrossEntropyObjective:
     def __init__(self, model: Captioner, stage: CrossEntropy) -> None:
         self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling
 
-    def __call__(self, batch: Batch, epoch: int = 0) -> tuple[Tensor, dict[str, float]]:
-        """Return the mean loss a word; logits are made for real words only."""
+    def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
+        """Return the mean loss per token; logits are made for real tokens only."""
         self.model.train()
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
-        memory = self.model.encode(batch.features, batch.mask)
+        memory = self.model.encode(batch.images)
         rate = self.sampling.rate(epoch) if self.sampling else 0.0
         if rate:
             inputs = sampled_inputs(self.model, memory, inputs, rate)
-        real = targets != PAD
-        hidden = self.model.decode_words(inputs, real, memory)  # [R, D]
+        token_mask = targets != PAD
+        hidden = self.model.decode_words(inputs, token_mask, memory)  # [R, D]
         logits = self.model.logits(hidden)  # [R, V]
-        return smoothed_cross_entropy(logits.float(), targets[real], self.smoothing), {"words": float(len(hidden))}
+        return Logged(smoothed_cross_entropy(logits.float(), targets[token_mask], self.smoothing), len(hidden))

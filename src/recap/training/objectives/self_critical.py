@@ -14,34 +14,36 @@ from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
 from recap.decoding.sampling import nucleus, sample, within
-from recap.decoding.step import forbid, forbidding
+from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.layers.fast.linear import fixed_weights
 from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.training.batches import Batch
+from recap.training.objectives.logged import Logged
 
 
-def advantages(rewards: Tensor, searched: Tensor | None, *, own: bool = False) -> Tensor:
+def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -> Tensor:
     """Reward minus baseline, [B, S].
 
     The baseline is the reward [B] of what the model finds by search, or the mean over the image's other captions, or
     with `own` over all of them: that is (S - 1) / S times the former.
     """
-    if searched is not None:
-        return rewards - searched[:, None]
+    if baseline is not None:
+        return rewards - baseline[:, None]
     if own:
         return rewards - rewards.mean(1, keepdim=True)
     others = (rewards.sum(1, keepdim=True) - rewards) / (rewards.shape[1] - 1)
     return rewards - others
 
 
-def policy_loss(log_probabilities: Tensor, real: Tensor, advantage: Tensor) -> Tensor:
-    """Mean over words of -advantage * log-probability: [B, S, T], [B, S, T] (True = word), [B, S]."""
+def policy_loss(log_probabilities: Tensor, token_mask: Tensor, advantage: Tensor) -> Tensor:
+    """Mean over tokens of -advantage * log-probability: [B, S, T], [B, S, T] (True = token), [B, S]."""
     weighted = -(advantage[..., None] * log_probabilities)
-    return weighted[real].sum() / real.sum()
+    return weighted[token_mask].sum() / token_mask.sum()
 
 
 class SelfCriticalObjective:
@@ -50,8 +52,8 @@ class SelfCriticalObjective:
     Args:
         model: the captioner.
         stage: the recipe's `scst`.
-        references: image id -> word ids of its training captions, without <bos> and <eos>.
-        max_length: words of a sampled caption, the end token among them.
+        references: image id -> token ids of its training captions, without <bos> and <eos>.
+        max_length: tokens of a sampled caption, the end token among them.
     """
 
     def __init__(
@@ -59,82 +61,81 @@ class SelfCriticalObjective:
     ) -> None:
         self.model, self.stage, self.max_length = model, stage, max_length
         end = [EOS] if stage.reward_end_token else []
-        ended = {image: [[*words, *end] for words in rows] for image, rows in references.items()}
+        ended = {image: [[*row, *end] for row in rows] for image, rows in references.items()}
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
         self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
         if stage.bleu4:
             self.scorers.append((stage.bleu4, Bleu4(ended)))
 
-    def __call__(self, batch: Batch, epoch: int = 0) -> tuple[Tensor, dict[str, float]]:
+    def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         self.model.eval()
-        memory = self.model.encode(batch.features, batch.mask)  # once: both passes run without dropout
+        memory = self.model.encode(batch.images)  # once: both passes run without dropout
         with fixed_weights():
-            sampled, greedy = self._draw(memory)  # [B, S, T]
-            rewards = self._reward(batch.image_ids, sampled)
-            searched = self._searched(batch.image_ids, memory, rewards, greedy)
-        advantage = advantages(rewards, searched, own=self.stage.baseline == "mean").to(batch.features.device)
-        log_probabilities, real = self._score(memory, sampled)
-        loss = policy_loss(log_probabilities, real, advantage.to(log_probabilities.dtype))
+            sampled, greedy = self.draw(memory)  # [B, S, T]
+            rewards = self.reward(batch.image_ids, sampled)
+            baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
+        advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
+        log_probabilities, token_mask = self.score(memory, sampled)
+        loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype))
         numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
-        if searched is not None:
+        if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
-            numbers[name] = searched.mean().item()
-        words = real.sum().item()
-        return loss, numbers | {"length": words / real[..., 0].numel(), "words": float(words)}
+            numbers[name] = baseline.mean().item()
+        num_tokens = int(token_mask.sum())
+        return Logged(loss, num_tokens, numbers | {"length": num_tokens / token_mask[..., 0].numel()})
 
-    def _searched(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
+    def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
         """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""
         if greedy is not None:
-            return self._reward(image_ids, greedy)[:, 0]
+            return self.reward(image_ids, greedy)[:, 0]
         if self.stage.baseline != "mean_of_beam":
             return None
         if self.stage.sampling == "multinomial":
-            rewards = self._reward(image_ids, self._search(memory, self.stage.samples))
+            rewards = self.reward(image_ids, self.search(memory, self.stage.samples))
         return rewards.mean(1)
 
-    def _draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Draw S captions an image, [B, S, T], T the longest, and the greedy one [B, 1, max_length] if it is wanted."""
+    def draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Draw S captions per image, [B, S, T], T the longest, and the greedy one [B, 1, max_length] if it is used."""
         greedy, samples = self.stage.baseline == "greedy", self.stage.samples
         if self.stage.sampling == "beam":
-            tokens, best = self._search(memory, samples), self._search(memory, 1) if greedy else None
+            tokens, best = self.search(memory, samples), self.search(memory, 1) if greedy else None
         else:
-            step, start = forbidding(self.model.step, BANNED), self.model.start(memory)
-            both = sample(step, start, samples=samples, top_p=self.stage.top_p, greedy=greedy, **self._limits(memory))
+            step, start = with_banned_tokens(self.model.step, BANNED), self.model.start(memory)
+            both = sample(step, start, self._limits(memory), samples=samples, top_p=self.stage.top_p, greedy=greedy)
             tokens, best = both[:, :samples], both[:, samples:] if greedy else None
         return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
-    def _search(self, memory: Memory, beam: int) -> Tensor:
-        step = forbidding(self.model.step, BANNED)
-        return beam_search(step, self.model.start(memory), beam=beam, **self._limits(memory))[0]
+    def search(self, memory: Memory, beam: int) -> Tensor:
+        """Return the captions [B, beam, max_length] of a beam search."""
+        step = with_banned_tokens(self.model.step, BANNED)
+        return beam_search(step, self.model.start(memory), self._limits(memory), beam=beam)[0]
 
-    def _limits(self, memory: Memory) -> dict:
-        values = memory.values
-        ends = {"bos": BOS, "eos": EOS, "pad": PAD}
-        return {"images": len(values), "max_length": self.max_length, "device": values.device, **ends}
+    def _limits(self, memory: Memory) -> DecodingLimits:
+        return DecodingLimits(len(memory.values), self.max_length, BOS, EOS, PAD, memory.values.device)
 
-    def _reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
+    def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
         drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
-        captions = [[word for word in row if word not in drop] for row in tokens.flatten(0, 1).tolist()]
+        captions = [[token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist()]
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
         parts = [weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight]
         rewards = torch.from_numpy(sum(parts[1:], parts[0]))
         if not torch.isfinite(rewards).all():
             raise TrainingError(
-                f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is no number"
+                f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is NaN or infinite"
             )
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
-    def _score(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of each sampled word, [B, S, T], by teacher forcing, and where words are."""
+    def score(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each sampled token, [B, S, T], by teacher forcing, and where tokens are (True)."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
-        real = sampled != PAD
-        hidden = self.model.decode_words(inputs, real, memory)
-        allowed = forbid(self.model.logits(hidden).float(), BANNED)  # [R, V]
-        said = sampled[real][:, None]
+        token_mask = sampled != PAD
+        hidden = self.model.decode_words(inputs, token_mask, memory)
+        allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
+        chosen = sampled[token_mask][:, None]
         if self.stage.top_p < 1:  # the policy is the nucleus
-            allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, said, True))
-        words = allowed.gather(-1, said)[:, 0]
-        return torch.zeros_like(sampled, dtype=words.dtype).masked_scatter(real, words), real
+            allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True))
+        tokens = allowed.gather(-1, chosen)[:, 0]
+        return torch.zeros_like(sampled, dtype=tokens.dtype).masked_scatter(token_mask, tokens), token_mask

@@ -21,7 +21,7 @@ from typing import Any
 
 from recap.core.errors import DataError, RecapError
 from recap.core.files.atomic import atomic_path, naming_full_disk, read_json, write_json
-from recap.core.log import say
+from recap.core.log import log
 from recap.data.datasets.conceptual.shards import (
     GONE,
     OK,
@@ -114,7 +114,9 @@ async def _download(
             for turn in range(rounds):
                 number, again = await _round(run, _shards(tsv, again), first=turn == 0)
                 shards = shards or number
-                say(f"{tsv.name}: round {turn + 1}: {run.counts['fetched']} fetched, {len(again)} shards to ask again")
+                log.info(
+                    f"{tsv.name}: round {turn + 1}: {run.counts['fetched']} fetched, {len(again)} shards to ask again"
+                )
                 if not again:
                     break
             return {**run.counts, "requests": opened.asked}, shards

@@ -11,8 +11,8 @@ import numpy as np
 
 from recap.core.config.datasets.conceptual import SURVIVORS, ConceptualDataset
 from recap.core.errors import DataError
-from recap.core.log import say
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
+from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption
 from recap.data.datasets.base import Built
 from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
@@ -90,7 +90,9 @@ def read_conceptual(
         else:
             left_out += 1
     if left_out:
-        say(f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split")
+        log.info(
+            f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split"
+        )
 
 
 def survivors_of(folder: Path) -> Path:

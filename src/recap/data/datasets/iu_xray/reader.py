@@ -14,8 +14,9 @@ from pathlib import Path
 from recap.core.config.datasets.iu_xray import IuXrayDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_text
-from recap.core.log import progress, say
-from recap.core.manifests import sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
+from recap.core.log import log
+from recap.core.progress import progress
 from recap.data.corpus.corpus import VIEWS, Caption, need_splits
 from recap.data.datasets.base import Built
 from recap.data.datasets.iu_xray.exclusions import count_lines, left_out, write_studies
@@ -55,7 +56,7 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     write_studies(out / "studies.csv", reports, studies, reasons=reasons, views=views)
     write_text(out / "counts.md", "".join(f"- {line}\n" for line in lines))
     for line in lines:
-        say(f"iu_xray: {line}")
+        log.info(f"iu_xray: {line}")
     need_splits({study.split for study in studies}, "iu_xray")
     return Built([_caption(study, files) for study in studies], _source_hash(spec, reports, inputs))
 

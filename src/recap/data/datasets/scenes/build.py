@@ -14,8 +14,8 @@ from recap.core.config.datasets import PICTURES
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_json
-from recap.core.log import progress
-from recap.core.manifests import sha256_file
+from recap.core.hashing import sha256_file
+from recap.core.progress import progress
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Caption
 from recap.data.datasets.base import Built

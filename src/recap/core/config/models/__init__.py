@@ -1,0 +1,43 @@
+"""Settings of models: ``params/models/``; one file per kind, each a `ModelConfig` that `MODELS.register` makes known.
+
+A module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in the same way. The model itself is imported only
+when one is built.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from recap.core.config.models.base import MODELS, ModelConfig, Probability
+from recap.core.errors import ConfigError, nearest
+from recap.core.plugins import module_of
+
+__all__ = ["MODELS", "Model", "ModelConfig", "Probability", "implementation", "model_configs", "source_module"]
+
+Model = Annotated[ModelConfig, MODELS]
+
+
+def model_configs() -> dict[str, type[ModelConfig]]:
+    """Return the class of settings of every kind, by its name."""
+    return cast(dict[str, type[ModelConfig]], MODELS.classes())
+
+
+def implementation(kind: str) -> str:
+    """Return where a kind of model is, ``module:Class``; nothing is imported.
+
+    Raises:
+        ConfigError: the kind is not registered.
+    """
+    known = model_configs()
+    if kind not in known:
+        raise ConfigError(f"model: unknown kind {kind!r}; {nearest(kind, known)}")
+    return known[kind].implementation
+
+
+def source_module(kind: str) -> str:
+    """Return a kind's module as `recap.core.hashing.code_digest` takes it: ``models/xlan``; a plugin's keeps its dots.
+
+    Raises:
+        ConfigError: the kind is not registered.
+    """
+    return module_of(implementation(kind))

@@ -1,0 +1,37 @@
+"""Settings of Up-Down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt
+
+from recap.core.config.models.base import MODELS, ModelConfig, Probability
+
+
+@MODELS.register
+class UpDownModel(ModelConfig):
+    """The Up-Down model."""
+
+    implementation: ClassVar[str] = "recap.models.up_down:UpDown"
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"d_feature": 12, "word_activation": "relu"},)
+
+    kind: Literal["up_down"]
+    d_model: PositiveInt = Field(1000, description="width of both LSTMs")
+    d_word: PositiveInt = 1000
+    d_attention: PositiveInt = 512
+    d_feature: int = Field(0, ge=0, description="visual vectors are projected to this width; 0: used as they are")
+    attention_activation: Literal["tanh", "relu"] = "tanh"
+    word_activation: Literal["none", "relu"] = "none"
+    dropout: Probability = 0.5
+
+    @classmethod
+    def example(cls) -> Self:
+        """LSTMs of width 16."""
+        return cls(kind="up_down", d_model=16, d_word=8, d_attention=6)
+
+    @property
+    def noam_width(self) -> int:
+        """The width of the LSTMs."""
+        return self.d_model

@@ -1,0 +1,116 @@
+"""What goes into a model: batches of images as named streams of vectors, and what is known of them beforehand.
+
+A feature store holds one or several streams: vectors of regions, of the cells of a grid, of segments. Most models read
+one, `images.main`; others choose by name, `images["region"]`. B images, N vectors (the most of any image), width F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recap.data.vocabulary.words import AnyVocabulary
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Vectors of B images.
+
+    Attributes:
+        values: [B, N, F] float32, zero where the mask hides.
+        mask: [B, N], True = real.
+        boxes: [B, N, 4] left, top, right, bottom in pixels, or None where nobody asked for them.
+        sizes: [B, 2] width and height of the images in pixels, beside boxes.
+    """
+
+    values: Tensor
+    mask: Tensor
+    boxes: Tensor | None = None
+    sizes: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to(self, device: torch.device) -> Stream:
+        """Move the tensors; floating-point numbers keep their type."""
+        return self._each(lambda x: x.to(device, non_blocking=True))
+
+    def select(self, index: Tensor) -> Stream:
+        """Return some of the images, given by index."""
+        return self._each(lambda x: x[index])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Stream:
+        boxes, sizes = (x if x is None else change(x) for x in (self.boxes, self.sizes))
+        return Stream(change(self.values), change(self.mask), boxes, sizes)
+
+
+@dataclass(frozen=True)
+class Images:
+    """A batch of images; `streams` are named as in the feature stores, the main one first."""
+
+    streams: Mapping[str, Stream]
+
+    @classmethod
+    def of(cls, values: Tensor, mask: Tensor) -> Images:
+        """Return images with one stream: values [B, N, F], mask [B, N]."""
+        return cls({"main": Stream(values, mask)})
+
+    @property
+    def main(self) -> Stream:
+        """The first stream: the only one of most models."""
+        return next(iter(self.streams.values()))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.main.values.device
+
+    def __getitem__(self, name: str) -> Stream:
+        return self.streams[name]
+
+    def __len__(self) -> int:
+        return len(self.main)
+
+    def to(self, device: torch.device) -> Images:
+        """Move all streams."""
+        return Images({name: stream.to(device) for name, stream in self.streams.items()})
+
+    def select(self, index: Tensor) -> Images:
+        """Return some of the images, given by index."""
+        return Images({name: stream.select(index) for name, stream in self.streams.items()})
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What a model is told of its inputs before it is built.
+
+    Attributes:
+        sizes: F of every stream that the feature stores hold, the main one first.
+        vocabulary_size: V, number of ids.
+        vocabulary: the vocabulary itself, for models that read more of it than its size.
+        weights: file of pretrained weights to start from, for models that have such.
+    """
+
+    sizes: Mapping[str, int]
+    vocabulary_size: int
+    vocabulary: AnyVocabulary | None = None
+    weights: Path | None = None
+
+    @classmethod
+    def of(cls, feature_size: int, vocabulary_size: int) -> InputSpec:
+        """Return the inputs of one stream."""
+        return cls({"main": feature_size}, vocabulary_size)
+
+    @property
+    def main(self) -> str:
+        """The name of the main stream."""
+        return next(iter(self.sizes))
+
+    @property
+    def feature_size(self) -> int:
+        """F of the main stream."""
+        return self.sizes[self.main]

@@ -1,0 +1,127 @@
+"""The features that a run is made from: one or several stores of the same images, read as `Images`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from recap.core.errors import ConfigError, FeatureError
+from recap.core.hashing import value_hash
+from recap.data.vocabulary.base import AnyVocabulary
+from recap.features.store import FeatureStore
+from recap.models.base import Captioner
+from recap.models.images import Images, InputSpec, Stream
+
+BOXES = "boxes"
+
+
+class ReadsImages(Protocol):
+    """What training and decoding ask for features."""
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        """Return images in the order given."""
+
+
+class FeatureSources:
+    """The streams of one or several feature stores of the same images.
+
+    What is read is the main stream of the first store, until `choose` says otherwise.
+
+    Attributes:
+        stores: each opened, in the order given.
+        sizes: F of every stream of all stores, by name; the main stream of the first store comes first.
+        feature_hash: changes when any stored number changes.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Open the stores.
+
+        Raises:
+            FeatureError: a store is missing or damaged, two have a stream of the same name or different images.
+        """
+        self.stores = [FeatureStore(path) for path in paths]
+        self._store_of: dict[str, FeatureStore] = {}
+        for store in self.stores:
+            self._check_images(store)
+            for stream in [store.stream, *store.streams]:
+                if self._store_of.setdefault(stream, store) is not store:
+                    raise FeatureError(
+                        f"{store.path}: has a stream {stream!r}, and so has {self._store_of[stream].path}; "
+                        "take features whose streams have different names"
+                    )
+        self.sizes: Mapping[str, int] = {name: store.shape(name)[1] for name, store in self._store_of.items()}
+        hashes = [store.feature_hash for store in self.stores]
+        self.feature_hash = hashes[0] if len(hashes) == 1 else value_hash(hashes)
+        self._streams: Sequence[str] = [self.stores[0].stream]
+        self._boxes = False
+
+    def _check_images(self, store: FeatureStore) -> None:
+        first = self.stores[0]
+        if not np.array_equal(store.ids, first.ids):
+            only = int(np.setxor1d(store.ids, first.ids)[0])
+            has, lacks = (store, first) if only in store else (first, store)
+            raise FeatureError(
+                f"{lacks.path}: no features for image id {only}, which {has.path} has; "
+                "extract both from the same corpus"
+            )
+
+    def input_spec(self, vocabulary: AnyVocabulary) -> InputSpec:
+        """Return what a model is told before it is built."""
+        return InputSpec(self.sizes, len(vocabulary), vocabulary)
+
+    def choose(self, models: Sequence[Captioner], inputs: InputSpec) -> None:
+        """Read from now on the streams that any of these models reads, and boxes where one wants them.
+
+        Args:
+            models: each built with `inputs`, which are those of `input_spec`.
+            inputs: what the models were told.
+
+        Raises:
+            ConfigError: nothing is read from one of several stores.
+            FeatureError: a store has no boxes, but they are wanted.
+        """
+        wanted = {name for model in models for name in model.reads(inputs)}
+        self._streams = [name for name in self.sizes if name in wanted]
+        self._boxes = any(model.reads_boxes for model in models)
+        for store in self.stores:
+            if not wanted & set(store.streams):
+                raise ConfigError(
+                    f"{store.path}: nothing of it is read; the model reads only {', '.join(self._streams)}: "
+                    "name one source of features, or a model that reads several"
+                )
+
+    def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
+        """Return how many vectors each image has, int64 [B], of every stream that is read.
+
+        Raises:
+            FeatureError: an image is not in a store.
+        """
+        return {name: self._store_of[name].rows(image_ids, name) for name in self._streams}
+
+    def require(self, image_ids: Iterable[int]) -> None:
+        """Check that all of these images have features.
+
+        Raises:
+            FeatureError: names the first image that is missing and says how many are.
+        """
+        self.stores[0].require(image_ids)  # the others have the same images
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        """Return images in the order given (an id may be repeated); the streams are those of `choose`.
+
+        Raises:
+            FeatureError: an image is not in a store, or is not as it was stored.
+        """
+        return Images({name: self._read(name, image_ids) for name in self._streams})
+
+    def _read(self, name: str, image_ids: Sequence[int]) -> Stream:
+        store = self._store_of[name]
+        values, mask = store.read(image_ids, name)
+        if not self._boxes:
+            return Stream(values, mask)
+        boxes = store.column(image_ids, BOXES, name).float()
+        return Stream(values, mask, boxes, torch.from_numpy(store.sizes(image_ids)).float())

@@ -1,0 +1,77 @@
+"""A toy captioner of cells and regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) + image)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from recap.core.errors import ConfigError
+from recap.models.base import Captioner
+from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec, Stream
+from recap.models.state import Memory, State
+
+STREAMS = ("grid", "region")
+
+
+class ToyFusion(Captioner):
+    """The toy.
+
+    Args:
+        inputs: widths of the streams `grid` and `region`, and number of ids.
+        d_model: D.
+    """
+
+    reads_boxes = True
+
+    def __init__(self, inputs: InputSpec, *, d_model: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(inputs.vocabulary_size, d_model)
+        self.projections = nn.ModuleDict({name: nn.Linear(inputs.sizes[name] + 4, d_model) for name in STREAMS})
+        self.output = nn.Linear(d_model, inputs.vocabulary_size)
+
+    @classmethod
+    def reads(cls, inputs: InputSpec) -> Sequence[str]:
+        """Both streams."""
+        if not set(STREAMS) <= inputs.sizes.keys():
+            raise ConfigError(f"toy_fusion needs the streams grid and region, not {', '.join(inputs.sizes)}")
+        return STREAMS
+
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> projected cells, and the sum of both means."""
+        projected = {name: self._project(name, images[name]) for name in STREAMS}
+        means = [masked_mean(projected[name], images[name].mask) for name in STREAMS]
+        return GlobalMemory(projected["grid"], images["grid"].mask, means[0] + means[1])
+
+    def _project(self, name: str, stream: Stream) -> Tensor:
+        assert stream.boxes is not None and stream.sizes is not None
+        boxes = stream.boxes / stream.sizes.repeat(1, 2)[:, None]  # [B, N, 4], fractions of the image
+        return cast(Tensor, self.projections[name](torch.cat([stream.values, boxes], -1)))
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        embedded = self.embedding(tokens)
+        counts = torch.arange(1, tokens.shape[-1] + 1, device=tokens.device)[:, None]
+        return self._hidden(embedded, embedded.cumsum(2) / counts, memory)
+
+    def _hidden(self, embedded: Tensor, mean: Tensor, memory: Memory) -> Tensor:
+        return torch.tanh(embedded + mean + cast(GlobalMemory, memory).summary[:, None, None])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return cast(Tensor, self.output(hidden))
+
+    def start(self, memory: Memory) -> State:
+        """No token yet: their sum is 0."""
+        total = memory.values.new_zeros(len(memory.values), 1, self.embedding.embedding_dim)
+        return State(memory, per_beam={"total": total})
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
+        embedded = self.embedding(tokens)
+        total, count = state.per_beam["total"] + embedded, state.position + 1
+        hidden = self._hidden(embedded[:, :, None], (total / count)[:, :, None], state.memory)
+        return self.log_probabilities(hidden[:, :, 0]), State(state.memory, count, {"total": total})

@@ -1,0 +1,31 @@
+"""Settings of the toy: the module that RECAP_PLUGINS names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
+
+from pydantic import PositiveInt
+
+from recap.core.config.models.base import MODELS, ModelConfig
+
+
+@MODELS.register
+class ToyFusionModel(ModelConfig):
+    """A mean of words so far and of two streams of vectors."""
+
+    implementation: ClassVar[str] = "toy_fusion:ToyFusion"
+    example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
+
+    kind: Literal["toy_fusion"]
+    d_model: PositiveInt = 32
+
+    @classmethod
+    def example(cls) -> Self:
+        """Width 8."""
+        return cls(kind="toy_fusion", d_model=8)
+
+    @property
+    def noam_width(self) -> int:
+        """The model's width."""
+        return self.d_model

@@ -1,0 +1,69 @@
+"""A row of a table trains in one process: what it is made from, what may be different, and what it ends with."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers.tiny_workspace import ROOT
+from helpers.training import training
+from recap.cli import main
+from recap.core.by_hand import by_hand
+from recap.core.errors import ConfigError
+from recap.training.by_hand import FirstBatches, Shown
+
+PARAMS = ROOT / "tests" / "workflow" / "params"
+ASKED = {"scale": None, "seed": 2, "stage": None, "changes": []}
+
+
+def test_a_row_is_a_spec_with_some_other_values():
+    changes = ["xe.schedule.learning_rate=1e-4", "model.d_model=32", "execution.device=cpu", "evaluation.beam=1"]
+    found = by_hand(PARAMS, "tiny/zodiac", **ASKED | {"changes": changes})
+    assert (found.spec.stage, found.spec.seed, found.spec.model_settings.d_model) == ("xe", 2, 32)
+    assert found.spec.stage_settings.schedule.learning_rate == 1e-4
+    assert (found.execution.device, found.evaluation.evaluation.beam) == ("cpu", 1)
+
+
+@pytest.mark.parametrize(
+    "row, changes, sentence",
+    [
+        ("zodiac", [], "name table and row: TABLE/ROW"),
+        ("tiny/zodiak", [], "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
+        ("tiny/zodiac", ["xe.epochs"], "write KEY=VALUE"),
+        ("tiny/zodiac", ["scst.epochs=1"], "there is nothing called 'scst' in this run"),
+        ("tiny/zodiac", ["xe.epoch=1"], "unknown key 'stage_settings.epoch'; did you mean 'epochs'?"),
+        ("tiny/zodiac", ["xe.epochs=[1"], "the value is no YAML"),
+    ],
+)
+def test_a_wrong_row_or_value_is_one_sentence(row, changes, sentence):
+    with pytest.raises(ConfigError) as refusal:
+        by_hand(PARAMS, row, **ASKED | {"changes": changes})
+    assert sentence in str(refusal.value)
+
+
+def test_the_first_batches_of_a_training_go_over_epochs_or_stay_the_first(tmp_path):
+    batches = training(tmp_path).batches
+    whole = [*batches.order(0), *batches.order(1)]
+    assert FirstBatches(batches, steps=5, one_batch=False).order(0) == whole[:5]
+    assert FirstBatches(batches, steps=4, one_batch=True).order(0) == [whole[0]] * 4
+
+
+def test_it_ends_with_the_loss_and_a_caption_beside_a_reference():
+    text = Shown([2.0, 1.0], {7: ("a red star", "a red circle")}).text()
+    assert text == "loss 2.0000 at step 1, 1.0000 at step 2\nimage 7: 'a red star' (a reference: 'a red circle')"
+
+
+@pytest.mark.slow
+def test_one_batch_is_learnt_by_heart_from_nothing_but_parameters(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    words = ["train", "--row", "tiny/transformer", "--stage", "xe", "--params", str(PARAMS), "--steps", "60"]
+    words += ["--overfit-one-batch", "--set", "xe.schedule.learning_rate=2e-2", "--set", "execution.device=cpu"]
+    words += ["--set", "model.dropout=0", "--set", "model.feature_dropout=0"]
+    main(words)
+    torch.set_num_threads(threads)
+    loss = capsys.readouterr().out.splitlines()[0].split()
+    assert float(loss[1]) > 3 and float(loss[6]) < 0.5 * float(loss[1])
+    out = Path("work/by_hand/tiny/transformer/seed-1/xe")
+    assert (out / "run" / "model.safetensors").exists()
+    assert not Path("results").exists()

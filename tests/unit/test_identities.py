@@ -1,0 +1,50 @@
+"""What decides whether finished runs are made again is written down, so that a change shows what it makes again."""
+
+import json
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from recap.core.config import CrossEntropy, Recipe
+from recap.core.config.base import Strict, neutral
+from recap.core.differences import differences
+from recap.core.hashing import value_hash
+from recap.core.identities import ATTENTION, identities, job_code, neutral_keys
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "identities.json"
+COMMAND = "recap config identities --write tests/golden/identities.json"
+STAGE = {"epochs": 1, "learning_rate": 0.1}
+
+
+def test_identities_are_those_of_the_golden_file():
+    found = identities(ROOT / "params")
+    changed = differences(json.loads(GOLDEN.read_text()), found)
+    assert not changed, (
+        f"what decides whether runs are made again has changed: {changed}. If it must: `{COMMAND}`, and a line in "
+        "CHANGELOG.md that says which runs are made again"
+    )
+
+
+def test_an_optional_key_is_neutral_while_at_its_default():
+    class Before(Strict):
+        width: PositiveInt = 8
+
+    class After(Before):
+        depth: PositiveInt = neutral(2, description="layers")
+
+    assert value_hash(After(depth=2).model_dump(mode="json")) == value_hash(Before().model_dump(mode="json"))
+    assert After(depth=3).model_dump(mode="json") == {"width": 8, "depth": 3}
+    assert After.model_validate(After().model_dump(mode="json")).depth == 2
+    assert neutral_keys() | {"After.depth": 2} == neutral_keys()
+    assert neutral_keys()["Recipe.processes"] == 1
+
+
+def test_how_a_run_is_computed_is_no_part_of_what_decides_it():
+    plain = Recipe(xe=CrossEntropy(**STAGE))
+    elsewhere = Recipe(xe=CrossEntropy(**STAGE), execution={"threads": 8, "device": "cuda", "compile": True})
+    assert plain.model_dump(mode="json") == elsewhere.model_dump(mode="json")
+
+
+def test_a_figure_of_attention_follows_the_models_that_it_draws():
+    assert job_code(ATTENTION, "xlan") != job_code(ATTENTION, "xlan", "zodiac")

@@ -1,0 +1,72 @@
+"""A model of a user's own: three files in a folder, named by RECAP_PLUGINS, and nothing else is touched."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.feature_stores import write_store
+from helpers.prepared import prepare
+from recap.core.files.yaml_files import read_mapping
+
+TESTS = Path(__file__).resolve().parents[1]
+FILES = ("toy_fusion.py", "toy_fusion_config.py", "toy_fusion.yaml")
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """The environment in which the toy's folder is a plug-in."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy(TESTS / "toy_model" / name, folder)
+    path = os.pathsep.join([str(folder), *sys.path])
+    return {**os.environ, "PYTHONPATH": path, "RECAP_PLUGINS": "toy_fusion_config"}
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    made = prepare(tmp_path)
+    from recap.data.corpus.corpus import Corpus
+
+    ids = Corpus.read(tmp_path / "corpus.parquet").image_ids()
+    write_store(tmp_path / "features.h5", ids, stream="grid", width=6, boxes=True)
+    write_store(tmp_path / "regions.h5", ids, stream="region", width=5, boxes=True)
+    return made
+
+
+def run(command, environment):
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
+
+
+def command(prepared, *more):
+    """Return a training of the toy on cells and regions."""
+    words = prepared.command("toy", model_settings=read_mapping(TESTS / "toy_model" / "toy_fusion.yaml"))
+    place = words.index("--features") + 2
+    return [*words[:place], *map(str, more), *words[place:]]
+
+
+def test_a_model_of_three_files_is_trained_from_two_feature_stores(prepared, plugin):
+    regions = prepared.folder / "regions.h5"
+    done = run(command(prepared, regions), plugin)
+    assert done.returncode == 0, done.stderr
+    made = prepared.folder / "toy" / "run"
+    assert (made / "model.safetensors").exists() and "kind: toy_fusion" in (made / "config.yaml").read_text()
+    without = run(command(prepared), plugin)
+    assert without.returncode == 2 and "toy_fusion needs the streams grid and region, not grid" in without.stderr
+    unknown = run(command(prepared, regions), {**plugin, "RECAP_PLUGINS": ""})
+    assert unknown.returncode == 2 and "unknown kind 'toy_fusion'" in unknown.stderr
+    missing = run(command(prepared, regions), {**plugin, "RECAP_PLUGINS": "toy_fusionn"})
+    assert missing.returncode == 2 and "RECAP_PLUGINS: 'toy_fusionn' cannot be imported" in missing.stderr
+    assert "Traceback" not in without.stderr + unknown.stderr + missing.stderr
+
+
+@pytest.mark.slow
+def test_the_contract_runs_for_a_plugin(plugin):
+    tests = [str(TESTS / "unit" / "test_model_contract.py"), "-k", "toy_fusion", "-q", "-p", "no:cacheprovider"]
+    done = run([sys.executable, "-m", "pytest", *tests], plugin)
+    assert done.returncode == 0 and "failed" not in done.stdout, done.stdout[-3000:]
+    assert int(done.stdout.rsplit(" passed", 1)[0].split()[-1]) > 20

@@ -1,0 +1,47 @@
+"""Every file of params/models is built, and has the parameters that it says."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from recap.core.params import load_named
+from recap.layers.positional import grid_table, sinusoid_table
+from recap.models.images import Images, InputSpec
+from recap.models.registry import build_model
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(path for params in ("params", "tests/workflow/params") for path in (ROOT / params).glob("models/*.yaml"))
+# The counted models have one id for <bos>, <eos> and <pad>, 9,487 words with <unk>.
+FEATURES, IDS = 2048, 9488
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_named_model_is_built_and_counted(path):
+    config = load_named(path.parents[1], "models", path.stem)
+    with torch.device("meta"):
+        model = build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURES), IDS))
+    printed = yaml.safe_load(path.read_text()).get("expected_parameters")  # not what a base says of itself
+    if printed is not None:
+        digits = -Decimal(str(printed)).as_tuple().exponent
+        assert round(sum(p.numel() for p in model.parameters()) / 1e6, digits) == printed
+
+
+def test_what_a_file_expects_is_no_part_of_what_is_trained():
+    config = load_named(ROOT / "params", "models", "xlan")
+    assert config.expected_parameters == 75.2
+    assert "expected_parameters" not in config.model_dump()
+
+
+def test_grid_positions_tell_cells_apart():
+    codes = grid_table(7, 16)
+    assert torch.cdist(codes, codes).add(10 * torch.eye(49)).min() > 0.1
+    torch.testing.assert_close(codes[3 * 7 + 5], torch.cat([sinusoid_table(7, 8)[3], sinusoid_table(7, 8)[5]]))
+    with pytest.raises(ValueError, match="divisible by 4"):
+        grid_table(7, 10)
+    config = {"kind": "transformer", "d_model": 16, "heads": 2, "visual_positions": "grid"}
+    model = build_model(config, InputSpec.of(7, 11))
+    with pytest.raises(ValueError, match="an image has 8 vectors"):
+        model.encode(Images.of(torch.zeros(1, 8, 7), torch.ones(1, 8, dtype=torch.bool)))

@@ -1,0 +1,288 @@
+"""What profiles and tables plan: rows at every scale, paths, shared trainings, sources of values."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from recap.core.config import Profile
+from recap.core.errors import ConfigError
+from recap.core.params import load_profile, names, profiles_of_tables, read_mapping
+from recap.core.plan import RunPlan
+
+PARAMS = Path(__file__).resolve().parents[2] / "params"
+SCALES = ("paper", "photos", "scenes")
+PROFILES = sorted(path.stem for path in PARAMS.glob("*.yaml") if path.stem != "titles")
+
+
+def shipped(*tables, scale=None, seeds=None):
+    return RunPlan(Profile(name="p", tables=list(tables), scale=scale, seeds=seeds), PARAMS)
+
+
+@pytest.fixture
+def params(tmp_path):
+    return Path(shutil.copytree(PARAMS, tmp_path / "params"))
+
+
+def edited(params, file, **changes):
+    path = params / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = yaml.safe_load(path.read_text()) if path.exists() else {}
+    path.write_text(yaml.safe_dump({**values, **changes}))
+
+
+def planned(params, scale="scenes", tables=("xlan/t3",), **changes):
+    return RunPlan(Profile(name="p", tables=list(tables), scale=scale, **changes), params)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_shipped_profile_is_planned(name):
+    plan = RunPlan(load_profile(read_mapping(PARAMS / f"{name}.yaml"), name), PARAMS)
+    assert plan.scored()
+    assert {run.stage for run in plan.trained()} >= {run.stage for run in plan.scored()}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("table", names(PARAMS, "tables"))
+def test_every_shipped_table_is_planned_at_every_scale(table, scale):
+    plan = shipped(table, scale=scale)
+    assert plan.tables[table].paper_scale == (scale == "paper")
+    assert plan.tables[table].rows
+
+
+def test_every_shipped_table_is_in_a_profile():
+    assert [table for table, profiles in profiles_of_tables(PARAMS).items() if not profiles] == []
+
+
+@pytest.mark.parametrize(("scale", "trained"), [("paper", 28), ("photos", 7), ("scenes", 14)])
+def test_table_3_of_x_lan_is_one_file_at_every_scale(scale, trained):
+    plan = shipped("xlan/t3", scale=scale)
+    rows = plan.tables["xlan/t3"].rows
+    assert len(plan.trained()) == trained
+    assert [plan.get("models", row.model).encoder_layers for row in rows] == [0, 0, 1, 2, 3, 4, 4]
+    assert [plan.get("models", row.model).activation for row in rows] == ["celu", *["relu"] * 5, "celu"]
+    assert {plan.get("models", row.model).d_model for row in rows} == {
+        {"paper": 1024, "photos": 256, "scenes": 128}[scale]
+    }
+
+
+def test_a_path_says_what_a_row_changes():
+    paths = {run.setting for run in shipped("xlan/t3", scale="scenes").scored()}
+    assert "scenes/full/scenes_grid/xlan@scenes_short" in paths
+    assert "scenes/full/scenes_grid/xlan+activation=relu,encoder_layers=2@scenes_short" in paths
+
+
+def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
+    plan = shipped("xlan/t3", scale="scenes")
+    _, row = plan.row("xlan/t3/enc2")
+    found = plan.resolve_with_sources("models", row.model)
+    assert found["encoder_layers"] == (2, "params/tables/xlan/t3.yaml: row 'enc2': model")
+    assert found["d_model"] == (128, "params/scales/scenes.yaml: models.xlan")
+    assert found["alpha"] == (1.3, "params/models/xlan.yaml")
+    assert found["kind"] == ("xlan", "params/models/xlan.yaml")
+
+
+def test_values_of_a_recipe_have_the_file_that_set_them_last():
+    plan = shipped("xlan/t1", scale="paper")
+    found = plan.resolve_with_sources("recipes", "xlan_as_printed")
+    assert found["xe.epochs"] == (70, "params/recipes/xlan.yaml")
+    assert found["xe.scheduled_sampling"] == (None, "params/recipes/xlan_as_printed.yaml")
+    assert found["scst.schedule.kind"] == ("constant", "params/recipes/xlan_as_printed.yaml")
+    assert found["scst.schedule.warmup"] == (0, "default")
+    assert found["xe.schedule.warmup"] == (10000, "params/recipes/xlan.yaml")
+
+
+def test_a_rate_beside_its_schedule_has_its_file_as_source():
+    found = shipped("recap/zodiac_scst", scale="scenes").resolve_with_sources("recipes", "scenes")
+    assert found["scst.schedule.learning_rate"] == (1e-4, "params/recipes/scenes.yaml")
+
+
+def test_what_one_table_replaces_is_in_the_path_and_what_a_scale_replaces_is_not():
+    plan = shipped("recap/zodiac_scst", "xlan/t1", scale="scenes")
+    models = {run.model for run in plan.scored() if run.model.startswith("transformer")}
+    assert models == {"transformer", "transformer+decoder_layers=2,encoder_layers=2,visual_positions=none"}
+    assert plan.get("models", "transformer").visual_positions == "grid"
+
+
+def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
+    edited(params, "recipes/faster.yaml", base="xlan", scst={"schedule": {"learning_rate": 5e-5}})
+    table = read_mapping(params / "tables" / "xlan" / "t1.yaml")
+    row = next(row for row in table["rows"] if row["id"] == "xlan")
+    recipes = {"plain": "xlan", "file": "faster", "inline": {"base": "faster", "scst": {"samples": 6}}}
+    rows = [{**row, "id": name, "recipe": recipe} for name, recipe in recipes.items()]
+    edited(params, "tables/xlan/t1.yaml", rows=rows, baseline="plain", attention=[])
+    plan = planned(params, "paper", ["xlan/t1"], seeds=[1])
+    trained = [f"{run.recipe}/{run.stage}" for run in plan.trained()]
+    assert trained == ["faster/scst", "faster+scst.samples=6/scst", "xlan/scst", "xlan/xe"]
+
+
+def test_another_first_stage_or_other_processes_are_trained_apart(params):
+    edited(params, "recipes/longer.yaml", base="xlan", xe={"epochs": 71})
+    edited(params, "recipes/together.yaml", base="xlan", processes=4)
+    plan = planned(params, "paper")
+    run = plan.scored()[0]
+    for recipe in ("longer", "together"):
+        assert plan.first_stage(type(run)(**{**vars(run), "recipe": recipe})).recipe == recipe
+
+
+def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_but_no_training(params):
+    table = read_mapping(params / "tables" / "xlan" / "t3.yaml")
+    row = table["rows"][-1]
+    wide = {**row, "id": "wide", "recipe": {"base": "xlan", "evaluation": {"beam": 5}}}
+    edited(params, "tables/xlan/t3.yaml", rows=[row, wide], baseline="enc4_elu", attention=[])
+    plan = planned(params, "paper", seeds=[1])
+    assert [run.recipe for run in plan.scored()] == ["xlan", "xlan+evaluation.beam=5"]
+    assert [run.recipe for run in plan.trained()] == ["xlan"]
+
+
+def test_a_row_may_name_several_features(params):
+    defaults = read_mapping(params / "tables/xlan/t3.yaml")["defaults"]
+    edited(params, "tables/xlan/t3.yaml", defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]})
+    plan = planned(params, "paper")
+    (part,) = {run.features for run in plan.scored()}
+    assert part == "vinvl+clip_rn50_grid"
+    assert plan.feature_names(part) == ("vinvl", "clip_rn50_grid")
+    with pytest.raises(
+        ConfigError, match=r"features vinvl, clip_rn50_grid become scenes_grid, scenes_grid; name as many"
+    ):
+        planned(params, "scenes")
+
+
+def test_seeds_are_the_profiles_or_the_scales_or_as_many_as_the_paper_had():
+    assert shipped("zodiac/t1", scale="scenes", seeds=[7]).seeds["zodiac/t1"] == [7]
+    assert shipped("zodiac/t1", scale="scenes").seeds["zodiac/t1"] == [1, 2]
+    assert shipped("zodiac/t1", scale="paper").seeds["zodiac/t1"] == [1, 2, 3, 4, 5]
+
+
+def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
+    at_scenes, at_paper = (shipped("xlan/t1", scale=scale).tables["xlan/t1"] for scale in ("scenes", "paper"))
+    assert "updown" in [row.id for row in at_scenes.rows]
+    assert "updown" in [row.id for row in at_paper.quoted]
+    assert at_scenes.attention == ["updown", "xlan", "xtransformer"]
+    assert at_paper.attention == ["xlan", "xtransformer"]
+
+
+def test_without_a_scale_nothing_is_replaced_and_nothing_is_compared_with_print():
+    plan = shipped("xlan/t3")
+    assert {run.model for run in plan.scored()} == {run.model for run in shipped("xlan/t3", scale="paper").scored()}
+    assert not plan.tables["xlan/t3"].paper_scale
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (
+            {"model": {"base": "xlan", "encoder_layer": 2}},
+            r"params/tables/xlan/t3\.yaml: row 'enc4_elu': model: unknown key 'encoder_layer'; did you mean 'encoder_l",
+        ),
+        (
+            {"recipe": {"base": "xlan", "xe": {"epoch": 2}}},
+            r"t3\.yaml: row 'enc4_elu': recipe: unknown key 'xe\.epoch'; did you mean 'epochs'\?",
+        ),
+        (
+            {"model": {"base": "xlam"}},
+            r"params/models: there is no 'xlam'; did you mean 'xlan'\? \(asked for by row 'enc4_elu'",
+        ),
+        (
+            {"model": {"heads": 4}},
+            r"row 'enc4_elu': model\.base: must be the name of a file in params/models \(got None\)",
+        ),
+        (
+            {"recipe": "xlam"},
+            r"params/recipes: there is no 'xlam'; did you mean 'xlan'\? \(asked for by row 'enc4_elu' of",
+        ),
+        ({"features": "vinv"}, r"params/features: there is no 'vinv'; did you mean 'vinvl'\?"),
+        ({"stage": "scst", "recipe": "zodiac"}, r"asks for stage scst, but recipe 'zodiac' has none"),
+        (
+            {"scales": ["photo"]},
+            r"t3\.yaml: row 'enc4_elu': scales: there is no 'photo'; did you mean 'photos'\?",
+        ),
+        ({"scales": ["photos"]}, r"t3\.yaml: no row is run at scale 'paper'; add it to the `scales` of one"),
+        ({"modell": "xlan"}, r"params/tables/xlan/t3\.yaml: unknown key 'rows\.0\.modell'; did you mean 'model'\?"),
+    ],
+)
+def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, sentence):
+    table = read_mapping(params / "tables" / "xlan" / "t3.yaml")
+    edited(params, "tables/xlan/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", attention=[])
+    with pytest.raises(ConfigError, match=sentence):
+        planned(params, "paper")
+
+
+def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
+    edited(params, "tables/xlan/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
+    with pytest.raises(
+        ConfigError, match=r"t3\.yaml: row 'base': the key 'features' is missing; `defaults` lacks it, too"
+    ):
+        planned(params)
+
+
+def test_mistakes_in_a_scale_are_said_with_its_file(params):
+    scale = read_mapping(params / "scales" / "scenes.yaml")
+    edited(params, "scales/scenes.yaml", models={"xlan": {"d_modell": 128}})
+    with pytest.raises(ConfigError, match=r"params/scales/scenes\.yaml: models\.xlan: unknown key 'd_modell'"):
+        planned(params)
+    edited(params, "scales/scenes.yaml", models={"zodiac": scale["models"]["zodiac"]})
+    with pytest.raises(
+        ConfigError, match=r"scales/scenes\.yaml: models: there are no sizes for kind 'xlan'; add a key"
+    ):
+        planned(params)
+    edited(params, "scales/paper.yaml", datasets={"coco": "scenes"})
+    with pytest.raises(ConfigError, match=r"paper\.yaml: paper: true replaces nothing, so 'datasets' cannot be given"):
+        planned(params, "paper")
+    with pytest.raises(ConfigError, match=r"params/scales: there is no 'scene'; did you mean 'scenes'\?"):
+        planned(params, "scene")
+
+
+def test_two_tables_whose_files_have_one_name_are_refused(params):
+    shutil.copy(params / "tables" / "xlan" / "t3.yaml", params / "tables" / "xlan_t3.yaml")
+    with pytest.raises(ConfigError, match="table 'xlan_t3': another one's files have the same names"):
+        planned(params, tables=["xlan/t3", "xlan_t3"])
+
+
+def test_a_row_is_found_by_table_and_id():
+    plan = shipped("xlan/t3", scale="scenes")
+    with pytest.raises(ConfigError, match=r"there is no row 'xlan/t3/enc9'; did you mean 'xlan/t3/enc"):
+        plan.row("xlan/t3/enc9")
+
+
+@pytest.mark.parametrize(
+    ("table", "scale", "said"),
+    [
+        ("xlan/t3", "scenes", ["3,000 rendered training scenes in place of 113,287 training photographs of COCO"]),
+        (
+            "xlan/t3",
+            "scenes",
+            ["xlan with width 128 in place of 1,024, heads 4 in place of 8, d_joint 16 in place of 64"],
+        ),
+        (
+            "xlan/t3",
+            "photos",
+            ["50 % of the training images in place of all", "2 epochs of cross-entropy in place of 70;"],
+        ),
+        ("xlan/t3", "photos", ["one run of each row in place of four. Printed: X-LAN paper, Table 3, on COCO."]),
+        (
+            "xlan/t1",
+            "photos",
+            ["7 epochs of cross-entropy and 1 of self-critical training in place of 70 and 35 to 60"],
+        ),
+        ("xlan/t1", "photos", ["The second stage learns from random samples for X-LAN, from beams for the others."]),
+        (
+            "recap/zodiac_scst",
+            "scenes",
+            ["transformer and zodiac with width 128 in place of 512, 1+1 layers in place of 6+6"],
+        ),
+    ],
+)
+def test_the_sentence_under_a_table_says_what_was_replaced(table, scale, said):
+    text = shipped(table, scale=scale).tables[table].scale
+    for part in said:
+        assert part in text
+
+
+def test_the_sentence_speaks_of_nothing_that_was_not_replaced():
+    at_photos = shipped("recap/iu_xray", scale="photos").tables["recap/iu_xray"].scale
+    assert "in place of 2,069" not in at_photos and "epochs" not in at_photos and "run of each row" not in at_photos
+    at_paper = shipped("xlan/t3", scale="paper").tables["xlan/t3"].scale
+    assert at_paper.startswith("Full scale") and " with width " not in at_paper
+    assert "The released code has no configuration of these rows" in at_paper

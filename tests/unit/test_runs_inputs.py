@@ -1,0 +1,102 @@
+"""One or several feature stores of the same images, read as named streams."""
+
+import pytest
+import torch
+
+from helpers.feature_stores import SIZE, write_store
+from recap.core.errors import ConfigError, FeatureError
+from recap.models.images import InputSpec
+from recap.runs.inputs import FeatureSources
+from recap.runs.resident import ResidentFeatures
+
+IDS = [3, 8, 11, 20]
+
+
+class ReadsMain:
+    reads_boxes = False
+
+    @staticmethod
+    def reads(inputs):
+        return [inputs.main]
+
+
+class ReadsBoth(ReadsMain):
+    reads_boxes = True
+
+    @staticmethod
+    def reads(inputs):
+        return ["region", "grid"]
+
+
+@pytest.fixture
+def paths(tmp_path):
+    grid = write_store(tmp_path / "grid.h5", IDS, stream="grid", width=6, boxes=True)
+    region = write_store(
+        tmp_path / "region.h5", IDS, stream="region", width=5, rows=lambda image: 1 + image % 4, boxes=True
+    )
+    return [grid, region]
+
+
+def both(paths):
+    sources = FeatureSources(paths)
+    sources.choose([ReadsBoth], InputSpec(sources.sizes, 9))
+    return sources
+
+
+def test_streams_are_named_as_in_the_stores_the_main_one_first(paths):
+    sources = FeatureSources(paths)
+    assert dict(sources.sizes) == {"grid": 6, "region": 5} and list(sources.sizes) == ["grid", "region"]
+    images = both(paths).read([20, 3])
+    for name, store in zip(("grid", "region"), sources.stores, strict=True):
+        values, mask = store.read([20, 3])
+        assert torch.equal(images[name].values, values) and torch.equal(images[name].mask, mask)
+        assert torch.equal(images[name].boxes, store.column([20, 3], "boxes").float())
+    assert images.main is images["grid"] and len(images) == 2
+    assert images["region"].sizes.tolist() == [list(SIZE)] * 2
+    one = images.select(torch.tensor([1]))
+    assert torch.equal(one["region"].boxes, images["region"].boxes[1:]) and len(one) == 1
+
+
+def test_what_no_model_reads_is_not_read(paths):
+    sources = FeatureSources(paths[:1])
+    images = sources.read([3])
+    assert list(images.streams) == ["grid"] and images.main.boxes is None
+    sources.choose([ReadsMain], InputSpec(sources.sizes, 9))
+    assert sources.read([3]).main.boxes is None
+
+
+def test_a_source_of_which_nothing_is_read_is_refused(paths):
+    sources = FeatureSources(paths)
+    with pytest.raises(ConfigError, match=r"region.h5: nothing of it is read; the model reads only grid"):
+        sources.choose([ReadsMain], InputSpec(sources.sizes, 9))
+
+
+def test_stores_whose_streams_have_one_name_are_refused(paths, tmp_path):
+    other = write_store(tmp_path / "other.h5", IDS, stream="grid", width=4)
+    with pytest.raises(FeatureError, match=r"other.h5: has a stream 'grid', and so has .*grid.h5"):
+        FeatureSources([paths[0], other])
+
+
+@pytest.mark.parametrize("ids", [[3, 8, 11], [3, 8, 11, 20, 21]])
+def test_stores_of_other_images_are_refused(paths, tmp_path, ids):
+    other = write_store(tmp_path / "other.h5", ids, stream="segment")
+    lacks, image = ("other", 20) if len(ids) == 3 else ("grid", 21)
+    with pytest.raises(FeatureError, match=rf"{lacks}.h5: no features for image id {image}, which"):
+        FeatureSources([paths[0], other])
+
+
+def test_the_hash_of_one_store_is_its_own_and_of_several_all_count(paths):
+    one, together = FeatureSources(paths[:1]), FeatureSources(paths)
+    assert one.feature_hash == one.stores[0].feature_hash
+    assert len({one.feature_hash, together.feature_hash, FeatureSources(paths[::-1]).feature_hash}) == 3
+
+
+def test_resident_features_read_every_stream_as_the_sources_do(paths):
+    sources = both(paths)
+    kept = ResidentFeatures(sources, [20, 3, 11, 8], torch.device("cpu"))
+    for wanted in ([8], [3, 20, 3]):
+        found, expected = kept.read(wanted), sources.read(wanted)
+        assert list(found.streams) == list(expected.streams)
+        for name, stream in expected.streams.items():
+            for part in ("values", "mask", "boxes", "sizes"):
+                assert torch.equal(getattr(found[name], part), getattr(stream, part)), (name, part)

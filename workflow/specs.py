@@ -1,0 +1,43 @@
+"""Specs and execution settings as files: a command line has no room for those of a thousand runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.core.files.atomic import write_text
+from recap.core.hashing import value_hash
+from recap.core.plan import RunPlan
+from recap.core.run_spec import execution
+
+
+class SpecText(str):
+    """A spec as JSON, sorted, so that equal specs are equal parameters of a job.
+
+    Attributes:
+        file: where the same JSON stands, for ``--spec``; its name is the hash of what it says.
+    """
+
+    file: str
+
+    @classmethod
+    def written(cls, values: Any, folder: Path) -> SpecText:
+        """Return the text of a spec, and write it to its file unless it is there."""
+        text = cls(json.dumps(values, sort_keys=True))
+        path = folder / f"{value_hash(values)}.json"
+        text.file = str(path)
+        if not path.exists():
+            write_text(path, text + "\n")
+        return text
+
+
+def write_executions(plan: RunPlan, folder: Path) -> None:
+    """Write how the jobs of each recipe are computed to ``<folder>/<recipe>.yaml``; equal files are left alone."""
+    for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
+        path = folder / f"{name}.yaml"
+        text = yaml.safe_dump(execution(plan, name).model_dump(mode="json"), sort_keys=False)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
