@@ -22,8 +22,9 @@ import numpy as np
 import torch
 
 from benchmarks.figures import Case
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 ROWS, DIM, BATCH = 36, 2048, 50
 ABOUT = {"extractor": "{}", "extractor_hash": "0" * 16, "weights_sha256": "0" * 64, "made_with": "benchmark"}
@@ -188,7 +189,7 @@ def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 def extract() -> Iterator[dict[str, object]]:
     """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and the GPU's share)."""
-    from recap.core.config import GridFeatures
+    from recap.core.config.features.grid import GridFeatures
     from recap.core.device import select_device
     from recap.features.grid import Backbone
     from recap.features.pictures import decode, in_order

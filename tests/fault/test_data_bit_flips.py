@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.config import ScenesDataset
+from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import RecapError
 from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus

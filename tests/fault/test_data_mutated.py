@@ -15,7 +15,8 @@ from PIL import Image
 
 from helpers.generators import jpeg, karpathy
 from helpers.mutate import outcomes
-from recap.core.config import SECTIONS, ScenesDataset
+from recap.core.config import SECTIONS
+from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.params import read_mapping, resolve, validate
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus, write_corpus

@@ -1,5 +1,5 @@
-"""Feature files with changed bytes, ten thousand a form: read or refused in a sentence; never a traceback, a hang or a
-half-written store."""
+"""Feature files with changed bytes, ten thousand per format: read or refused in a sentence; never a traceback, a hang
+or a half-written store."""
 
 import gzip
 import io
@@ -15,11 +15,11 @@ import torch
 
 from helpers.feature_files import SIZES, regions, six_columns, ten_columns, write_hdf5, write_npz, write_vinvl
 from helpers.mutate import outcomes
-from recap.core.config import ImportedFeatures
+from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features import hdf5, store
 from recap.features.importers import job, m2_hdf5
-from recap.features.importers.base import Names
+from recap.features.importers.base import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
@@ -45,9 +45,9 @@ def quiet():
         yield
 
 
-def brings(folder, form, source):
+def brings(folder, format, source):
     """Return a function that opens a source and reads all of it; now and then it goes through the whole job."""
-    spec = ImportedFeatures(kind="imported", form=form, sources=[str(source)], dtype="float32", shard_size=2)
+    spec = ImportedFeatures(kind="imported", format=format, sources=[str(source)], dtype="float32", shard_size=2)
     numbers = itertools.count()
     out = folder / "out" / "f.h5"
 
@@ -65,7 +65,7 @@ def brings(folder, form, source):
         if next(numbers) % WHOLE_JOB == 0:
             whole_job()
         else:
-            found = job._FORMS[form]([source], Names())
+            found = FORMATS.get(format)([source], ImageIdLookup(), spec)
             for image_id in found.ids():
                 stored_arrays(found.read(image_id), dtype="float32", streams=found.streams)
 

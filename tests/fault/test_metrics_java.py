@@ -8,12 +8,14 @@ import time
 import pytest
 
 from recap.core.errors import MetricError
-from recap.metrics import coco, tokenise
-from recap.metrics.coco import score
+from recap.metrics import coco, tokenize
+from recap.metrics import scores as scoring
+from recap.metrics.base import Tokenized
 from recap.metrics.java import java_executable
 from recap.metrics.meteor import MeteorClient
+from recap.metrics.scores import score
 from recap.metrics.spice import MODEL_JARS, spice_scores, spice_status
-from recap.metrics.tokenise import ptb_tokenise
+from recap.metrics.tokenize import ptb_tokenize
 
 LINE_ENDS = ["\r", "\n", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x00", "\x1c", "\x1d", "\x1e", "\x1f"]
 NASTY = [*LINE_ENDS, "|||", "😀", "\ud83d", "é", "\u00a0", "\u200b", "\ufeff", "\u202e", "\u0301", "<br", ">", "<p>"]
@@ -49,7 +51,7 @@ def test_ten_thousand_nasty_captions_keep_their_place():
         parts = random_.choices([*NASTY, "word", "Dog", " ", " "], k=random_.randint(0, 7))
         captions.append(f"id{number}x " + "".join(parts) + f" end{number}x")
     captions[17] = captions[4_000] = captions[-1] = "\r\u2028"
-    lines = ptb_tokenise(captions, java=java_executable(), jar=jar(), timeout_seconds=120)
+    lines = ptb_tokenize(captions, java=java_executable(), jar=jar(), timeout_seconds=120)
     assert len(lines) == len(captions)
     for number, line in enumerate(lines):
         words = line.split(" ")
@@ -58,17 +60,17 @@ def test_ten_thousand_nasty_captions_keep_their_place():
 
 
 @pytest.mark.parametrize("char", ["\r", "\u2028"])
-def test_a_shifted_line_is_noticed_even_if_sanitising_were_lost(monkeypatch, char):
-    monkeypatch.setattr(tokenise, "sanitise", lambda caption: caption)
+def test_a_shifted_line_is_noticed_even_if_sanitizing_were_lost(monkeypatch, char):
+    monkeypatch.setattr(tokenize, "sanitize", lambda caption: caption)
     with pytest.raises(MetricError, match="made 3 lines of 2 captions"):
-        ptb_tokenise([f"a dog{char}runs", "a cat"], java=java_executable(), jar=jar(), timeout_seconds=60)
+        ptb_tokenize([f"a dog{char}runs", "a cat"], java=java_executable(), jar=jar(), timeout_seconds=60)
 
 
 def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypatch):
     pid = tmp_path / "pid"
     java = fake_java(tmp_path / "java", f"echo $$ > {pid}; sleep 600")
-    monkeypatch.setattr(coco, "java_executable", lambda: java)
-    monkeypatch.setattr(coco, "_tokenise", lambda *_: coco._Tokenized(REFERENCES, HYPOTHESES, "ptb"))
+    monkeypatch.setattr(scoring, "java_executable", lambda: java)
+    monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
     start = time.monotonic()
     scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"], timeout_seconds=2)
     assert time.monotonic() - start < 2 * 2
@@ -88,31 +90,31 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
 )
 def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, reason):
     java = fake_java(tmp_path / "java", body)
-    monkeypatch.setattr(coco, "java_executable", lambda: java)
+    monkeypatch.setattr(scoring, "java_executable", lambda: java)
     scores = score(REFERENCES, HYPOTHESES, metrics=["METEOR", "ROUGE-L"], timeout_seconds=20)
     assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
     assert scores.failed["METEOR"].startswith(reason)
     assert scores.corpus["ROUGE-L"] is not None
 
 
-def test_a_hung_tokeniser_is_stopped_and_leaves_no_process(tmp_path):
+def test_a_hung_tokenizer_is_stopped_and_leaves_no_process(tmp_path):
     pid = tmp_path / "pid"
     java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho $$ > {pid}\nsleep 600\n")
     java.chmod(0o755)
-    with pytest.raises(MetricError, match="PTB tokeniser did not finish within 1 s"):
-        ptb_tokenise(["a dog"], java=java, jar=jar(), timeout_seconds=1)
+    with pytest.raises(MetricError, match="PTB tokenizer did not finish within 1 s"):
+        ptb_tokenize(["a dog"], java=java, jar=jar(), timeout_seconds=1)
     assert gone(int(pid.read_text()))
 
 
 def test_a_java_that_cannot_start_is_one_sentence(tmp_path):
     (tmp_path / "java").write_text("not a program")
-    with pytest.raises(MetricError, match="PTB tokeniser could not start"):
-        ptb_tokenise(["a dog"], java=tmp_path / "java", jar=jar(), timeout_seconds=5)
+    with pytest.raises(MetricError, match="PTB tokenizer could not start"):
+        ptb_tokenize(["a dog"], java=tmp_path / "java", jar=jar(), timeout_seconds=5)
 
 
 def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
-    monkeypatch.setattr(coco, "java_executable", lambda: None)
+    monkeypatch.setattr(scoring, "java_executable", lambda: None)
     # Nothing but punctuation in every reference: pycocoevalcap's CIDEr takes the maximum of nothing.
     scores = score({1: ["..."], 2: ["!"]}, {1: "a dog", 2: ""}, metrics=["CIDEr", "BLEU"])
     assert scores.corpus["CIDEr"] is None
@@ -178,8 +180,8 @@ def test_spice_scores_reach_the_result_where_it_is_installed(tmp_path, monkeypat
     java = spice_folder(tmp_path, [item(1, 0.3), item(2, 0.1)])
     real = coco._folder
     monkeypatch.setattr(coco, "_folder", lambda part: tmp_path if part == "spice" else real(part))
-    monkeypatch.setattr(coco, "java_executable", lambda: java)
-    monkeypatch.setattr(coco, "_tokenise", lambda *_: coco._Tokenized(REFERENCES, HYPOTHESES, "ptb"))
+    monkeypatch.setattr(scoring, "java_executable", lambda: java)
+    monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
     scores = score(REFERENCES, HYPOTHESES, metrics=["SPICE"])
     assert scores.corpus["SPICE"] == pytest.approx(0.2)
     assert scores.per_image["SPICE"] == {1: 0.3, 2: 0.1}

@@ -2,7 +2,7 @@
 
 import torch
 
-from recap.core.config import GridFeatures
+from recap.core.config.features.grid import GridFeatures
 from recap.features.grid import Backbone
 
 CPU = torch.device("cpu")

@@ -40,7 +40,8 @@ class Prepared:
 
 
 def write_features(folder, image_ids):
-    from recap.features.writer import ImageFeatures, build_store
+    from recap.features.records import ImageFeatures
+    from recap.features.writer import build_store
 
     def extract(groups):
         for group in groups:
@@ -62,7 +63,7 @@ def write_features(folder, image_ids):
 
 def prepare(folder, without=()):
     """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
-    from recap.core.config import ScenesDataset
+    from recap.core.config.datasets.scenes import ScenesDataset
     from recap.data.corpus.build import build_corpus
     from recap.data.corpus.corpus import Corpus
     from recap.data.subsets.subsample import draw_subset

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from recap.core.config.vocabulary import BytePairRule
 from recap.core.errors import DataError
-from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, byte_pair_files, load_byte_pairs
+from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, build_vocabulary, load_vocabulary
 from recap.training.batches import caption_tensor
 
@@ -86,8 +87,18 @@ def test_a_data_set_may_ask_for_byte_pairs(folder, tmp_path):
     rule = {"kind": "bpe", "tokenizer": folder.name, "max_length": 12}
     built = build_vocabulary(corpus=Path("none"), rule=rule, inputs=folder.parent, out=tmp_path / "v.json")
     assert load_vocabulary(tmp_path / "v.json").hash == built.hash
-    assert byte_pair_files("gpt2") == ["gpt2/vocab.json", "gpt2/merges.txt"]
-    assert byte_pair_files("hub:gpt2") == []
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "files"),
+    [
+        ("gpt2", ["gpt2/vocab.json", "gpt2/merges.txt"]),
+        ("gpt2/tokenizer.json", ["gpt2/tokenizer.json"]),
+        ("hub:openai-community/gpt2", []),
+    ],
+)
+def test_the_files_of_a_tokenizer_are_outside_files(tokenizer, files):
+    assert BytePairRule(kind="bpe", tokenizer=tokenizer).outside_files() == files
 
 
 def test_a_tokenizer_json_with_truncation_of_its_own_is_not_cut(folder, pairs, tmp_path):

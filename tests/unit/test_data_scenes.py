@@ -84,8 +84,8 @@ def test_no_more_objects_of_a_kind_than_asked_for(most):
 
 @pytest.mark.parametrize("most", [0, 6])
 def test_a_count_that_no_picture_holds(tmp_path, most):
-    with pytest.raises(DataError, match=f"most is {most}; a picture holds 1 to 5 objects"):
-        render_scenes(train=1, val=1, test=1, size=32, most=most, seed=0, out=tmp_path)
+    with pytest.raises(DataError, match=f"max_per_kind is {most}; it must lie between 1 and 5"):
+        render_scenes(train=1, val=1, test=1, size=32, max_per_kind=most, seed=0, out=tmp_path)
 
 
 def test_what_lies_left_of_another_does_not_lie_above_it_as_well():

@@ -8,7 +8,6 @@ from recap.core.errors import ConfigError, DataError
 from recap.core.params import load_named
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
-from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
@@ -19,9 +18,9 @@ def shipped(section):
 
 
 def test_every_outside_file_that_a_shipped_yaml_names_is_listed():
-    named = [file for spec in shipped("datasets") for file in (*dataset_files(spec), *tokenizer_files(spec))]
-    for spec in shipped("features"):
-        named += feature_files(spec)
+    named = [file for spec in shipped("datasets") for file in spec.vocabulary.outside_files()]
+    for spec in (*shipped("datasets"), *shipped("features")):
+        named += spec.outside_files()
     assert len(named) >= 30
     files = read_versions(PARAMS / "data_versions.csv")
     assert [name for name in named if entry_of(name, files) is None] == []

@@ -9,17 +9,19 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from recap.core.config import EvaluationSpec, Execution, ScenesDataset
+from recap.core.config import EvaluationSpec, Execution
+from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
 from recap.core.params import validate
+from recap.core.signatures import parse_signature
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation
 from recap.evaluation.job import evaluate
-from recap.features.writer import ImageFeatures, build_store
-from recap.metrics import coco
+from recap.features.records import ImageFeatures
+from recap.features.writer import build_store
+from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
-from recap.metrics.signature import parse
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 
@@ -39,7 +41,7 @@ class Prepared:
         spec = validate(EvaluationSpec, {"evaluation": settings}, "spec")
         evaluate(spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out)
         rows = json.loads((out / "captions.test.json").read_text())
-        fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
+        fields = parse_signature(json.loads((out / "metrics.json").read_text())["signature"])
         return {row["image_id"]: row["caption"].split() for row in rows}, fields
 
 
@@ -100,13 +102,13 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
     real = java_executable()
     killed.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {real} "$@";; esac\n')
     killed.chmod(0o755)
-    monkeypatch.setattr(coco, "java_executable", lambda: killed)
+    monkeypatch.setattr(scoring, "java_executable", lambda: killed)
     out = tmp_path / "scores"
     with pytest.raises(MetricError, match=r"METEOR stopped early with exit code -9.*the same command tries again"):
         prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
     assert not {"metrics.json", "captions.test.json", "scores.test.parquet"} & {path.name for path in out.iterdir()}
     expected, _ = prepared.captions(tmp_path / "unbroken", metrics=["BLEU"], n_best=2)
-    monkeypatch.setattr(coco, "java_executable", lambda: real)
+    monkeypatch.setattr(scoring, "java_executable", lambda: real)
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "decode_candidates", lambda *_, **__: pytest.fail("searched again"))
         captions, _ = prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
@@ -118,7 +120,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
 def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
-    monkeypatch.setattr(coco, "java_executable", lambda: None)
+    monkeypatch.setattr(scoring, "java_executable", lambda: None)
     with pytest.raises(MetricError, match="METEOR needs Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")

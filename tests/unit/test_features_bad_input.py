@@ -8,26 +8,28 @@ import pytest
 import torch
 
 from helpers.feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
-from recap.core.config import GridFeatures, ImportedFeatures
+from recap.core.config.features.grid import GridFeatures
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.importers.job import import_features
 from recap.features.importers.numbers import check_float32
 from recap.features.pretrain import pretrain_backbone
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.records import ImageFeatures
+from recap.features.writer import build_store
 
 ROWS, WIDTH = 36, 2048
 
 
-def bring(folder, form, source, **changes):
-    spec = ImportedFeatures(kind="imported", form=form, sources=[source.name], **{"dtype": "float32", **changes})
+def bring(folder, format, source, **changes):
+    spec = ImportedFeatures(kind="imported", format=format, sources=[source.name], **{"dtype": "float32", **changes})
     return import_features(
         spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "out" / "f.h5"
     )
 
 
-def refused(folder, words, form, source, **changes):
+def refused(folder, words, format, source, **changes):
     with pytest.raises(FeatureError, match=words) as error:
-        bring(folder, form, source, **changes)
+        bring(folder, format, source, **changes)
     assert "\n" not in str(error.value)
     assert not (folder / "out" / "f.h5").exists()
 
@@ -100,7 +102,7 @@ def test_vinvl_line_that_is_no_json_of_boxes(tmp_path, content):
 def test_lineidx_beyond_every_file(tmp_path):
     path = write_vinvl(tmp_path)
     (tmp_path / "features.lineidx").write_text(f"0\n{2**63}\n")
-    refused(tmp_path, "expected a byte position a line", "vinvl_tsv", path)
+    refused(tmp_path, "expected one byte position per line", "vinvl_tsv", path)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +147,8 @@ def test_pth_of_whole_numbers_or_of_a_size_that_lies(tmp_path, tensor):
 
 
 def test_folder_where_a_file_should_be(tmp_path):
-    for form in ("bottom_up_tsv", "vinvl_tsv", "m2_hdf5"):
-        refused(tmp_path, "is no file; this form takes", form, write_npz(tmp_path / form))
+    for format in ("bottom_up_tsv", "vinvl_tsv", "m2_hdf5"):
+        refused(tmp_path, "is no file; this format takes", format, write_npz(tmp_path / format))
     refused(tmp_path, "no such file or folder of features", "bottom_up_tsv", tmp_path / ("a" * 300))
 
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.config import CropFeatures
+from recap.core.config.features.crops import CropFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
+from recap.features.job import ExtractionJob
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 SIZE = (60, 40)
@@ -58,7 +60,8 @@ def photos(tmp_path):
 def extract(photos, out="f.h5", *, threads=1, boxes="boxes.h5", **changes):
     root = photos.parent
     files = {"corpus": root / "corpus.parquet", "images": [photos], "boxes": root / boxes, "inputs": root}
-    extract_crops(spec=spec(**changes), device="cpu", threads=threads, shards=root / "shards", out=root / out, **files)
+    job = ExtractionJob(device="cpu", threads=threads, shards=root / "shards", out=root / out, **files)
+    extract_crops(spec(**changes), job)
     return FeatureStore(root / out)
 
 

@@ -13,6 +13,7 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.grid import extract_grid
+from recap.features.job import ExtractionJob
 from recap.features.maps import channel_scale
 from recap.features.pictures import batches, in_order, resampling
 from recap.features.store import FeatureStore
@@ -35,17 +36,16 @@ def pictures(tmp_path):
 
 def extract(folder, out="f.h5", *, threads=1, device="cpu", **changes):
     root = folder.parent
-    extract_grid(
-        spec=spec(**changes),
+    job = ExtractionJob(
         corpus=root / "corpus.parquet",
         images=[folder],
         inputs=root,
-        trained=None,
         device=device,
         threads=threads,
         shards=root / "shards",
         out=root / out,
     )
+    extract_grid(spec(**changes), job)
     return root / out
 
 

@@ -21,7 +21,7 @@ from helpers.feature_files import (
     write_pth,
     write_vinvl,
 )
-from recap.core.config import ImportedFeatures
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.attributes import check_extractor
@@ -29,21 +29,21 @@ from recap.features.importers.job import import_features
 from recap.features.store import FeatureStore
 
 
-def settings(form, *sources, **changes):
+def settings(format, *sources, **changes):
     values = {"dtype": "float32", "shard_size": 2, **changes}
-    return ImportedFeatures(kind="imported", form=form, sources=[str(source) for source in sources], **values)
+    return ImportedFeatures(kind="imported", format=format, sources=[str(source) for source in sources], **values)
 
 
-def bring(folder, form, *sources, corpus=None, **changes):
-    spec = settings(form, *sources, **changes)
+def bring(folder, format, *sources, corpus=None, **changes):
+    spec = settings(format, *sources, **changes)
     return import_features(
         spec=spec, inputs=folder, corpus=corpus, shards=folder / "shards", out=folder / "out" / "f.h5"
     )
 
 
-def refused(folder, words, form, *sources, **changes):
+def refused(folder, words, format, *sources, **changes):
     with pytest.raises(FeatureError, match=words) as error:
-        bring(folder, form, *sources, **changes)
+        bring(folder, format, *sources, **changes)
     assert "\n" not in str(error.value)
     assert not (folder / "out" / "f.h5").exists()
 
@@ -189,7 +189,7 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (spoiled(six_columns(7), 5, lambda field: text(NAN)), "image id 7: the features hold NaN"),
         (spoiled(six_columns(7), 5, lambda field: text(NAN + np.inf)), "image id 7: the features hold NaN or inf"),
         (spoiled(six_columns(7), 1, lambda field: b"20"), r"image id 7: box .* outside the image of 20 x 40"),
-        (six_columns(42), r"a\.tsv, line 2: image id 42 stands twice"),
+        (six_columns(42), r"a\.tsv, line 2: image id 42 is duplicated"),
         (spoiled(six_columns(7), 0, lambda field: b"dog"), "'dog' has no image id at its end"),
     ],
 )  # fmt: skip
@@ -213,7 +213,7 @@ def test_missing_files_and_other_forms(tmp_path):
     refused(tmp_path, "no folder with", "npz_folder", "empty.tsv")
     refused(tmp_path, r"empty\.lineidx: no such file", "vinvl_tsv", "empty.tsv")
     write_lines(tmp_path / "more.tsv", [six_columns(7)])
-    refused(tmp_path, "this form takes one HDF5 file", "m2_hdf5", "empty.tsv", "more.tsv")
+    refused(tmp_path, "this format takes one HDF5 file", "m2_hdf5", "empty.tsv", "more.tsv")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = [1]
     refused(tmp_path, "no dataset named <id>_features", "m2_hdf5", "other.h5")
@@ -225,7 +225,7 @@ def test_lineidx_of_another_file(tmp_path):
     index.write_text(index.read_text().replace("0\n", "5\n", 1))
     refused(tmp_path, "no line starts at byte 5", "vinvl_tsv", path)
     index.write_text("zero\n")
-    refused(tmp_path, "expected a byte position a line", "vinvl_tsv", path)
+    refused(tmp_path, "expected one byte position per line", "vinvl_tsv", path)
     write_vinvl(tmp_path, packed=True)
     path.write_bytes(path.read_bytes().replace(b"num_boxes", b"num_bexes"))
     refused(tmp_path, "no JSON with num_boxes", "vinvl_tsv", path)
@@ -287,7 +287,7 @@ def test_the_command_imports_and_says_one_sentence_when_it_cannot(tmp_path):
         "recap",
         "features",
         "import",
-        "--form",
+        "--format",
         "bottom_up_tsv",
         "--out",
         tmp_path / "f.h5",

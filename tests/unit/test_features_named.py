@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from recap.core.config import CropFeatures, GridFeatures
+from recap.core.config.features.crops import CropFeatures
+from recap.core.config.features.grid import GridFeatures
 from recap.core.params import load_named
 from recap.features.backbones import create, timm_library
 from recap.features.crops import CropEncoder
@@ -55,7 +56,7 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
         if spec.kind == "crops":
             shape = model.forward_head(found, pre_logits=spec.embedding == "pooled").shape
             assert shape == (2, *NAMED[name])
-            assert load_named(PARAMS, "features", spec.boxes).form == "bottom_up_tsv"
+            assert load_named(PARAMS, "features", spec.boxes).format == "bottom_up_tsv"
         else:
             width, side = NAMED[name]
             assert as_maps(found, model=model, backbone=spec.backbone).shape == (2, width, side, side)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from helpers.feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
-from recap.core.config import ImportedFeatures
+from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
 from recap.features.importers import job
 from recap.features.origins import ShownPictures, WholeFiles, file_mark, recall, taken
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 IDS = list(range(8))
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
@@ -173,9 +174,9 @@ def test_mark_changes_with_every_way_to_replace_a_file(tmp_path):
         file_mark(path)
 
 
-def bring(folder, form, source, stop_after=None):
-    spec = ImportedFeatures(kind="imported", form=form, sources=[source.name], dtype="float32", shard_size=1)
-    given, reader = [], job._FORMS[form]
+def bring(folder, format, source, stop_after=None):
+    spec = ImportedFeatures(kind="imported", format=format, sources=[source.name], dtype="float32", shard_size=1)
+    given, reader = [], FORMATS.get(format)
 
     class Interrupted(reader):
         def read(self, image_id):
@@ -184,15 +185,14 @@ def bring(folder, form, source, stop_after=None):
             given.append(image_id)
             return super().read(image_id)
 
-    job._FORMS[form] = Interrupted
-    try:
-        return given, job.import_features(
-            spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "f.h5"
-        )
-    except KeyboardInterrupt:
-        return given, None
-    finally:
-        job._FORMS[form] = reader
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FORMATS, "get", lambda name: Interrupted)
+        try:
+            return given, job.import_features(
+                spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "f.h5"
+            )
+        except KeyboardInterrupt:
+            return given, None
 
 
 def test_import_of_a_tsv_makes_again_the_lines_that_changed(tmp_path):

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from recap.core.config import GridFeatures, ScenesDataset
+from recap.core.config.datasets.scenes import ScenesDataset
+from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.features.grid import extract_grid, weights_file
+from recap.features.job import ExtractionJob
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore
 
@@ -44,9 +46,9 @@ def test_its_weights_are_what_features_are_made_with(scenes, tmp_path):
     spec = pretrain(scenes, trained, 1)
     arguments = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": tmp_path}
     arguments |= {"device": "cpu", "threads": 1, "shards": tmp_path / "shards"}
-    extract_grid(spec=spec, trained=trained, out=tmp_path / "trained.h5", **arguments)
+    extract_grid(spec, ExtractionJob(trained=trained, out=tmp_path / "trained.h5", **arguments))
     plain = GridFeatures(**{**SPEC, "weights": "random"})
-    extract_grid(spec=plain, trained=None, out=tmp_path / "random.h5", **arguments)
+    extract_grid(plain, ExtractionJob(out=tmp_path / "random.h5", **arguments))
     ids = Corpus.read(scenes / "corpus.parquet").image_ids()
     first, second = (FeatureStore(tmp_path / f"{name}.h5").read(ids)[0] for name in ("trained", "random"))
     assert first.shape == second.shape == (len(ids), 16, 192)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.config import RegionFeatures
+from recap.core.config.features.regions import RegionFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.features import detectron
 from recap.features.regions import AttributeHead, Detector, network_input
@@ -132,21 +132,21 @@ def test_weights_of_a_detector_hold_tensors_alone(tmp_path, capsys):
     model = torch.nn.Sequential(torch.nn.Linear(2, 3))
     weights = {"model": {"net.weight": np.ones((3, 2), np.float32), "net.bias": np.zeros(3, np.float32)}}
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(weights))
-    detectron.load(model, tmp_path / "a.pkl", renamed={"net.": "0."})
+    detectron.load(model, tmp_path / "a.pkl", key_map={"net.": "0."})
     assert (model[0].weight == 1).all()
     torch.save({"0.weight": torch.zeros(3, 2), "0.bias": torch.zeros(3)}, tmp_path / "b.pth")
-    detectron.load(model, tmp_path / "b.pth", renamed={})
+    detectron.load(model, tmp_path / "b.pth", key_map={})
     assert (model[0].weight == 0).all()
     (tmp_path / "c.pkl").write_bytes(pickle.dumps({"x": Runs()}))
     torch.save({"0.weight": torch.zeros(2, 2), "0.bias": torch.zeros(3)}, tmp_path / "d.pth")
     for file, words in [
         ("c.pkl", "it would run builtins.print"),
-        ("a.pkl", "lacks '0.weight' of the detector; name it in `renamed`"),
+        ("a.pkl", "lacks '0.weight' of the detector; name it in `key_map`"),
         ("d.pth", r"'0.weight' is \[2, 2\] instead of \[3, 2\]"),
         ("none.pth", "no such weights file"),
     ]:
         with pytest.raises(FeatureError, match=words):
-            detectron.load(model, tmp_path / file, renamed={})
+            detectron.load(model, tmp_path / file, key_map={})
     assert "code was run" not in capsys.readouterr().out
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from recap.core.errors import FeatureError
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.records import ImageFeatures
+from recap.features.writer import build_store
 from recap.runs import resident
 from recap.runs.inputs import FeatureSources
 from recap.runs.resident import ResidentFeatures

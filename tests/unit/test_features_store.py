@@ -10,8 +10,9 @@ from recap.core.errors import FeatureError
 from recap.features.info import info
 from recap.features.layout import image_digest
 from recap.features.packing import Index, write_file
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 ABOUT = {
     "extractor": '{"kind": "made up"}',

@@ -6,8 +6,9 @@ import torch
 
 from recap.core.errors import FeatureError
 from recap.features.info import info
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(3, 33, 3))

@@ -3,8 +3,9 @@ import pytest
 
 from recap.core.errors import FeatureError, RecapError
 from recap.features import packing
+from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(10, 24))

@@ -7,10 +7,10 @@ import pytest
 
 from recap.core.errors import MetricError
 from recap.core.files.checksums import recorded
-from recap.metrics.coco import NAMES, score
+from recap.core.signatures import parse_signature
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.java import java_executable
-from recap.metrics.signature import parse
+from recap.metrics.scores import score
 
 REFERENCES = {
     3: ["A brown dog runs across the grass.", "The dog is running over a green lawn!"],
@@ -82,10 +82,10 @@ def test_files_hold_captions_scores_and_signature(evaluated):
     assert [item["image_id"] for item in captions] == [3, 7, 11, 20]
     assert captions[3]["caption"] == ""
     table = pq.read_table(out / "scores.test.parquet").to_pydict()
-    assert list(table) == ["image_id", *NAMES[:-1]]
+    assert list(table) == ["image_id", *CORPUS]
     assert table["image_id"] == [3, 7, 11, 20]
     assert table["METEOR"] == list(scores.per_image["METEOR"].values())
-    fields = parse(json.loads((out / "metrics.json").read_text())["signature"])
+    fields = parse_signature(json.loads((out / "metrics.json").read_text())["signature"])
     expected = {"tok": "ptb", "refs": "2", "images": "4", "split": "test@ab12", "beam": "3", "len": "20", "lp": "0"}
     assert {key: fields[key] for key in expected} == expected
     names = ["captions.test.json", "metrics.json", "scores.test.parquet"]
@@ -112,8 +112,8 @@ def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):
     assert java_executable() == tmp_path / "home" / "bin" / "java"
 
 
-def test_without_java_the_tokeniser_is_named_in_the_signature(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     scores = evaluate_captions(
         references=REFERENCES,
         hypotheses=HYPOTHESES,
@@ -123,11 +123,11 @@ def test_without_java_the_tokeniser_is_named_in_the_signature(tmp_path, monkeypa
     )
     assert set(scores.not_run) == {"METEOR", "SPICE"} and not scores.failed
     assert scores.corpus["BLEU-1"] is not None and scores.corpus["BLEU-1"] > 0.5
-    assert parse(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
+    assert parse_signature(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
 
 
 def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     with pytest.raises(MetricError, match=r"METEOR needs Java.*take METEOR out of evaluation\.metrics"):
         evaluate_captions(
             references=REFERENCES,
@@ -140,14 +140,14 @@ def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, monkeypat
 
 
 def test_a_metric_that_was_not_asked_for_says_so(monkeypatch):
-    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     scores = score(REFERENCES, HYPOTHESES, metrics=["ROUGE-L"])
     assert scores.not_run["BLEU-4"] == "not asked for"
     assert set(scores.per_image) == {"ROUGE-L"}
 
 
 def test_cider_of_one_image_is_not_zero_but_not_run(monkeypatch):
-    monkeypatch.setattr("recap.metrics.coco.java_executable", lambda: None)
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     scores = score({3: REFERENCES[3]}, {3: HYPOTHESES[3]}, metrics=["BLEU", "CIDEr"])
     assert scores.corpus["CIDEr"] is None
     assert "one image" in scores.not_run["CIDEr"]

@@ -1,13 +1,14 @@
-"""Sanitising, signatures and the simple tokeniser."""
+"""Sanitizing, signatures and the simple tokenizer."""
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recap.core.errors import MetricError
-from recap.metrics.sanitise import sanitise
-from recap.metrics.signature import parse, reference_range, signature
-from recap.metrics.tokenise import simple_tokenise
+from recap.core.signatures import parse_signature
+from recap.metrics.sanitize import sanitize
+from recap.metrics.signature import reference_range, signature
+from recap.metrics.tokenize import simple_tokenize
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=40)
 
@@ -16,32 +17,32 @@ ANY_TEXT = st.text(alphabet=st.characters(), max_size=40)
 @example("a\rb\nc\vd\fe\x85f\u2028g\u2029h\x00i\x1cj")
 @example("a ||||| b")
 @example("\ud83d half an emoji")
-def test_a_sanitised_caption_is_one_writable_line(caption):
-    clean = sanitise(caption)
+def test_a_sanitized_caption_is_one_writable_line(caption):
+    clean = sanitize(caption)
     assert len(clean.splitlines()) <= 1
     assert "|||" not in clean and "\x00" not in clean
     assert clean.encode("utf-8").decode("utf-8") == clean
-    assert sanitise(clean) == clean
+    assert sanitize(clean) == clean
 
 
 @pytest.mark.parametrize("caption", ["A dog's ball.", "un café 😀 | |", "", "two  spaces stay"])
 def test_ordinary_captions_stay(caption):
-    assert sanitise(caption) == caption
+    assert sanitize(caption) == caption
 
 
 def test_words_on_both_sides_of_a_line_break_stay_apart():
-    assert sanitise("a dog\r\nruns|||fast\u2028now").split() == ["a", "dog", "runs", "fast", "now"]
+    assert sanitize("a dog\r\nruns|||fast\u2028now").split() == ["a", "dog", "runs", "fast", "now"]
 
 
 @given(st.lists(ANY_TEXT, max_size=8))
-def test_the_simple_tokeniser_keeps_the_number_of_captions(captions):
-    tokenised = simple_tokenise(captions)
-    assert len(tokenised) == len(captions)
-    assert all(len(line.splitlines()) <= 1 for line in tokenised)
+def test_the_simple_tokenizer_keeps_the_number_of_captions(captions):
+    tokenized = simple_tokenize(captions)
+    assert len(tokenized) == len(captions)
+    assert all(len(line.splitlines()) <= 1 for line in tokenized)
 
 
-def test_the_simple_tokeniser_drops_punctuation_and_case():
-    assert simple_tokenise(["A Dog's ball, well-worn!", "..."]) == ["a dog's ball well-worn", ""]
+def test_the_simple_tokenizer_drops_punctuation_and_case():
+    assert simple_tokenize(["A Dog's ball, well-worn!", "..."]) == ["a dog's ball well-worn", ""]
 
 
 def test_signature_is_readable_and_can_be_parsed():
@@ -56,13 +57,23 @@ def test_signature_is_readable_and_can_be_parsed():
         length_penalty=0.7,
     )
     assert line.startswith("pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|len:20|lp:0.7|recap:")
-    assert list(parse(line)) == ["pycocoevalcap", "tok", "refs", "images", "split", "beam", "len", "lp", "recap"]
+    assert list(parse_signature(line)) == [
+        "pycocoevalcap",
+        "tok",
+        "refs",
+        "images",
+        "split",
+        "beam",
+        "len",
+        "lp",
+        "recap",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "tok", "tok:|refs:5", "a|b"])
 def test_what_is_no_signature_is_refused(text):
     with pytest.raises(MetricError, match="no score signature"):
-        parse(text)
+        parse_signature(text)
 
 
 def test_a_separator_inside_a_field_is_refused():

@@ -6,7 +6,7 @@ import re
 import pytest
 
 ONE_OF_EACH = {
-    "corpus_scenes",
+    "corpus_with_images_boxes",
     "card",
     "vocabulary",
     "features",
@@ -36,7 +36,7 @@ def test_a_row_without_scst_trains_one_stage(workspace):
 
 def test_a_phase_stops_where_the_next_begins(workspace):
     assert workspace.planned("data_all") == {
-        "corpus_scenes": 1,
+        "corpus_with_images_boxes": 1,
         "card": 1,
         "vocabulary": 1,
         "subset": 1,
@@ -81,7 +81,7 @@ def test_outside_files_are_found_by_parameter(workspace):
     (photos / "captions.json").write_text("{}")
     workspace.change("tiny.yaml", "[tiny]", "[photos]")
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
-    assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}
+    assert planned == {"corpus": 1, "features": 1, "features_all": 1}
 
 
 def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):
@@ -95,7 +95,7 @@ def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):
         (inputs / file).parent.mkdir(exist_ok=True)
         (inputs / file).write_text("")
     planned = workspace.planned("data_all", config=(f"inputs={inputs}",))
-    assert planned == {"corpus_iu_xray": 1, "card": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
+    assert planned == {"corpus_with_images_studies_counts": 1, "card": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
 
 
 def test_conceptual_captions_need_both_tsvs_and_both_lists(workspace):
@@ -112,7 +112,7 @@ def test_conceptual_captions_need_both_tsvs_and_both_lists(workspace):
     assert "photos/validation/survivors.parquet: no such file or folder; datasets/tiny_photos.yaml" in done.stderr
     (folder / "photos/validation/survivors.parquet").write_text("")
     planned = workspace.planned("features_all", config=(f"inputs={folder}",))
-    assert planned == {"corpus_of_files": 1, "features": 1, "features_all": 1}
+    assert planned == {"corpus": 1, "features": 1, "features_all": 1}
 
 
 def spec(workspace, job):

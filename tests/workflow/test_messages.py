@@ -139,7 +139,7 @@ def test_a_real_failure_is_one_sentence_twice_and_its_command_stands_in_the_log(
     done = workspace.snakemake("data_all", config=("inputs=inputs",))
     assert done.returncode == 1
     said = done.stderr
-    assert len(re.findall(r"corpus_of_files tiny_photos(?:, \d+ s)?: inputs/captions\.json: ", said)) == 2
+    assert len(re.findall(r"corpus tiny_photos(?:, \d+ s)?: inputs/captions\.json: ", said)) == 2
     assert not re.search("--spec|RuleException|Traceback|Select jobs|CalledProcessError", said)
     (log,) = (workspace.folder / ".snakemake" / "log").glob("*.log")
     assert "--spec" in log.read_text()

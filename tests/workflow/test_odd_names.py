@@ -24,7 +24,13 @@ def odd(tmp_path):
 
 
 def test_a_data_set_of_any_name_is_planned(odd):
-    assert odd.planned("data_all") == {"corpus_scenes": 1, "card": 1, "vocabulary": 1, "subset": 1, "data_all": 1}
+    assert odd.planned("data_all") == {
+        "corpus_with_images_boxes": 1,
+        "card": 1,
+        "vocabulary": 1,
+        "subset": 1,
+        "data_all": 1,
+    }
 
 
 @pytest.mark.slow

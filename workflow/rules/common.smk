@@ -3,19 +3,20 @@
 import json
 import re
 import sys
-from itertools import chain
 from pathlib import Path
 from shlex import quote
 
+from recap.core.config.datasets import PICTURES
+from recap.core.config.features import FEATURES
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
 from recap.core.plan import Run, RunPlan, file_name, row_runs
 from recap.core.params import load_profile
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.hashing import code_digest
+from recap.core.plugins import module_of
 from recap.core.identities import ATTENTION, EVALUATION, TRAINING, job_code
 from recap.core.files.yaml_files import read_mapping
-from recap.data.files.outside import dataset_files, feature_files, tokenizer_files
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
 
@@ -84,23 +85,8 @@ GPU = int(uses_gpus(PROFILE))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
 
-# Modules that read the files of a kind of data set.
-READERS = {
-    "coco": ["data/datasets/coco", "data/datasets/karpathy"],
-    "conceptual": ["data/datasets/conceptual/reader"],
-    "iu_xray": ["data/datasets/iu_xray/reader"],
-    "karpathy": ["data/datasets/karpathy"],
-    "scenes": ["data/datasets/scenes/build"],
-}
-ALL_READERS = sorted({*chain(*READERS.values())})
-# What makes or reads pictures and captions reaches later jobs as a file, not as code.
-MAKERS = ["data/files/images", *ALL_READERS]
-
-
-def reader_code(wildcards):
-    """Return the digest of the job that builds a corpus: its reader counts, those of other kinds do not."""
-    own = READERS[PLAN.get("datasets", wildcards.dataset).kind]
-    return code_digest("data/corpus/build", without=[reader for reader in ALL_READERS if reader not in own])
+# What makes or reads pictures reaches later jobs as a file, not as code.
+MAKERS = ["data/files/images"]
 
 
 wildcard_constraints:
@@ -128,11 +114,6 @@ def plain(settings):
 def model_code(start):
     """Return the function that gives the digest of a job that starts at a module and runs one kind of model."""
     return lambda wildcards: job_code(start, PLAN.get("models", wildcards.model).kind)
-
-
-def of_kinds(*kinds):
-    """Return the constraint of the wildcard `dataset` to the data sets of some kinds."""
-    return one_of(name for name in PLAN.datasets() if PLAN.get("datasets", name).kind in kinds)
 
 
 def one_of(names):
@@ -195,48 +176,39 @@ def outside(name):
 
 
 def dataset_inputs(name):
-    """Return the outside files of a data set: none for the built-in one."""
-    return [outside(file) for file in dataset_files(PLAN.get("datasets", name))]
+    """Return the outside files that the corpus of a data set is made from."""
+    return list(map(outside, PLAN.get("datasets", name).outside_files()))
 
 
 def tokenizer_inputs(name):
     """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-    return [outside(file) for file in tokenizer_files(PLAN.get("datasets", name))]
+    return list(map(outside, PLAN.get("datasets", name).vocabulary.outside_files()))
 
 
 def dataset_images(name):
     """Return folders or zips with the pictures of a data set."""
-    dataset = PLAN.get("datasets", name)
-    if dataset.kind == "conceptual":
-        return [outside(dataset.images)]
-    packed = dataset.kind in ("scenes", "iu_xray")
-    return [f"{R}/data/{name}/images.zip"] if packed else [outside(file) for file in dataset.images]
+    sources = PLAN.get("datasets", name).picture_sources()
+    return list(map(outside, sources)) or [f"{R}/data/{name}/{PICTURES}"]
 
 
 def weights_inputs(name):
     """Return the outside files of features: what is imported, or weights that are neither random nor from the hub."""
-    return [outside(file) for file in feature_files(PLAN.get("features", name))]
+    return list(map(outside, PLAN.get("features", name).outside_files()))
 
 
 def boxes_of(name):
     """Return the name of the features whose boxes these features cut out, or None."""
-    features = PLAN.get("features", name)
-    if features.kind != "crops":
-        return None
-    if PLAN.get("features", features.boxes).kind not in ("regions", "imported"):
-        refuse(f"features/{name}.yaml: {features.boxes!r} has no boxes; name features of kind regions or imported")
-    return features.boxes
+    boxes = PLAN.get("features", name).boxes_from()
+    if boxes is not None and not PLAN.get("features", boxes).has_boxes:
+        kinds = " or ".join(kind for kind, settings in FEATURES.classes().items() if settings.has_boxes)
+        refuse(f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {kinds}")
+    return boxes
 
 
 def used_features():
     """Return the features of all rows, and those whose boxes others of them cut out."""
     named = {name for run in SCORED for name in PLAN.feature_names(run.features)}
     return sorted(named | set(filter(None, map(boxes_of, named))))
-
-
-def of_feature_kind(*kinds):
-    """Return the constraint of the wildcard `features` to features of some kinds."""
-    return one_of(name for name in used_features() if PLAN.get("features", name).kind in kinds)
 
 
 def missing_inputs():

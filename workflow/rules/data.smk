@@ -7,6 +7,29 @@ def dataset_spec(wildcards):
     return as_json({key: value for key, value in spec.items() if key != "vocabulary"})
 
 
+def corpus_code(wildcards):
+    """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
+    return code_digest("data/corpus/build", module_of(PLAN.get("datasets", wildcards.dataset).reader))
+
+
+def product_files(name):
+    """Return what the reader of a data set writes beside the corpus."""
+    return [f"{R}/data/{name}/{product}" for product in PLAN.get("datasets", name).products]
+
+
+def datasets_by_products():
+    """Return the data sets in use, grouped by what their readers write beside the corpus."""
+    found = {}
+    for name in PLAN.datasets():
+        found.setdefault(PLAN.get("datasets", name).products, []).append(name)
+    return found
+
+
+def rule_name(products):
+    """Return the name of the rule that makes a corpus: `corpus`, or `corpus_with_images_boxes`."""
+    return "_".join(["corpus", *(["with"] if products else []), *(Path(product).stem for product in products)])
+
+
 def data_files():
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     made = {kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)}
@@ -16,8 +39,7 @@ def data_files():
 
 def counts_file(wildcards):
     """Return what the reader of a data set says about what it left out, where it says something."""
-    counted = PLAN.get("datasets", wildcards.dataset).kind == "iu_xray"
-    return [f"{R}/data/{wildcards.dataset}/counts.md"] if counted else []
+    return [file for file in product_files(wildcards.dataset) if Path(file).name == "counts.md"]
 
 
 if TO_FETCH:
@@ -37,44 +59,29 @@ if TO_FETCH:
             " data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
-rule corpus_scenes:
-    output:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=f"{R}/data/{{dataset}}/images.zip",
-        boxes=f"{R}/data/{{dataset}}/boxes.json",
-    log:
-        f"{LOGS}/corpus_scenes/{{dataset}}.log",
-    wildcard_constraints:
-        dataset=of_kinds("scenes"),
-    params:
-        spec=dataset_spec,
-        code=reader_code,
-        out=subpath(output.corpus, parent=True),
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
-        " --out {params.out:q}"
+# A rule has one list of outputs, so data sets whose readers write other files have a rule of their own.
+for PRODUCTS, NAMES in datasets_by_products().items():
 
-
-use rule corpus_scenes as corpus_of_files with:
-    input:
-        lambda wildcards: dataset_inputs(wildcards.dataset),
-    output:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-    wildcard_constraints:
-        dataset=of_kinds("karpathy", "coco", "conceptual"),
-
-
-use rule corpus_scenes as corpus_iu_xray with:
-    input:
-        lambda wildcards: dataset_inputs(wildcards.dataset),
-    output:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=f"{R}/data/{{dataset}}/images.zip",
-        studies=f"{R}/data/{{dataset}}/studies.csv",
-        counts=f"{R}/data/{{dataset}}/counts.md",
-    wildcard_constraints:
-        dataset=of_kinds("iu_xray"),
+    rule:
+        name:
+            rule_name(PRODUCTS)
+        input:
+            lambda wildcards: dataset_inputs(wildcards.dataset),
+        output:
+            [f"{R}/data/{{dataset}}/{product}" for product in PRODUCTS],
+            corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        log:
+            f"{LOGS}/corpus/{{dataset}}.log",
+        wildcard_constraints:
+            dataset=one_of(NAMES),
+        params:
+            spec=dataset_spec,
+            code=corpus_code,
+            out=subpath(output.corpus, parent=True),
+        shell:
+            "{RECAP} --log-file {log:q}"
+            " data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
+            " --out {params.out:q}"
 
 
 rule vocabulary:

@@ -8,11 +8,22 @@ DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} pytho
 BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 
+def features_spec(wildcards):
+    """Return what decides about the values of a store; batch and shard sizes reach the job as resources."""
+    settings = PLAN.get("features", wildcards.features)
+    return as_json({key: value for key, value in settings.model_dump(mode="json").items() if key not in settings.EXECUTION})
+
+
+def execution_options(wildcards):
+    """Return the options that say how an extractor works; a resource, because it makes nothing again."""
+    sizes = PLAN.get("features", wildcards.features).execution()
+    return " ".join(f"--{key.replace('_', '-')}={size}" for key, size in sizes.items())
+
+
 def trained_backbone(wildcards):
     """Return the weights that must be trained first: for weights 'boxes', else none."""
-    spec = PLAN.get("features", wildcards.features)
     file = BACKBONE.format(dataset=wildcards.dataset, features=wildcards.features)
-    return [file] if spec.kind == "grid" and spec.weights == "boxes" else []
+    return [file] if PLAN.get("features", wildcards.features).learns_boxes() else []
 
 
 def boxes_store(wildcards):
@@ -21,10 +32,19 @@ def boxes_store(wildcards):
     return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
 
 
+def pictures_of(wildcards):
+    """Return the pictures that an extractor reads; imported features need none."""
+    return dataset_images(wildcards.dataset) if PLAN.get("features", wildcards.features).from_pictures else []
+
+
 def extractor_code(wildcards):
     """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    kind = PLAN.get("features", wildcards.features).kind
-    return code_digest(f"features/{kind}", without=ALL_READERS)
+    return code_digest(*map(module_of, PLAN.get("features", wildcards.features).targets()))
+
+
+def features_where(condition):
+    """Return the constraint of the wildcard `features` to those in use whose settings fulfil a condition."""
+    return one_of(name for name in used_features() if condition(PLAN.get("features", name)))
 
 
 def kept_features():
@@ -42,12 +62,12 @@ rule pretrain:
         BACKBONE,
     log:
         f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
+    params:
+        spec=features_spec,
+        code=code_digest("features/pretrain"),
     threads: 2
     resources:
         gpu=GPU,
-    params:
-        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
-        code=code_digest("features/pretrain", without=ALL_READERS),
     shell:
         "{RECAP} --log-file {log:q}"
         " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
@@ -57,7 +77,7 @@ rule pretrain:
 rule features:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=lambda wildcards: dataset_images(wildcards.dataset),
+        images=pictures_of,
         weights=lambda wildcards: weights_inputs(wildcards.features),
         trained=trained_backbone,
         boxes=boxes_store,
@@ -66,22 +86,23 @@ rule features:
     log:
         f"{LOGS}/features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
-        features=of_feature_kind("grid", "crops"),
-    threads: 2
-    resources:
-        gpu=GPU,
+        features=features_where(lambda settings: not settings.needs_detectron2),
     params:
-        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
+        spec=features_spec,
         code=extractor_code,
         # Finished shards survive a killed job, which declared outputs would not.
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
+    threads: 2
+    resources:
+        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
+        execution=execution_options,
     shell:
         "{RECAP} --log-file {log:q}"
         " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
         " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
-        " --threads {threads} --shards {params.shards:q} --out {output:q}"
+        " --threads {threads} {resources.execution} --shards {params.shards:q} --out {output:q}"
 
 
 # detectron2 has no wheels: `snakemake --sdm conda` runs this rule in an environment that has it. Without that option
@@ -89,45 +110,26 @@ rule features:
 rule detector_features:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=lambda wildcards: dataset_images(wildcards.dataset),
+        images=pictures_of,
         weights=lambda wildcards: weights_inputs(wildcards.features),
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
     log:
         f"{LOGS}/detector_features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
-        features=of_feature_kind("regions", "segments"),
-    conda:
-        "../envs/detectron2.yaml"
+        features=features_where(lambda settings: settings.needs_detectron2),
+    params:
+        spec=features_spec,
+        code=extractor_code,
+        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     threads: 2
     resources:
         gpu=GPU,
-    params:
-        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
-        code=extractor_code,
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+        execution=execution_options,
+    conda:
+        "../envs/detectron2.yaml"
     shell:
         "{DETECTOR_RECAP} --log-file {log:q}"
         " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
         " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
-        " --shards {params.shards:q} --out {output:q}"
-
-
-rule import_features:
-    input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        sources=lambda wildcards: weights_inputs(wildcards.features),
-    output:
-        f"{R}/features/{{dataset}}/{{features}}.h5",
-    log:
-        f"{LOGS}/import_features/{{dataset}}/{{features}}.log",
-    wildcard_constraints:
-        features=of_feature_kind("imported"),
-    params:
-        spec=lambda wildcards: as_json(PLAN.spec("features", wildcards.features)),
-        code=code_digest("features/importers/job", without=ALL_READERS),
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " features import --spec {params.spec.file:q} --inputs {PROFILE.inputs:q} --corpus {input.corpus:q}"
-        " --shards {params.shards:q} --out {output:q}"
+        " {resources.execution} --shards {params.shards:q} --out {output:q}"

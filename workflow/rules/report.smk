@@ -83,7 +83,7 @@ rule samples:
         f"{LOGS}/samples/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards)),
-        code=code_digest("reporting/figures", without=ALL_READERS),
+        code=code_digest("reporting/figures"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),

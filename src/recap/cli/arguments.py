@@ -126,10 +126,16 @@ def given_execution(arguments: Arguments) -> Execution:
     return execution
 
 
-def add_compute(parser: Parser) -> None:
+def add_compute(parser: Parser, *, images_required: bool = True) -> None:
     """Add what jobs on pictures share: the pictures, the processor and its threads."""
     parser.add_argument(
-        "--images", type=Path, nargs="+", required=True, metavar="PATH", help="folders or zips with the pictures"
+        "--images",
+        type=Path,
+        nargs="+" if images_required else "*",
+        default=[],
+        required=images_required,
+        metavar="PATH",
+        help="folders or zips with the pictures",
     )
     parser.add_argument(
         "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"

@@ -59,7 +59,7 @@ def add_data(commands: Commands) -> None:
         purpose="corpus -> vocabulary.json",
         example="""recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
     )
-    spec(parser, "Words")
+    spec(parser, "VocabularyConfig")
     paths(parser, "corpus", out="vocabulary.json")
     parser.add_argument(
         "--inputs", type=Path, default=Path(), metavar="PATH", help="folder of a byte-pair tokenizer's files"

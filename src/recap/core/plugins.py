@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError, nearest
 
 VARIABLE = "RECAP_PLUGINS"
+_PACKAGE = Path(__file__).resolve().parent.parent.name
 
 
 def load_plugins() -> None:
@@ -105,4 +107,4 @@ def module_of(target: str) -> str:
     """
     module = target.partition(":")[0]
     package, dot, rest = module.partition(".")
-    return rest.replace(".", "/") if dot and package == __package__.partition(".")[0] else module
+    return rest.replace(".", "/") if dot and package == _PACKAGE else module

@@ -16,14 +16,15 @@ from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import code_digest, sha256_file, value_hash
 from recap.core.log import log
+from recap.core.metrics import score_info
 from recap.core.process.stop import Stop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
 from recap.evaluation.decode import Candidate, decode_candidates
 from recap.evaluation.kept import Kept
-from recap.metrics.coco import Scores
 from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import Scores
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
 from recap.runs.inputs import FeatureSources
@@ -87,8 +88,9 @@ def evaluate(
 
 
 def _line(scores: Scores) -> str:
-    """Return the scores that ran as one line, in percent."""
-    return ", ".join(f"{name} {100 * value:.2f}" for name, value in scores.corpus.items() if value is not None)
+    """Return the scores that ran as one line, on the scale of each."""
+    ran = {name: value for name, value in scores.corpus.items() if value is not None}
+    return ", ".join(f"{name} {score_info(name).scale * value:.2f}" for name, value in ran.items())
 
 
 def _decode(

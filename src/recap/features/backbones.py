@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from recap.core.config import CropFeatures, GridFeatures
+from recap.core.config.features.crops import CropFeatures
+from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.seeding import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision

@@ -1,4 +1,4 @@
-"""Box crops (ZoDIAC): each box of a store is cut out of its picture and encoded by a timm model, one vector a box."""
+"""Box crops (ZoDIAC): each box of a store is cut out of its picture and encoded by a timm model, one vector per box."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recap.core.config import CropFeatures
+from recap.core.config.features.crops import CropFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import sha256_file
 from recap.features.attributes import describe
 from recap.features.backbones import create, timm_library
 from recap.features.extraction import Pictures, job_hash
+from recap.features.job import ExtractionJob
 from recap.features.layout import REGION
 from recap.features.pictures import in_order, resampling
 from recap.features.records import ImageFeatures
@@ -31,40 +32,24 @@ if TYPE_CHECKING:
 _CODE = ("features/crops", "features/backbones")
 
 
-def extract_crops(
-    *,
-    spec: CropFeatures,
-    corpus: Path,
-    images: Sequence[Path],
-    boxes: Path,
-    inputs: Path,
-    device: str,
-    threads: int,
-    shards: Path,
-    out: Path,
-) -> None:
+def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     """Write one vector for each box of each picture of a corpus; an interrupted run is taken up again.
 
     Args:
         spec: backbone, embedding and crop policy.
-        corpus: corpus.parquet.
-        images: folders or zips with the pictures.
-        boxes: a store whose main stream has boxes.
-        inputs: folder that a weights file is relative to.
-        device: auto, cpu or cuda.
-        threads: how many pictures are decoded and cut at a time.
-        shards: folder for unfinished work.
-        out: the store.
+        job: the pictures and the store of the boxes; ``threads`` pictures are decoded and cut at a time.
 
     Raises:
         RecapError: an unknown backbone, weights, boxes or pictures that are missing or broken.
     """
-    pictures = Pictures.find(corpus, images)
-    known = FeatureStore(boxes)
+    if job.boxes is None:
+        raise ConfigError("kind 'crops' cuts out the boxes of another store: say which with --boxes")
+    pictures = Pictures.find(job)
+    known = FeatureStore(job.boxes)
     known.require(pictures.views)
     known.column([int(known.ids[0])], "boxes")
-    path = None if spec.weights in ("pretrained", "random") else inputs / spec.weights
-    encoder = CropEncoder(spec, weights=path, device=select_device(device))
+    path = None if spec.weights in ("pretrained", "random") else job.inputs / spec.weights
+    encoder = CropEncoder(spec, weights=path, device=select_device(job.device))
     attributes = encoder.attributes(known.feature_hash)
 
     def load(image_id: int) -> _Cut:
@@ -75,7 +60,7 @@ def extract_crops(
         # A batch stays inside its group, so that its content does not depend on where an interrupted run went on.
         starts = {group[0] for group in groups}
         waiting: list[_Cut] = []
-        for cut in in_order(load, (image_id for group in groups for image_id in group), threads=threads):
+        for cut in in_order(load, (image_id for group in groups for image_id in group), threads=job.threads):
             if waiting and (cut.image_id in starts or sum(len(c.crops) for c in waiting) >= spec.batch_size):
                 yield from encoder.encode(waiting)
                 waiting = []
@@ -83,8 +68,8 @@ def extract_crops(
         yield from encoder.encode(waiting)
 
     build_store(
-        out=out,
-        shards=shards,
+        out=job.out,
+        shards=job.shards,
         ids=list(pictures.views),
         shard_size=spec.shard_size,
         dtype=spec.dtype,

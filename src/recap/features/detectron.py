@@ -49,13 +49,13 @@ def built(config: Any, *, seed: int, device: torch.device) -> Any:
         return build_model(config).eval()
 
 
-def load(model: torch.nn.Module, path: Path | None, *, renamed: Mapping[str, str]) -> str:
+def load(model: torch.nn.Module, path: Path | None, *, key_map: Mapping[str, str]) -> str:
     """Load weights, strictly, and return their hash; None leaves the random ones.
 
     Args:
         model: the detector.
         path: .safetensors, .pth or .pkl.
-        renamed: beginning of a name in the file -> beginning of the name in ``model``.
+        key_map: prefix of a name in the file -> prefix of the name in ``model``.
 
     Raises:
         FeatureError: the file is missing, holds code or anything but tensors, or does not fit.
@@ -65,13 +65,13 @@ def load(model: torch.nn.Module, path: Path | None, *, renamed: Mapping[str, str
         return weights_hash(model)
     if not path.is_file():
         raise FeatureError(f"{path}: no such weights file; put it there, or correct `weights` of the features")
-    given = {_renamed(name, renamed): tensor for name, tensor in _tensors(path).items()}
+    given = {_mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
     expected = model.state_dict()
     # Pixel means and anchors are made from the configuration; some files carry them, some do not.
     made = {name for name in expected if name.startswith("pixel_") or ".anchor_generator." in name}
     for name in expected:
         if name not in given and name not in made:
-            raise FeatureError(f"{path}: lacks {name!r} of the detector; name it in `renamed`, or correct `detector`")
+            raise FeatureError(f"{path}: lacks {name!r} of the detector; name it in `key_map`, or correct `detector`")
         if name in given and given[name].shape != expected[name].shape:
             raise FeatureError(
                 f"{path}: {name!r} is {list(given[name].shape)} instead of {list(expected[name].shape)}; correct "
@@ -79,7 +79,7 @@ def load(model: torch.nn.Module, path: Path | None, *, renamed: Mapping[str, str
             )
     unknown = sorted(set(given) - set(expected))
     if unknown:
-        raise FeatureError(f"{path}: has {unknown[0]!r}, which the detector has not; name it in `renamed`")
+        raise FeatureError(f"{path}: has {unknown[0]!r}, which the detector lacks; name it in `key_map`")
     model.load_state_dict(given, strict=False)
     return sha256_file(path)
 
@@ -92,8 +92,8 @@ def _tame(model: torch.nn.Module) -> None:
             value.mul_(0.1)
 
 
-def _renamed(name: str, renamed: Mapping[str, str]) -> str:
-    for old, new in renamed.items():
+def _mapped(name: str, key_map: Mapping[str, str]) -> str:
+    for old, new in key_map.items():
         if name.startswith(old):
             return new + name.removeprefix(old)
     return name

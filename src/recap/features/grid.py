@@ -13,36 +13,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from recap.core.config import GridFeatures
+from recap.core.config.features.grid import GridFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
-from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.backbones import check_stage, create, timm_library
 from recap.features.extraction import Pictures, job_hash
+from recap.features.job import ExtractionJob
 from recap.features.maps import as_maps, channel_scale
 from recap.features.origins import check_unchanged, joint_hash
 from recap.features.pictures import batches, decode, in_order, resampling
+from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.writer import build_store
 
 _SAMPLE = 256  # training pictures over which features of random weights are standardised
 _CODE = ("features/backbones", "features/grid", "features/maps")
 
 
-def extract_grid(
-    *,
-    spec: GridFeatures,
-    corpus: Path,
-    images: Sequence[Path],
-    inputs: Path,
-    trained: Path | None,
-    device: str,
-    threads: int,
-    shards: Path,
-    out: Path,
-) -> None:
+def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     """Write the grid features of all pictures of a corpus into one store; an interrupted run is taken up again.
 
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
@@ -53,22 +43,15 @@ def extract_grid(
 
     Args:
         spec: backbone, weights and grid.
-        corpus: corpus.parquet.
-        images: folders or zips with the pictures.
-        inputs: folder that a weights file is relative to.
-        trained: weights that `recap.features.pretrain` made, for weights 'boxes'.
-        device: auto, cpu or cuda.
-        threads: how many batches are decoded and computed at a time.
-        shards: folder for unfinished work.
-        out: the store.
+        job: the pictures; ``threads`` batches are decoded and computed at a time.
 
     Raises:
         RecapError: an unknown backbone, weights or pictures that are missing or broken, no GPU where one is asked for.
     """
-    target = select_device(device)
-    found = Pictures.find(corpus, images)
+    target = select_device(job.device)
+    found = Pictures.find(job)
     files, source = found.views, found.source
-    backbone = Backbone(spec, weights=weights_file(spec, inputs=inputs, trained=trained), device=target)
+    backbone = Backbone(spec, weights=weights_file(spec, inputs=job.inputs, trained=job.trained), device=target)
 
     def work(ids: list[int]) -> list[ImageFeatures]:
         names = list(chain.from_iterable(files[image_id] for image_id in ids))
@@ -77,11 +60,11 @@ def extract_grid(
         return list(_together([(image_id, len(files[image_id])) for image_id in ids], sizes, values))
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=threads))
+        return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=job.threads))
 
-    with _one_thread_an_operator():
+    with _one_thread_per_operator():
         if spec.weights == "random":
-            ids = Corpus.read(corpus).image_ids("train")
+            ids = found.training_ids
             sample = ids[:: -(-len(ids) // _SAMPLE)]
             before = {image_id: found.origins.mark(image_id) for image_id in sample}
             rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
@@ -91,8 +74,8 @@ def extract_grid(
             check_unchanged(found.origins, before)
         attributes = backbone.attributes()
         build_store(
-            out=out,
-            shards=shards,
+            out=job.out,
+            shards=job.shards,
             ids=list(files),
             shard_size=spec.shard_size,
             dtype=spec.dtype,
@@ -216,7 +199,7 @@ def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> P
 
 
 @contextmanager
-def _one_thread_an_operator() -> Iterator[None]:
+def _one_thread_per_operator() -> Iterator[None]:
     """Leave the parallel work to our own threads, also in the threads that start inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

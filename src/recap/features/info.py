@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel
 
+from recap.core.config.features import FeaturesConfig
 from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
 
 _SAMPLE = 64
 
 
-def info(path: str | Path, *, spec: BaseModel | None = None) -> str:
+def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     """Return a description of a feature store for people, after checking its content against its checksums.
 
     Args:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core.config import GridFeatures
+from recap.core.config.features.grid import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.files import checksums

@@ -7,7 +7,6 @@ of 1 x 1 RoIAlign, before the two layers of width 1024; its grid is the fifth st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from recap.core.config import RegionFeatures
+from recap.core.config.features.regions import RegionFeatures
 from recap.core.device import select_device
 from recap.features.attributes import describe
 from recap.features.detectron import built, configured, load
 from recap.features.extraction import Pictures, extract_each
+from recap.features.job import ExtractionJob
 from recap.features.layout import GRID, REGION
 from recap.features.records import ImageFeatures
 from recap.features.selection import choose, suppressed_confidence
@@ -56,44 +56,26 @@ _DETECTORS: dict[str, tuple[str, dict[str, Any]]] = {
 _CODE = ("features/regions", "features/detectron", "features/selection")
 
 
-def extract_regions(
-    *,
-    spec: RegionFeatures,
-    corpus: Path,
-    images: Sequence[Path],
-    inputs: Path,
-    device: str,
-    threads: int,
-    shards: Path,
-    out: Path,
-) -> None:
+def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
     """Write the regions of all pictures of a corpus into one store; an interrupted run is taken up again.
 
     Args:
         spec: detector, weights, how many regions.
-        corpus: corpus.parquet.
-        images: folders or zips with the pictures.
-        inputs: folder that a weights file is relative to.
-        device: auto, cpu or cuda.
-        threads: how many pictures are decoded at a time.
-        shards: folder for unfinished work.
-        out: the store.
+        job: the pictures; ``threads`` of them are decoded at a time.
 
     Raises:
         RecapError: detectron2 is absent, weights or pictures are missing or broken, no GPU where one is asked for.
     """
-    pictures = Pictures.find(corpus, images)
-    detector = Detector(spec, inputs=inputs, device=select_device(device))
+    pictures = Pictures.find(job)
+    detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
     extract_each(
-        spec=spec,
+        spec,
+        job,
         pictures=pictures,
         encode=detector,
         attributes=detector.attributes,
         streams=(REGION, GRID) if spec.grid else (REGION,),
         code=_CODE,
-        threads=threads,
-        shards=shards,
-        out=out,
     )
 
 
@@ -132,7 +114,7 @@ class Detector:
                 head = AttributeHead(classes=spec.classes, attributes=spec.attributes, size=2048)
             self.model.attribute_head = head.eval().to(device)
         path = None if spec.weights == "random" else inputs / spec.weights
-        weights = load(self.model, path, renamed=spec.renamed)
+        weights = load(self.model, path, key_map=spec.key_map)
         self._plain = self._undilated(config, device) if spec.grid and self._dilated else None
         self.attributes = describe(spec, weights_sha256=weights, made_with=_made_with(device))
 

@@ -7,7 +7,6 @@ fifth stage averaged under its mask, with its tight box. Tables that use either 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
-from recap.core.config import SegmentFeatures
+from recap.core.config.features.segments import SegmentFeatures
 from recap.core.device import select_device
 from recap.features.attributes import describe
 from recap.features.detectron import built, configured, load
 from recap.features.extraction import Pictures, extract_each
+from recap.features.job import ExtractionJob
 from recap.features.layout import SEGMENT
 from recap.features.records import ImageFeatures
 from recap.features.regions import network_input
@@ -34,30 +34,18 @@ _MODEL = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
 _CODE = ("features/segments", "features/detectron", "features/regions")
 
 
-def extract_segments(
-    *,
-    spec: SegmentFeatures,
-    corpus: Path,
-    images: Sequence[Path],
-    inputs: Path,
-    device: str,
-    threads: int,
-    shards: Path,
-    out: Path,
-) -> None:
+def extract_segments(spec: SegmentFeatures, job: ExtractionJob) -> None:
     """Write the segments of all pictures of a corpus into one store; arguments and errors as for regions."""
-    pictures = Pictures.find(corpus, images)
-    segmenter = Segmenter(spec, inputs=inputs, device=select_device(device))
+    pictures = Pictures.find(job)
+    segmenter = Segmenter(spec, inputs=job.inputs, device=select_device(job.device))
     extract_each(
-        spec=spec,
+        spec,
+        job,
         pictures=pictures,
         encode=segmenter,
         attributes=segmenter.attributes,
         streams=(SEGMENT,),
         code=_CODE,
-        threads=threads,
-        shards=shards,
-        out=out,
     )
 
 
@@ -73,7 +61,7 @@ class Segmenter:
         self.spec = spec
         self.model: Any = built(configured(_MODEL, {}), seed=spec.seed, device=device)
         path = None if spec.weights == "random" else inputs / spec.weights
-        weights = load(self.model, path, renamed={})
+        weights = load(self.model, path, key_map={})
         self.attributes = describe(spec, weights_sha256=weights, made_with=f"detectron2, torch {torch.__version__}")
 
     @torch.inference_mode()

@@ -18,8 +18,6 @@ from recap.features.records import ImageFeatures
 from recap.features.shards import Shard, check_place, clear, finished, remove_parts
 from recap.features.store import FeatureStore
 
-__all__ = ["Extract", "ImageFeatures", "build_store", "finished"]
-
 Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import MetricError
 from recap.core.files.atomic import atomic_path, write_json
 from recap.core.files.checksums import record
-from recap.metrics.coco import NAMES, Scores, score
-from recap.metrics.sanitise import sanitise
+from recap.metrics.sanitize import sanitize
+from recap.metrics.scores import Scores, score
 from recap.metrics.signature import reference_range, signature
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SETTINGS = ("split", "split_hash", "beam", "max_length", "length_penalty")
 
@@ -23,6 +26,7 @@ def evaluate_captions(
     metrics: Sequence[str],
     settings: Mapping[str, Any],
     out: Path,
+    pictures: Callable[[int], Image] | None = None,
     timeout_seconds: float = 600,
 ) -> Scores:
     """Score captions and write ``captions.<split>.json``, ``scores.<split>.parquet`` and ``metrics.json`` into ``out``.
@@ -30,22 +34,31 @@ def evaluate_captions(
     Args:
         references: image id -> raw reference captions.
         hypotheses: image id -> raw generated caption.
-        metrics: groups to run: BLEU, METEOR, ROUGE-L, CIDEr, SPICE.
+        metrics: which metrics to run, of `recap.core.metrics.METRICS`.
         settings: how the captions were made: ``split``, ``split_hash``, ``beam``, ``max_length``, ``length_penalty``
             and, where decoding was constrained, ``constraints``.
-        out: folder for the three files; ``metrics.json`` is written last.
-        timeout_seconds: longest time of each Java program.
+        out: folder for the three files; ``metrics.json`` is written last. Scores from outside are looked for here, too.
+        pictures: returns the picture of an image id, for metrics that need pictures.
+        timeout_seconds: time limit of each Java program.
 
     Raises:
-        MetricError: as :func:`recap.metrics.coco.score`, or a setting is missing, or a metric failed that may run when
-            tried again; then no file is written.
+        MetricError: as :func:`recap.metrics.scores.score`, or a setting is missing, or a metric failed that may run
+            when tried again; then no file is written.
     """
     missing = [key for key in SETTINGS if key not in settings]
     if missing:
         raise MetricError(f"the evaluation settings lack {missing[0]!r}; needed are {', '.join(SETTINGS)}")
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
-    captions = {int(image_id): sanitise(caption) for image_id, caption in sorted(hypotheses.items())}
-    scores = score(refs, captions, metrics=metrics, timeout_seconds=timeout_seconds)
+    captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
+    scores = score(
+        refs,
+        captions,
+        metrics=metrics,
+        timeout_seconds=timeout_seconds,
+        pictures=pictures,
+        folder=out,
+        split=settings["split"],
+    )
     if scores.failed:
         raise MetricError(
             f"{out}: {'; '.join(scores.failed.values())}; no score was written, so the same command tries again: "
@@ -53,6 +66,7 @@ def evaluate_captions(
         )
     line = signature(
         tokenizer=scores.tokenizer,
+        versions=scores.versions,
         references=reference_range(refs),
         images=len(captions),
         constraints=settings.get("constraints", ""),
@@ -69,13 +83,12 @@ def evaluate_captions(
 
 
 def _write_scores(path: Path, ids: Sequence[int], scores: Scores) -> None:
-    """Write one line an image: ``image_id`` and the metrics that ran, fractions."""
+    """Write one line per image: ``image_id`` and the metrics that ran, before the scale of tables."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns: dict[str, Any] = {"image_id": pa.array(ids, pa.int64())}
-    for name in NAMES:
-        if name in scores.per_image:
-            columns[name] = pa.array([scores.per_image[name][i] for i in ids], pa.float64())
+    for name, values in scores.per_image.items():
+        columns[name] = pa.array([values[image_id] for image_id in ids], pa.float64())
     with atomic_path(path) as temporary:
         pq.write_table(pa.table(columns), temporary, write_page_checksum=True)

@@ -47,7 +47,7 @@ def run_java(*, java: Path, arguments: list[str], cwd: Path, timeout_seconds: fl
         arguments: everything after ``java``.
         cwd: working directory.
         timeout_seconds: the program and its children are killed after this time.
-        what: the program's name for messages, e.g. "the PTB tokeniser".
+        what: the program's name for messages, e.g. "the PTB tokenizer".
 
     Raises:
         MetricError: it could not start, failed, or ran out of time.

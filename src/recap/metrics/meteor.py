@@ -82,11 +82,11 @@ class MeteorClient:
             self._messages += line
 
     def score(self, references: Sequence[Sequence[str]], hypotheses: Sequence[str]) -> tuple[float, list[float]]:
-        """Score tokenised captions.
+        """Score tokenized captions.
 
         Args:
-            references: for each of N images its tokenised reference captions.
-            hypotheses: N tokenised captions; an empty one scores 0.
+            references: for each of N images its tokenized reference captions.
+            hypotheses: N tokenized captions; an empty one scores 0.
 
         Returns:
             The corpus score and N image scores, fractions of 1. The corpus score is METEOR's own aggregate, not a mean.
@@ -157,7 +157,7 @@ def _score_line(references: Sequence[str], hypothesis: str) -> str:
     for caption in (*references, hypothesis):
         if "|||" in caption or len(caption.splitlines()) > 1:
             raise MetricError(
-                f"the caption {caption[:80]!r} holds a line break or '|||'; pass it through sanitise() first"
+                f"the caption {caption[:80]!r} holds a line break or '|||'; pass it through sanitize() first"
             )
     return " ||| ".join(("SCORE", *references, hypothesis.replace("  ", " ")))
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
-from recap.core.signatures import format_signature, parse_signature
-
-__all__ = ["parse", "reference_range", "signature"]
+from recap.core.signatures import format_signature
 
 
 def signature(
@@ -21,23 +19,26 @@ def signature(
     max_length: int,
     length_penalty: float,
     constraints: str = "",
+    versions: Mapping[str, str] | None = None,
 ) -> str:
     """Return how a score was made, e.g. ``pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|...``.
 
     Args:
         tokenizer: ``ptb`` or ``simple``.
-        references: captions an image, ``5`` or ``4-7`` (see :func:`reference_range`).
+        references: captions per image, ``5`` or ``4-7`` (see :func:`reference_range`).
         images: number of images scored.
         split: ``val`` or ``test``.
         split_hash: the corpus's hash of which image is in which split.
         beam: beam width of the decoding.
-        max_length: longest caption in words.
+        max_length: maximum length of a caption in words.
         length_penalty: power of the length by which beam scores are divided; 0 for none.
         constraints: what decoding forbade, e.g. ``ngram3+endings``; the field is left out where nothing was forbidden.
+        versions: fields that say which versions of metrics scored, beside pycocoevalcap's.
     """
     return format_signature(
         {
             "pycocoevalcap": version("pycocoevalcap"),
+            **(versions or {}),
             "tok": tokenizer,
             "refs": references,
             "images": str(images),
@@ -49,11 +50,6 @@ def signature(
             "recap": version("recap"),
         }
     )
-
-
-def parse(text: str) -> dict[str, str]:
-    """Return the fields of a signature (see :func:`recap.core.signatures.parse_signature`)."""
-    return parse_signature(text)
 
 
 def reference_range(references: Mapping[int, Sequence[str]]) -> str:

@@ -38,7 +38,7 @@ def spice_scores(
     folder: Path,
     timeout_seconds: float,
 ) -> tuple[float, dict[int, float]]:
-    """Score tokenised captions.
+    """Score tokenized captions.
 
     Returns:
         The mean F score and the F score of each image, fractions of 1.

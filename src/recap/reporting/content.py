@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from recap.core.config import Table
 from recap.core.errors import RecapError
+from recap.core.metrics import score_info
 from recap.statistics.comparison import SIGNIFICANT, UNITS
 
 NONE = "--"
@@ -69,7 +70,7 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     _check(table, statistics)
     content = Content(table.title, table.scale, list(table.columns))
     for quoted in table.quoted:
-        entries = [Entry(_number(quoted.printed.get(column), 1)) for column in content.columns]
+        entries = [Entry(_number(quoted.printed.get(column), score_info(column).digits)) for column in content.columns]
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [Line("printed", entries)]))
     for row in statistics["rows"]:
         content.blocks.append(_block(row, statistics, content))
@@ -119,7 +120,8 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
     for kind, key, signed in _PRINTED:
         if any(cell[key] is not None for _, cell in cells):
-            lines.append(Line(kind, [Entry(_number(cell[key], 1, signed=signed)) for _, cell in cells]))
+            entries = [Entry(_number(cell[key], score_info(name).digits, signed=signed)) for name, cell in cells]
+            lines.append(Line(kind, entries))
     if row["id"] != baseline:
         lines.append(Line("ours minus baseline", [_to_baseline(cell, column, content) for column, cell in cells]))
         for unit in units:
@@ -142,12 +144,13 @@ def _number(value: float | None, digits: int, *, signed: bool = False) -> str:
 
 
 def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Content) -> Entry:
-    """Return our mean and spread in percent."""
+    """Return our mean and spread on the scale of the metric."""
     if cell["mean"] is None:
         return Entry(NONE, mark=_not_run(cell, column, content))
-    text = _number(100 * cell["mean"], 1)
+    info = score_info(column)
+    text = _number(info.scale * cell["mean"], info.digits)
     if cell["sd"] is not None:
-        text += f" ± {_number(100 * cell['sd'], 1)}"
+        text += f" ± {_number(info.scale * cell['sd'], info.digits)}"
     if same is None:
         text += f" ({cell['n']})"
     mark = content.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
@@ -172,12 +175,17 @@ def _mark(cell: Mapping[str, Any]) -> int:
 
 
 def _to_baseline(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
-    """Return the difference of corpus scores to the baseline in percent points, with an arrow where it is marked."""
+    """Return the difference of corpus scores to the baseline on the scale of the metric, with an arrow if marked.
+
+    The arrow shows where the score went, up or down; whether that is better is for the metric to say.
+    """
     comparison = cell["comparison"]
     if comparison["difference"] is None:
         return _incomparable(cell, column, content)
-    arrow = {1: " ↑", -1: " ↓", 0: ""}[_mark(cell)]
-    return Entry(_number(100 * comparison["difference"], 2, signed=True) + arrow)
+    info, arrow = score_info(column), ""
+    if _mark(cell):
+        arrow = " ↑" if comparison["difference"] > 0 else " ↓"
+    return Entry(_number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
 
 
 def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Entry:
@@ -210,11 +218,20 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
     if len(seeds) > 1:
         spread = f"mean ± standard deviation over seeds {listed}"
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
+    notes += _notes_on_scales(statistics["columns"])
     cells = [cell for row in statistics["rows"] for cell in row["cells"].values()]
     if statistics["quoted"] or any(cell["printed_percent"] is not None for cell in cells):
         missing = "" if statistics["paper_scale"] else "; on another scale than ours, so no difference to it is shown"
         notes.append(f"Printed: quoted from the paper, measured there{missing}.")
     return notes + ([_note_on_p(statistics)] if len(statistics["rows"]) > 1 else [])
+
+
+def _notes_on_scales(columns: Sequence[str]) -> list[str]:
+    """Return which columns are not in percent, and in which a lower value is better."""
+    unscaled = [column for column in columns if score_info(column).scale == 1]
+    lower = [column for column in columns if not score_info(column).higher_is_better]
+    notes = [f"Not in percent: {', '.join(unscaled)}."] if unscaled else []
+    return notes + ([f"Lower is better: {', '.join(lower)}."] if lower else [])
 
 
 def _note_on_p(statistics: Mapping[str, Any]) -> str:

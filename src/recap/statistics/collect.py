@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from recap.core.config import Row, Table
-from recap.core.config.tables import SERVER
 from recap.core.errors import MetricError
+from recap.core.metrics import server_names
 from recap.core.plan import row_runs
 from recap.core.signatures import parse_signature
 from recap.statistics.scores import read_image_scores, read_metrics, split_of
@@ -104,7 +104,7 @@ def _take(
     """Take one metric of one run, or the reason why it is missing."""
     value = metrics["scores"].get(column)
     if value is None:
-        unknown = SERVER_ALONE if column in SERVER else "not in metrics.json"
+        unknown = SERVER_ALONE if column in server_names() else "not in metrics.json"
         scores.reasons[column] = _reason(metrics["not_run"].get(column, unknown), folder)
         return
     if column not in images:

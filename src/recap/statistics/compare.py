@@ -12,6 +12,7 @@ from recap.core.errors import MetricError
 from recap.core.files.atomic import write_json
 from recap.core.files.checksums import record
 from recap.core.log import log
+from recap.core.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 
@@ -101,9 +102,9 @@ def _cell(scores: RowScores, baseline: RowScores, column: str, paper_scale: bool
 
 
 def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
-    """Return the printed value and the difference to it of a mean at the paper's scale, in percent as in the paper."""
+    """Return the printed value and the difference to it of a mean at the paper's scale, as printed there (percent)."""
     printed = row.printed.get(column)
-    difference = None if printed is None or mean is None else 100 * mean - printed
+    difference = None if printed is None or mean is None else score_info(column).scale * mean - printed
     return {"printed_percent": printed, "difference_to_printed_percent": difference}
 
 
@@ -120,6 +121,7 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
         images=scores.images[column].tolist(),
         baseline_runs=list(theirs.values()),
         runs=list(ours.values()),
+        higher_is_better=score_info(column).higher_is_better,
     )
 
 

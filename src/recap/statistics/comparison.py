@@ -28,6 +28,7 @@ def compare_rows(
     images: Sequence[float],
     baseline_runs: Sequence[float],
     runs: Sequence[float],
+    higher_is_better: bool = True,
 ) -> dict[str, Any]:
     """Test one metric of a row against the baseline row.
 
@@ -35,6 +36,7 @@ def compare_rows(
         metric: its name; in the tests, a BLEU below 0.001 counts as 0.
         baseline_images, images: scores ``[images]``, averaged over the runs, in one order.
         baseline_runs, runs: corpus scores ``[runs]``; the rows may differ in their number.
+        higher_is_better: whether a larger value of the metric is better.
 
     Returns:
         ``difference`` of the mean corpus scores and the tests ``paired``, ``welch`` and ``joint``.
@@ -48,6 +50,8 @@ def compare_rows(
         "joint": asdict(compare_jointly(paired, over_runs)),
         "mark": 0,
         "reason": None,
+        # Said only where it is so: what was written before such metrics stays as it is.
+        **({} if higher_is_better else {"lower_is_better": True}),
     }
 
 
@@ -88,7 +92,8 @@ def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
     difference = comparison["difference"]
     if comparison["paired"]["mean_difference"] * difference <= 0:
         return 0
-    return 1 if difference > 0 else -1
+    better = difference < 0 if comparison.get("lower_is_better") else difference > 0
+    return 1 if better else -1
 
 
 def _tested(metric: str, values: Sequence[float]) -> list[float]:

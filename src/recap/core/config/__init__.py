@@ -9,28 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from recap.core.config.base import Strict
-from recap.core.config.data import (
-    BytePairRule,
-    CocoDataset,
-    ConceptualDataset,
-    Dataset,
-    IuXrayDataset,
-    KarpathyDataset,
-    ScenesDataset,
-    Subset,
-    VocabularyRule,
-    Words,
-)
+from recap.core.config.datasets import Dataset
 from recap.core.config.execution import Execution
-from recap.core.config.features import (
-    BoxPretraining,
-    CropFeatures,
-    Features,
-    GridFeatures,
-    ImportedFeatures,
-    RegionFeatures,
-    SegmentFeatures,
-)
+from recap.core.config.features import Features
 from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
@@ -51,15 +32,11 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
-from recap.core.config.tables import METRICS, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+from recap.core.config.subsets import Subset
+from recap.core.config.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
-    "BoxPretraining",
-    "BytePairRule",
-    "CocoDataset",
-    "ConceptualDataset",
     "ConstantSchedule",
-    "CropFeatures",
     "CrossEntropy",
     "CrossEntropyRun",
     "Dataset",
@@ -68,11 +45,6 @@ __all__ = [
     "EvaluationSpec",
     "Execution",
     "Features",
-    "GridFeatures",
-    "ImportedFeatures",
-    "IuXrayDataset",
-    "KarpathyDataset",
-    "METRICS",
     "Model",
     "ModelConfig",
     "NoamSchedule",
@@ -80,7 +52,6 @@ __all__ = [
     "Profile",
     "QuotedRow",
     "Recipe",
-    "RegionFeatures",
     "Replacements",
     "Row",
     "RunSpec",
@@ -88,10 +59,8 @@ __all__ = [
     "RowSettings",
     "SECTIONS",
     "Scale",
-    "ScenesDataset",
     "Schedule",
     "ScheduledSampling",
-    "SegmentFeatures",
     "SelfCritical",
     "SelfCriticalRun",
     "Stage",
@@ -102,8 +71,6 @@ __all__ = [
     "TableFile",
     "TableSchedule",
     "Titles",
-    "VocabularyRule",
-    "Words",
 ]
 
 SECTIONS: dict[str, Any] = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.config.base import Strict, neutral
 from recap.core.config.execution import Execution, refuse_moved
+from recap.core.config.names import OneOf
 from recap.core.config.schedules import WITH_ONE_RATE, Schedule
+from recap.core.metrics import COCO, METRICS
 
 
 class Stage(Strict):
@@ -139,8 +141,8 @@ class Evaluation(Strict):
     n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     split: Literal["val", "test"] = "test"
     batch_size: PositiveInt = 50
-    metrics: list[Literal["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]] = Field(
-        ["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"], description="SPICE runs where its models are installed"
+    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(
+        list(COCO), description="SPICE runs where its models are installed"
     )
 
     @model_validator(mode="after")

@@ -9,11 +9,15 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter
 
 from recap.core.config.base import Strict
-from recap.core.config.data import Dataset, Subset, Words
-from recap.core.config.features import Features, GridFeatures, ImportedFeatures
+from recap.core.config.datasets import Dataset
+from recap.core.config.features import Features
+from recap.core.config.features.grid import GridFeatures
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.config.recipes import Recipe
 from recap.core.config.run import EvaluationSpec, RunSpec
+from recap.core.config.subsets import Subset
 from recap.core.config.tables import Table
+from recap.core.config.vocabulary import VocabularyConfig
 from recap.core.params import validate
 
 
@@ -58,7 +62,7 @@ SPECS: dict[str, Any] = {
     "Subset": Subset,
     "Summary": Summary,
     "Table": Table,
-    "Words": Words,
+    "VocabularyConfig": VocabularyConfig,
 }
 
 

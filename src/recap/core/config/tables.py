@@ -8,18 +8,16 @@ from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_
 
 from recap.core.config.base import Strict
 from recap.core.config.execution import Execution, refuse_moved
+from recap.core.config.names import OneOf
 from recap.core.errors import nearest
-
-LOCAL = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
-# The COCO server scores against references that it alone has: 5 or 40 per image.
-SERVER = tuple(f"{references}.{metric}" for metric in LOCAL[:-1] for references in ("c5", "c40"))
-METRICS = LOCAL + SERVER
+from recap.core.metrics import column_names
 
 
 def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
-    unknown = sorted(set(printed) - set(METRICS))
+    known = column_names()
+    unknown = sorted(set(printed) - set(known))
     if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], METRICS)}")
+        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], known)}")
     return printed
 
 
@@ -68,7 +66,7 @@ class TableFile(Strict):
     source: str = Field("", description="where the printed numbers stand, with the data they were measured on")
     note: str = Field("", description="sentences that stand under the table at every scale")
     paper_note: str = Field("", description="sentences that stand there only where nothing is replaced")
-    columns: list[Literal[METRICS]]  # type: ignore[valid-type]
+    columns: list[Annotated[str, OneOf(column_names)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
@@ -107,7 +105,7 @@ class Table(Strict):
     paper_scale: bool = Field(
         False, description="data, features and training are the paper's: differences to it are shown"
     )
-    columns: list[Literal[METRICS]]  # type: ignore[valid-type]
+    columns: list[Annotated[str, OneOf(column_names)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     rows: list[Row] = Field(min_length=1)

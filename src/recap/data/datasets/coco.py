@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from recap.core.config import CocoDataset
+from recap.core.config.datasets.coco import CocoDataset
 from recap.core.errors import DataError
+from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
+from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.karpathy import read_karpathy
+from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_jsons
 from recap.data.vocabulary.text import is_storable, tokenize
-
-if TYPE_CHECKING:
-    from recap.data.files.images import ImageSource
 
 # Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
 IMAGES = {"train": 113_287, "val": 5_000, "test": 5_000}
@@ -26,6 +26,16 @@ CAPTIONS = 616_767
 # The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
 _NAME = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpg")
+
+
+def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Read COCO as its settings say; arguments and errors as :class:`recap.data.datasets.base.Reader`."""
+    images = ImageSource([inputs / folder for folder in spec.images])
+    captions = with_pictures(read_coco(spec, inputs), images)
+    files = [inputs / file for file in (*spec.annotations, spec.val_list, spec.test_list) if file is not None]
+    check_pictures({row.file: row.image_id for row in captions}, images, files[0])
+    hashes = [sha256_file(file) for file in files]
+    return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
 def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:

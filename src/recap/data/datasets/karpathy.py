@@ -6,10 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from recap.core.config.datasets.karpathy import KarpathyDataset
 from recap.core.errors import DataError, nearest
+from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
+from recap.data.datasets.base import Built, check_pictures
+from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_json_of
 from recap.data.vocabulary.text import clean_tokens, is_storable, tokenize
+
+
+def build(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Read a data set as its settings say; arguments and errors as :class:`recap.data.datasets.base.Reader`."""
+    annotations = inputs / spec.annotations
+    captions = read_karpathy(annotations, merge_restval=spec.merge_restval, member=spec.member)
+    source = ImageSource([inputs / images for images in spec.images])
+    check_pictures({row.file: row.image_id for row in captions}, source, annotations)
+    return Built(captions, sha256_file(annotations))
 
 
 def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:

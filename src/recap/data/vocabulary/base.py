@@ -1,30 +1,37 @@
-"""What every vocabulary offers."""
+"""What every vocabulary can do, whatever its tokens are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class AnyVocabulary(Protocol):
-    """Turns the words of a caption into token ids and back; ids 0 to 3 are <pad>, <bos>, <eos>, <unk>."""
+    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary.
 
-    @property
-    def max_length(self) -> int:
-        """The most tokens that `encode` gives."""
+    Attributes:
+        rule: the settings that it was made by.
+        max_length: captions are cut to this many tokens by ``encode``.
+        hash: 16 hex digits of rule and tokens.
+    """
 
-    @property
-    def hash(self) -> str:
-        """Changes with the ids of any word."""
+    rule: dict[str, Any]
+    max_length: int
+    hash: str
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of ids, the four special ones among them."""
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the token ids of a caption's words, without <bos> and <eos>, at most `max_length`."""
+        """Return the ids of the words of a caption; no BOS, no EOS."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the caption of token ids."""
+        """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
+
+        Raises:
+            DataError: an id lies outside the vocabulary.
+        """
 
     def save(self, path: str | Path) -> None:
-        """Write the vocabulary to a file."""
+        """Write the vocabulary as JSON, atomically."""

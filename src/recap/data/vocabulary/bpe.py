@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap.core.config.vocabulary import HUB, BytePairRule
 from recap.core.errors import DataError, first_line
 from recap.core.files.atomic import write_json
 from recap.core.hashing import value_hash
@@ -15,7 +16,6 @@ from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-HUB = "hub:"
 # VisualGPT's choice of GPT-2 pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
@@ -23,7 +23,7 @@ SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 class BytePairVocabulary:
     """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but for SPECIAL_PIECES.
 
-    The special pieces get no second id, so that tied word tables hold no row twice beside <eos> and <unk>.
+    The special pieces get no second id, so that a tied embedding duplicates no row beside <eos> and <unk>.
     """
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class BytePairVocabulary:
         return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of the pieces of all words, in lower case and parted by spaces; no BOS, no EOS.
+        """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS, no EOS.
 
         Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (VisualGPT's
         code cut at the number of words, which lost the end of captions whose words have several pieces.) More than
@@ -125,23 +125,16 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
     Raises:
         DataError: a file is missing or holds no byte pairs, or the hub cannot be reached.
     """
-    rule = {"kind": "bpe", "tokenizer": source, "max_length": max_length}
-    if source.startswith(HUB):
-        return BytePairVocabulary(_from_hub(source.removeprefix(HUB)), rule)
-    return BytePairVocabulary(_from_files(inputs / source), rule)
+    rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
+    files = [inputs / file for file in rule.outside_files()]
+    tokenizer = _from_files(inputs / source, files) if files else _from_hub(source.removeprefix(HUB))
+    return BytePairVocabulary(tokenizer, rule.model_dump())
 
 
-def byte_pair_files(source: str) -> list[str]:
-    """Return the outside files that a tokenizer is loaded from: none for the hub."""
-    if source.startswith(HUB):
-        return []
-    return [source] if source.endswith(".json") else [f"{source}/vocab.json", f"{source}/merges.txt"]
-
-
-def _from_files(path: Path) -> Tokenizer:
+def _from_files(path: Path, files: Sequence[Path]) -> Tokenizer:
+    """Load a tokenizer.json, or the vocab.json and merges.txt of a folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    files = [path] if path.suffix == ".json" else [path / "vocab.json", path / "merges.txt"]
     for file in files:
         if not file.is_file():
             raise DataError(
@@ -174,7 +167,7 @@ def _from_hub(name: str) -> Tokenizer:
 
 
 def _plain(tokenizer: Tokenizer) -> Tokenizer:
-    """Switch off what would cut or fill captions behind our back."""
+    """Disable truncation and padding."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

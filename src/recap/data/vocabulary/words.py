@@ -1,4 +1,4 @@
-"""Words and their numbers."""
+"""Words and their ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from recap.core.config import BytePairRule, VocabularyRule, Words
+from recap.core.config.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import read_json, write_json
@@ -91,7 +91,7 @@ class Vocabulary:
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the words up to the first EOS, parted by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
+        """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
 
         Raises:
             DataError: an id lies outside the vocabulary.
@@ -135,7 +135,7 @@ def build_vocabulary(
         inputs: folder that a tokenizer's files are relative to.
         out: vocabulary.json.
     """
-    rule = validate(Words, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
+    rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     vocabulary: AnyVocabulary
     if isinstance(rule, BytePairRule):
         vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)

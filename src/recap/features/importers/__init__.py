@@ -1,1 +1,1 @@
-"""Brings feature files that others made into a store: one form a file; docs/feature_files.md describes the forms."""
+"""Converts feature files that others made into stores: one format per file; docs/feature_files.md describes them."""

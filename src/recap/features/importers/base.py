@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"(?:^|[_-])([0-9]+)(?:\.\w+)?$")
 _LARGEST_ID = 2**63 - 1  # ids are stored as int64
 
 
-class Names:
+class ImageIdLookup:
     """Turns what a file calls an image into its id: by file name in the corpus, else the number at its end."""
 
     def __init__(self, files: Mapping[int, str] | None = None) -> None:
@@ -60,28 +60,28 @@ class Source(Protocol):
         """Return the features of one image."""
 
 
-class Places:
+class EntryIndex:
     """Where each image's entry is; an image that has two entries is refused when the second is added."""
 
     def __init__(self) -> None:
-        self._places: dict[int, Any] = {}
+        self._entries: dict[int, Any] = {}
 
-    def add(self, image_id: int, place: Any, where: str) -> None:
-        """Remember an entry.
+    def add(self, image_id: int, entry: Any, where: str) -> None:
+        """Add an entry.
 
         Raises:
             FeatureError: the image has one already.
         """
-        if image_id in self._places:
-            raise FeatureError(f"{where}: image id {image_id} stands twice; remove one of the two")
-        self._places[image_id] = place
+        if image_id in self._entries:
+            raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
+        self._entries[image_id] = entry
 
     def __getitem__(self, image_id: int) -> Any:
-        return self._places[image_id]
+        return self._entries[image_id]
 
     def ids(self) -> list[int]:
         """Return all image ids."""
-        return list(self._places)
+        return list(self._entries)
 
 
 def no_rows(image_id: int, where: str) -> FeatureError:
@@ -92,14 +92,14 @@ def no_rows(image_id: int, where: str) -> FeatureError:
     )
 
 
-def one_of(paths: Sequence[Path], what: str) -> Path:
+def only_path(paths: Sequence[Path], what: str) -> Path:
     """Return the only path.
 
     Raises:
         FeatureError: there are several, or it does not exist.
     """
     if len(paths) != 1:
-        raise FeatureError(f"{paths[0]} and {len(paths) - 1} others: this form takes one {what}; import each alone")
+        raise FeatureError(f"{paths[0]} and {len(paths) - 1} others: this format takes one {what}; import each alone")
     return existing(paths)[0]
 
 
@@ -111,7 +111,7 @@ def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
     """
     for path in existing(paths):
         if not path.is_file():
-            raise FeatureError(f"{path}: is no file; this form takes {what}: correct the path")
+            raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
         try:
             path.open("rb").close()
         except OSError as error:

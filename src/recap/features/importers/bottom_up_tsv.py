@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.features.importers.base import Names, no_rows, plain_files
+from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
-from recap.features.importers.numbers import array_of, vectors_of, whole
+from recap.features.importers.numbers import decode_array, decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
 
@@ -24,35 +25,35 @@ class BottomUpTsv:
 
     streams = (REGION,)
 
-    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
         """Find the images of all files.
 
         Raises:
-            FeatureError: a file is missing, or an image stands twice.
+            FeatureError: a file is missing, or an image is duplicated.
         """
-        self._lines = Lines(plain_files(paths, "TSV files"), names)
+        self._lines = Lines(plain_files(paths, "TSV files"), lookup)
         self.ids, self.origins = self._lines.ids, self._lines
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return vectors and boxes of one image, and classes and attributes where the file has them.
 
         Raises:
-            FeatureError: the line is truncated, damaged or of another form, or has no boxes.
+            FeatureError: the line is truncated, damaged or of another format, or has no boxes.
         """
         fields, where = self._lines.fields(image_id)
         if len(fields) not in (6, 10):
-            raise FeatureError(f"{where}: has {len(fields)} fields, expected 6 or 10; truncated or of another form")
+            raise FeatureError(f"{where}: has {len(fields)} fields, expected 6 or 10; truncated or of another format")
         ten = len(fields) == 10
         first, second = (whole(field, "a side of the image", where) for field in fields[1:3])
         count = whole(fields[-3], "num_boxes", where)
         if not count:
             raise no_rows(image_id, where)
         arrays: dict[str, np.ndarray] = {
-            REGION: vectors_of(fields[-1], count, where),
-            f"{REGION}/boxes": array_of(fields[-2], "float32", (count, 4), where),
+            REGION: decode_vectors(fields[-1], count, where),
+            f"{REGION}/boxes": decode_array(fields[-2], "float32", (count, 4), where),
         }
         if ten:
             columns = (("classes", "int64"), ("class_scores", "float32"), ("attributes", "int64"))
             for (name, dtype), field in zip((*columns, ("attribute_scores", "float32")), fields[3:7], strict=True):
-                arrays[f"{REGION}/{name}"] = array_of(field, dtype, (count,), where)
+                arrays[f"{REGION}/{name}"] = decode_array(field, dtype, (count,), where)
         return ImageFeatures(image_id, (second, first) if ten else (first, second), arrays)

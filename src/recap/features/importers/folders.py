@@ -1,4 +1,4 @@
-"""Folders with a file an image: ``.pth`` maps of grid-feats-vqa, and ``.npz`` arrays."""
+"""Folders with one file per image: ``.pth`` maps of grid-feats-vqa, and ``.npz`` arrays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError, first_line
-from recap.features.importers.base import Names, Places, no_rows, one_of
+from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
@@ -22,9 +23,9 @@ class GridFeatsPth:
 
     streams = (GRID,)
 
-    def __init__(self, paths: Sequence[Path], names: Names, *, grid: int = 7) -> None:
-        """Find the files; ``grid`` 0 keeps the h x w cells as they are."""
-        self._files, self._grid = _files(one_of(paths, "folder"), ".pth", names), grid
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+        """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
+        self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = self._files.ids
         self.origins = WholeFiles(lambda image_id: [self._files[image_id]])
 
@@ -45,11 +46,11 @@ class GridFeatsPth:
             raise FeatureError(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
-            raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another form")
+            raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another format")
         if not maps.is_floating_point() or maps.layout != torch.strided or maps.numel() * 4 > _LARGEST:
             raise FeatureError(
                 f"{path}: holds {maps.numel()} numbers of {maps.dtype}, expected floating-point numbers of one "
-                "picture; it is of another form"
+                "picture; it is of another format"
             )
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
@@ -61,18 +62,18 @@ class GridFeatsPth:
 class NpzFolder:
     """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
 
-    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
         """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``.
 
         Raises:
-            FeatureError: no files, an image that stands twice, or boxes for some images alone.
+            FeatureError: no files, a duplicated image, or boxes for some images alone.
         """
-        folder = one_of(paths, "folder")
-        self._files = _files(folder, ".npz", names)
+        folder = only_path(paths, "folder")
+        self._files = _files(folder, ".npz", lookup)
         self.ids = self._files.ids
         self.origins = WholeFiles(self._own)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
-        self._boxes = _files(boxes, ".npy", names) if folder.name.endswith("_att") and boxes.is_dir() else None
+        self._boxes = _files(boxes, ".npy", lookup) if folder.name.endswith("_att") and boxes.is_dir() else None
         missing = set(self.ids()) - set(self._boxes.ids() if self._boxes else self.ids())
         if missing:
             raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
@@ -99,10 +100,10 @@ class NpzFolder:
         return [files[image_id] for files in (self._files, self._boxes) if files]
 
 
-def _files(folder: Path, suffix: str, names: Names) -> Places:
-    places = Places()
+def _files(folder: Path, suffix: str, lookup: ImageIdLookup) -> EntryIndex:
+    places = EntryIndex()
     for path in sorted(folder.glob(f"*{suffix}")) if folder.is_dir() else []:
-        places.add(names.image_id(path.name, str(path)), path, str(path))
+        places.add(lookup.image_id(path.name, str(path)), path, str(path))
     if not places.ids():
         raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")
     return places
@@ -118,7 +119,7 @@ def _array(path: Path) -> np.ndarray:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise FeatureError(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
     if array.dtype.kind not in "fiu":
-        raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another form")
+        raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
     return array
 
 
@@ -127,7 +128,7 @@ def _loaded(path: Path) -> np.ndarray:
         return np.asarray(np.load(path, allow_pickle=False))
     with zipfile.ZipFile(path) as archive:
         if "feat.npy" not in archive.NameToInfo:
-            raise FeatureError(f"{path}: has no array `feat`; it is of another form")
+            raise FeatureError(f"{path}: has no array `feat`; it is of another format")
         if archive.getinfo("feat.npy").file_size > _LARGEST:
             raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
     with np.load(path, allow_pickle=False) as found:

@@ -1,59 +1,51 @@
-"""The import as a job: any known form -> a store."""
+"""The import as a job: any known format -> a store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from recap.core.config import ImportedFeatures
+from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.core.hashing import code_digest, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
-from recap.features.importers.base import Names, Source, existing
-from recap.features.importers.bottom_up_tsv import BottomUpTsv
-from recap.features.importers.folders import GridFeatsPth, NpzFolder
-from recap.features.importers.m2_hdf5 import M2Hdf5
-from recap.features.importers.vinvl_tsv import VinvlTsv
+from recap.features.importers.base import ImageIdLookup, Source, existing
+from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 
-_FORMS: dict[str, Callable[..., Source]] = {
-    "bottom_up_tsv": BottomUpTsv,
-    "m2_hdf5": M2Hdf5,
-    "grid_feats_pth": GridFeatsPth,
-    "vinvl_tsv": VinvlTsv,
-    "npz_folder": NpzFolder,
-}
+
+def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
+    """Import as the workflow asks for it: no pictures are read."""
+    import_features(spec=spec, inputs=job.inputs, corpus=job.corpus, shards=job.shards, out=job.out)
 
 
 def import_features(
     *, spec: ImportedFeatures, inputs: Path, corpus: Path | None, shards: Path, out: Path
 ) -> FeatureStore:
-    """Write a store from feature files of one form; an interrupted import is taken up again.
+    """Write a store from feature files of one format; an interrupted import is taken up again.
 
-    All images are found first, so that one that stands twice, or that the corpus has and the files have not, is said
+    All images are found first, so that a duplicate, or one that the corpus has and the files lack, is said
     before anything is read. Memory holds one shard.
 
     Args:
-        spec: form, sources and what to keep of them.
+        spec: format, sources and what to keep of them.
         inputs: folder that the sources are relative to.
         corpus: corpus.parquet: exactly its images are taken, and file names are looked up in it; None: all images.
         shards: folder for unfinished work.
         out: the store.
 
     Raises:
-        FeatureError: a file is missing, damaged or of another form, or lacks an image of the corpus.
+        FeatureError: a file is missing, damaged or of another format, or lacks an image of the corpus.
     """
     paths = existing(inputs / source for source in spec.sources)
     files = Corpus.read(corpus).files() if corpus else None
-    opener = _FORMS[spec.form]
-    source = (partial(opener, grid=spec.grid) if spec.form == "grid_feats_pth" else opener)(paths, Names(files))
+    source: Source = FORMATS.get(spec.format)(paths, ImageIdLookup(files), spec)
     ids = _wanted(source, paths, files)
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
@@ -62,7 +54,7 @@ def import_features(
                 record = _first_rows(source.read(image_id), spec.rows)
                 yield _clipped(record) if spec.clip_boxes else record
 
-    attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.form}")
+    attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}")
     build_store(
         out=out,
         shards=shards,

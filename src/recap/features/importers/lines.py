@@ -1,4 +1,4 @@
-"""Text files with one image a line, some megabytes long: found by one pass, then read where they lie."""
+"""Text files with one image per line, some megabytes long: found by one pass, then read where they lie."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from pathlib import Path
 
 from recap.core.errors import FeatureError
 from recap.core.progress import progress
-from recap.features.importers.base import Names, Places
+from recap.features.importers.base import EntryIndex, ImageIdLookup
 from recap.features.origins import Mark, file_mark
 
 _LONGEST_ID = 1024
 
 
 class Lines:
-    """The lines of several files by image id; memory holds their places, never their content."""
+    """The lines of several files by image id; memory holds their positions, never their content."""
 
-    def __init__(self, files: Sequence[Path], names: Names, *, offsets: Sequence[int] | None = None) -> None:
+    def __init__(self, files: Sequence[Path], lookup: ImageIdLookup, *, offsets: Sequence[int] | None = None) -> None:
         """Find all lines; ``offsets`` are the byte positions of the lines of the only file, if they are known.
 
         Raises:
-            FeatureError: an image stands twice, a line has no tab, or there are no lines.
+            FeatureError: an image is duplicated, a line has no tab, or there are no lines.
         """
-        self._places = Places()
+        self._entries = EntryIndex()
         for file in files:
             found = _starts(file) if offsets is None else _given(file, offsets)
             for number, (start, name) in enumerate(progress(found, name=file.name, unit="lines"), start=1):
                 where = f"{file}, line {number}"
                 text = name.decode("utf-8", "replace").strip()
-                self._places.add(names.image_id(text, where), (file, start, where), where)
-        if not self._places.ids():
+                self._entries.add(lookup.image_id(text, where), (file, start, where), where)
+        if not self._entries.ids():
             raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
 
     def ids(self) -> list[int]:
         """Return the ids of all images."""
-        return self._places.ids()
+        return self._entries.ids()
 
     def fields(self, image_id: int) -> tuple[list[bytes], str]:
-        """Return the fields of an image's line, and words that say where it stands."""
-        return self._line(image_id).rstrip(b"\r\n").split(b"\t"), self._places[image_id][2]
+        """Return the fields of an image's line, and words that say where it is."""
+        return self._line(image_id).rstrip(b"\r\n").split(b"\t"), self._entries[image_id][2]
 
     def mark(self, image_id: int) -> Mark:
         """Return the mark of the file that has an image's line, and where the line starts."""
-        path, start, _ = self._places[image_id]
+        path, start, _ = self._entries[image_id]
         return [[start, 0], file_mark(path)]
 
     def content(self, image_id: int) -> str:
@@ -51,7 +51,7 @@ class Lines:
         return hashlib.sha256(self._line(image_id)).hexdigest()
 
     def _line(self, image_id: int) -> bytes:
-        path, start, _ = self._places[image_id]
+        path, start, _ = self._entries[image_id]
         with path.open("rb") as file:
             file.seek(start)
             return file.readline()

@@ -1,4 +1,4 @@
-"""Regions and grids as one HDF5 file with some datasets an image, as M2, VisualGPT, RSTNet and DLCT read them.
+"""Regions and grids as one HDF5 file with some datasets per image, as M2, VisualGPT, RSTNet and DLCT read them.
 
 ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and RSTNet: ``<id>_grids``
 [49, 2048], ``<id>_size`` (height, width) of the resized picture that its boxes refer to, ``<id>_mask`` [n, 49] the
@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features.hdf5 import UnreadableHdf5, ask
-from recap.features.importers.base import Names, Places, no_rows, one_of, plain_files
+from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.layout import GRID, REGION, image_digest
 from recap.features.origins import Mark, file_mark
 from recap.features.records import ImageFeatures
@@ -26,13 +27,13 @@ _COLUMNS = {"boxes": "boxes", "cls_prob": "class_probabilities", "mask": "cells"
 class M2Hdf5:
     """Streams ``region`` and ``grid``, whichever the file has."""
 
-    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
         """Find the images and what there is of each.
 
         Raises:
-            FeatureError: the file is missing, damaged or of another form, or an image stands twice.
+            FeatureError: the file is missing, damaged or of another format, or an image is duplicated.
         """
-        (self._path,) = plain_files([one_of(paths, "HDF5 file")], "one HDF5 file")
+        (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
         try:
             self._there = set(ask("names", self._path))
         except UnreadableHdf5 as error:
@@ -40,14 +41,16 @@ class M2Hdf5:
         keys = sorted(key for key in self._there if key.rpartition("_")[2] in ("features", "grids"))
         found = {key.rpartition("_")[2] for key in keys}
         if not found:
-            raise FeatureError(f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another form")
+            raise FeatureError(
+                f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another format"
+            )
         self.streams = tuple(s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in found)
         main = "features" if REGION in self.streams else "grids"
-        self._names = Places()
+        self._names = EntryIndex()
         for key in keys:
             name, _, suffix = key.rpartition("_")
             if suffix == main:
-                self._names.add(names.image_id(name, str(self._path)), name, str(self._path))
+                self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
         self.ids, self.origins = self._names.ids, self
 
     def read(self, image_id: int) -> ImageFeatures:
@@ -89,7 +92,7 @@ class M2Hdf5:
         if len(sides) != 2 or not ((sides >= 1) & (sides <= _LONGEST_SIDE)).all():
             raise FeatureError(
                 f"{self._path}, {name}_size: holds {' '.join(map(str, sides[:4].tolist()))}, expected height and width "
-                "in pixels; the file is damaged or of another form"
+                "in pixels; the file is damaged or of another format"
             )
         return round(float(sides[1])), round(float(sides[0]))
 

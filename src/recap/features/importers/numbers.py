@@ -26,18 +26,18 @@ _OTHERS = {
 }
 
 
-def vectors_of(field: bytes, rows: int, where: str) -> np.ndarray:
+def decode_vectors(field: bytes, rows: int, where: str) -> np.ndarray:
     """Return float32 [rows, width] from base64 text; the width follows from its length.
 
     Raises:
         FeatureError: no base64, no multiple of the rows, or numbers that look like another type than float32.
     """
-    vectors = array_of(field, "float32", (rows, _width(field, rows, where)), where)
+    vectors = decode_array(field, "float32", (rows, _width(field, rows, where)), where)
     check_float32(vectors, where)
     return vectors
 
 
-def array_of(field: bytes, dtype: str, shape: Sequence[int], where: str) -> np.ndarray:
+def decode_array(field: bytes, dtype: str, shape: Sequence[int], where: str) -> np.ndarray:
     """Return an array from base64 text; its bytes must be exactly those of ``shape``.
 
     Raises:
@@ -51,7 +51,7 @@ def array_of(field: bytes, dtype: str, shape: Sequence[int], where: str) -> np.n
     if len(content) != size:
         raise FeatureError(
             f"{where}: holds {len(content)} bytes where {' x '.join(map(str, shape))} numbers of {dtype} take {size}; "
-            "the file is truncated or of another form"
+            "the file is truncated or of another format"
         )
     return np.frombuffer(content, dtype).reshape(*shape)
 
@@ -117,8 +117,8 @@ def _octaves(numbers: np.ndarray) -> tuple[float, float]:
 
 def _other_type(name: str, where: str) -> FeatureError:
     return FeatureError(
-        f"{where}: the features are no float32 but look like {name}; this form holds little-endian float32: write the "
-        "file in that type"
+        f"{where}: the features are no float32 but look like {name}; this format holds little-endian float32: write "
+        "the file in that type"
     )
 
 
@@ -128,6 +128,6 @@ def _width(field: bytes, rows: int, where: str) -> int:
     if rows < 1 or len(field) % 4 or size < 4 * rows or size % (4 * rows):
         raise FeatureError(
             f"{where}: {size} bytes of features do not make {rows} vectors of float32; "
-            "the file is truncated, damaged or of another form"
+            "the file is truncated, damaged or of another format"
         )
     return size // (4 * rows)

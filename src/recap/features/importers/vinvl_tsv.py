@@ -11,10 +11,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.features.importers.base import Names, no_rows, one_of, plain_files
+from recap.features.importers.base import ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.importers.lines import Lines
-from recap.features.importers.numbers import vectors_of, whole
+from recap.features.importers.numbers import decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
 
@@ -24,30 +25,30 @@ class VinvlTsv:
 
     streams = (REGION,)
 
-    def __init__(self, paths: Sequence[Path], names: Names) -> None:
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
         """Find the images through the .lineidx beside the TSV.
 
         Raises:
-            FeatureError: one of the two files is missing or they do not fit, or an image stands twice.
+            FeatureError: one of the two files is missing or they do not fit, or an image is duplicated.
         """
-        (path,) = plain_files([one_of(paths, "TSV file")], "one TSV file")
-        self._lines = Lines([path], names, offsets=_offsets(path.with_suffix(".lineidx")))
+        (path,) = plain_files([only_path(paths, "TSV file")], "one TSV file")
+        self._lines = Lines([path], lookup, offsets=_offsets(path.with_suffix(".lineidx")))
         self.ids, self.origins = self._lines.ids, self._lines
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the vectors of one image.
 
         Raises:
-            FeatureError: the line is truncated, damaged or of another form, or has no boxes.
+            FeatureError: the line is truncated, damaged or of another format, or has no boxes.
         """
         fields, where = self._lines.fields(image_id)
         if len(fields) not in (2, 3):
-            raise FeatureError(f"{where}: has {len(fields)} fields, expected 2 or 3; truncated or of another form")
+            raise FeatureError(f"{where}: has {len(fields)} fields, expected 2 or 3; truncated or of another format")
         text, content = fields[1:] if len(fields) == 3 else _from_json(fields[1], where)
         count = whole(text, "the number of boxes", where)
         if not count:
             raise no_rows(image_id, where)
-        return ImageFeatures(image_id, (0, 0), {REGION: vectors_of(content, count, where)})
+        return ImageFeatures(image_id, (0, 0), {REGION: decode_vectors(content, count, where)})
 
 
 def _offsets(path: Path) -> list[int]:
@@ -55,7 +56,7 @@ def _offsets(path: Path) -> list[int]:
         raise FeatureError(f"{path}: no such file; it must lie beside the TSV: fetch it too")
     lines = path.read_bytes().split()
     if not lines or not all(line.isdigit() and len(line) < 19 for line in lines):
-        raise FeatureError(f"{path}: expected a byte position a line; fetch it again")
+        raise FeatureError(f"{path}: expected one byte position per line; fetch it again")
     return [int(line) for line in lines]
 
 
@@ -66,5 +67,5 @@ def _from_json(field: bytes, where: str) -> tuple[bytes, bytes]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:120]
         raise FeatureError(
-            f"{where}: no JSON with num_boxes and features ({reason}); truncated or of another form"
+            f"{where}: no JSON with num_boxes and features ({reason}); truncated or of another format"
         ) from error

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.config.datasets.conceptual import SURVIVORS, ConceptualDataset
 from recap.core.errors import DataError
+from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption
+from recap.data.datasets.base import Built
 from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
 from recap.data.datasets.conceptual.tsv import Row, read_tsv
 from recap.data.subsets.subsample import rank
@@ -19,6 +22,22 @@ from recap.data.vocabulary.text import tokenize
 
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
+
+
+def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`."""
+    for file in map(inputs.joinpath, spec.outside_files()):
+        if not file.is_file():
+            raise DataError(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
+    captions = read_conceptual(
+        train=inputs / spec.train,
+        validation=inputs / spec.validation,
+        images=inputs / spec.images,
+        val_pairs=spec.val_pairs,
+        seed=spec.seed,
+        dataset=name,
+    )
+    return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]))
 
 
 def read_conceptual(
@@ -78,7 +97,7 @@ def read_conceptual(
 
 def survivors_of(folder: Path) -> Path:
     """Return the survivors list of a download."""
-    return folder / "survivors.parquet"
+    return folder / SURVIVORS
 
 
 def _usable(tsv: Path, folder: Path, tests: Container[str]) -> np.ndarray:

@@ -11,13 +11,14 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from recap.core.config import IuXrayDataset
+from recap.core.config.datasets.iu_xray import IuXrayDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.core.progress import progress
 from recap.data.corpus.corpus import VIEWS, Caption, need_splits
+from recap.data.datasets.base import Built
 from recap.data.datasets.iu_xray.exclusions import count_lines, left_out, write_studies
 from recap.data.datasets.iu_xray.reports import Report, read_reports
 from recap.data.datasets.iu_xray.split import Study, annotated, drawn
@@ -28,8 +29,8 @@ from recap.data.files.members import members, stem
 _PICTURES = (".png", ".jpg", ".jpeg")
 
 
-def read_iu_xray(spec: IuXrayDataset, *, inputs: Path, out: Path) -> tuple[list[Caption], str]:
-    """Return the captions of all studies and a hash of their sources.
+def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Return the captions of all studies and a hash of their sources; arguments as of a `Reader`.
 
     Into ``out`` go ``images.zip`` (the pictures in use, byte by byte as they came), ``studies.csv`` (every report: its
     split or why it is left out, its pictures and views) and ``counts.md`` (the same, counted), which is also printed.
@@ -57,7 +58,7 @@ def read_iu_xray(spec: IuXrayDataset, *, inputs: Path, out: Path) -> tuple[list[
     for line in lines:
         log.info(f"iu_xray: {line}")
     need_splits({study.split for study in studies}, "iu_xray")
-    return [_caption(study, files) for study in studies], _source_hash(spec, reports, inputs)
+    return Built([_caption(study, files) for study in studies], _source_hash(spec, reports, inputs))
 
 
 def pack_pictures(sources: Sequence[Path], wanted: Iterable[str], out: Path) -> dict[str, str]:

@@ -10,20 +10,40 @@ from typing import Any
 
 import numpy as np
 
+from recap.core.config.datasets import PICTURES
+from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_json
+from recap.core.hashing import sha256_file
 from recap.core.progress import progress
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Caption
+from recap.data.datasets.base import Built
 from recap.data.datasets.scenes.captions import CAPTIONS, describe
-from recap.data.datasets.scenes.layout import MOST, Scene, invent_scene
+from recap.data.datasets.scenes.layout import MAX_PER_KIND, Scene, invent_scene
 from recap.data.vocabulary.text import tokenize
 
 _TIME = (2000, 1, 1, 0, 0, 0)
 
 
-def render_scenes(*, train: int, val: int, test: int, size: int, most: int, seed: int, out: Path) -> list[Caption]:
-    """Write images.zip and boxes.json into ``out`` and return five captions a picture.
+def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Render the data set as its settings say; arguments as of a `Reader`, of which ``inputs`` is not used."""
+    captions = render_scenes(
+        train=spec.train,
+        val=spec.val,
+        test=spec.test,
+        size=spec.size,
+        max_per_kind=spec.max_per_kind,
+        seed=spec.seed,
+        out=out,
+    )
+    return Built(captions, sha256_file(out / PICTURES))
+
+
+def render_scenes(
+    *, train: int, val: int, test: int, size: int, max_per_kind: int, seed: int, out: Path
+) -> list[Caption]:
+    """Write images.zip and boxes.json into ``out`` and return five captions per picture.
 
     Equal arguments give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
     then train, so that another number of training pictures leaves the test pictures as they are.
@@ -33,23 +53,23 @@ def render_scenes(*, train: int, val: int, test: int, size: int, most: int, seed
         val: number of validation pictures.
         test: number of test pictures.
         size: edge of a picture in pixels, at least 32.
-        most: objects of a kind in a picture at most, 1 to 5.
+        max_per_kind: maximum number of objects of one kind in a picture, 1 to 5.
         seed: of scenes and captions.
         out: folder for the files.
 
     Raises:
         DataError: a number is out of range.
     """
-    if not 1 <= most <= MOST:
-        raise DataError(f"scenes: most is {most}; a picture holds 1 to {MOST} objects of a kind")
+    if not 1 <= max_per_kind <= MAX_PER_KIND:
+        raise DataError(f"scenes: max_per_kind is {max_per_kind}; it must lie between 1 and {MAX_PER_KIND}")
     if min(train, val, test) < 1 or size < 32:
         raise DataError(f"scenes: every split needs a picture and size at least 32, got {train}, {val}, {test}, {size}")
     splits = ["test"] * test + ["val"] * val + ["train"] * train
     captions: list[Caption] = []
     boxes: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
-    with atomic_path(out / "images.zip") as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-        scenes = zip(splits, distinct_scenes(len(splits), most, seed), strict=True)
+    with atomic_path(out / PICTURES) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        scenes = zip(splits, distinct_scenes(len(splits), max_per_kind, seed), strict=True)
         for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
             file = f"{number:06d}.png"
             content, record = _picture(scene, size=size, random=generator(seed, "picture", number))
@@ -61,14 +81,14 @@ def render_scenes(*, train: int, val: int, test: int, size: int, most: int, seed
     return captions
 
 
-def distinct_scenes(count: int, most: int, seed: int) -> Iterator[Scene]:
+def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]:
     """Yield ``count`` scenes no two of which share a description."""
     seen: set[str] = set()
     for number in range(count):
         random = generator(seed, "scene", number)
-        scene = invent_scene(random, most)
+        scene = invent_scene(random, max_per_kind)
         while scene.description in seen:
-            scene = invent_scene(random, most)
+            scene = invent_scene(random, max_per_kind)
         seen.add(scene.description)
         yield scene
 

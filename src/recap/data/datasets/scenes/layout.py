@@ -19,7 +19,7 @@ TEXTURED = ("circle", "square", "triangle", "heart")
 BACKGROUNDS = ("white", "grey", "black", "striped", "checkered")
 SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 EDGES = {"small": (0.215, 0.235), "large": (0.34, 0.39)}
-MOST = 5  # objects of a group; large ones are one fewer
+MAX_PER_KIND = 5  # objects of a group; large ones are one fewer
 _SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))  # how many two groups hold
 _MARGIN = 0.03
 _GAP = 0.02
@@ -70,18 +70,18 @@ def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
     return items[int(random.integers(len(items)))]
 
 
-def invent_scene(random: np.random.Generator, most: int) -> Scene:
-    """Draw a scene of groups of up to `most` objects: three in ten have one group, the others two."""
+def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
+    """Draw a scene of groups of up to `max_per_kind` objects: three in ten have one group, the others two."""
     background = BACKGROUNDS[int(random.choice(len(BACKGROUNDS), p=(0.25, 0.25, 0.2, 0.15, 0.15)))]
     if random.random() < 0.3:
-        return _one_group(random, background, most)
-    return _two_groups(random, background, most)
+        return _one_group(random, background, max_per_kind)
+    return _two_groups(random, background, max_per_kind)
 
 
-def _one_group(random: np.random.Generator, background: str, most: int) -> Scene:
+def _one_group(random: np.random.Generator, background: str, max_per_kind: int) -> Scene:
     """One object in a corner or the centre, or several in a row, in a column or scattered."""
     size = pick(random, ("small", "large"))
-    count = int(random.integers(1, 1 + min(most, MOST if size == "small" else MOST - 1)))
+    count = int(random.integers(1, 1 + min(max_per_kind, MAX_PER_KIND if size == "small" else MAX_PER_KIND - 1)))
     options = ["row", "column"] if count == 2 or (count < 5 and size == "small") else []
     options += ["scattered"] if count > 2 else []
     arrangement = pick(random, SPOTS if count == 1 else options)
@@ -132,12 +132,12 @@ def _inside(random: np.random.Generator, area: Area, edge: float) -> Point:
     )
 
 
-def _two_groups(random: np.random.Generator, background: str, most: int) -> Scene:
-    """Two groups of five objects together at most, in the two halves of the picture."""
+def _two_groups(random: np.random.Generator, background: str, max_per_kind: int) -> Scene:
+    """Two groups of five objects together at max_per_kind, in the two halves of the picture."""
     relation = pick(random, ("left", "above"))
     counts = (1, 1)
-    if most > 1 and random.random() < 0.6:
-        counts = pick(random, [pair for pair in _SEVERAL if max(pair) <= most])
+    if max_per_kind > 1 and random.random() < 0.6:
+        counts = pick(random, [pair for pair in _SEVERAL if max(pair) <= max_per_kind])
     halves = ((_MARGIN, 0.5), (0.5, 1 - _MARGIN))
     groups: list[Group] = []
     for count, half in zip(counts, halves, strict=True):

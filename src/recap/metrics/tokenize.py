@@ -1,4 +1,4 @@
-"""Tokenisers of the scores: Stanford's PTB tokeniser as in COCO's evaluation, and a named simple one without Java."""
+"""Tokenizers of the scores: Stanford's PTB tokenizer as in COCO's evaluation, and a named simple one without Java."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from recap.core.errors import MetricError
 from recap.metrics.java import run_java
-from recap.metrics.sanitise import sanitise
+from recap.metrics.sanitize import sanitize
 
 # The tokens that COCO's evaluation drops.
 PUNCTUATION = frozenset(
@@ -19,56 +19,56 @@ PUNCTUATION = frozenset(
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
-def simple_tokenise(captions: Sequence[str]) -> list[str]:
-    """Return captions as lower-case words joined by single spaces; scores differ slightly from the PTB tokeniser's."""
-    return [" ".join(_WORD.findall(sanitise(caption).lower())) for caption in captions]
+def simple_tokenize(captions: Sequence[str]) -> list[str]:
+    """Return captions as lower-case words joined by single spaces; scores differ slightly from the PTB tokenizer's."""
+    return [" ".join(_WORD.findall(sanitize(caption).lower())) for caption in captions]
 
 
-def ptb_tokenise(captions: Sequence[str], *, java: Path, jar: Path, timeout_seconds: float) -> list[str]:
-    """Return captions as COCO's evaluation tokenises them: lower case, PTB tokens, punctuation dropped.
+def ptb_tokenize(captions: Sequence[str], *, java: Path, jar: Path, timeout_seconds: float) -> list[str]:
+    """Return captions as COCO's evaluation tokenizes them: lower case, PTB tokens, punctuation dropped.
 
     Args:
         captions: N captions; control characters are replaced first, so that one caption stays one line.
         java: the executable.
         jar: stanford-corenlp-3.4.1.jar.
-        timeout_seconds: the tokeniser is stopped after this time.
+        timeout_seconds: the tokenizer is stopped after this time.
 
     Returns:
         N strings, tokens joined by single spaces, in the order of ``captions``.
 
     Raises:
-        MetricError: the tokeniser failed, did not finish, or gave another number of lines than it got.
+        MetricError: the tokenizer failed, did not finish, or gave another number of lines than it got.
     """
     if not captions:
         return []
     with tempfile.TemporaryDirectory(prefix="recap-ptb-") as folder:
         source = Path(folder) / "captions.txt"
         # No line break at the end, as in pycocoevalcap: the lexer looks ahead over line ends.
-        source.write_bytes("\n".join(sanitise(caption) for caption in captions).encode("utf-8"))
+        source.write_bytes("\n".join(sanitize(caption) for caption in captions).encode("utf-8"))
         output = run_java(
             java=java,
             arguments=["-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
             + ["-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase", str(source)],
             cwd=Path(folder),
             timeout_seconds=timeout_seconds,
-            what="the PTB tokeniser",
+            what="the PTB tokenizer",
         )
     lines = output.split("\n")
     if len(lines) != len(captions):
         raise MetricError(
-            f"the PTB tokeniser made {len(lines)} lines of {len(captions)} captions; "
+            f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; "
             "one of them holds a character that it takes for a line end"
         )
     return [" ".join(token for token in line.rstrip().split(" ") if token not in PUNCTUATION) for line in lines]
 
 
-def ptb_tokenise_both(
+def ptb_tokenize_both(
     first: Sequence[str], second: Sequence[str], *, java: Path, jar: Path, timeout_seconds: float
 ) -> tuple[list[str], list[str]]:
-    """Tokenise references and hypotheses at the same time, apart as in pycocoevalcap (see :func:`ptb_tokenise`)."""
+    """Tokenize references and hypotheses at the same time, apart as in pycocoevalcap (see :func:`ptb_tokenize`)."""
     with ThreadPoolExecutor(2) as pool:
         jobs = [
-            pool.submit(ptb_tokenise, captions, java=java, jar=jar, timeout_seconds=timeout_seconds)
+            pool.submit(ptb_tokenize, captions, java=java, jar=jar, timeout_seconds=timeout_seconds)
             for captions in (first, second)
         ]
         return jobs[0].result(), jobs[1].result()

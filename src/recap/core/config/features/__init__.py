@@ -1,0 +1,61 @@
+"""Settings of feature extractors, one kind per file; a plug-in adds its own with ``@FEATURES.register``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from recap.core.config.kinds import Kinds
+from recap.core.config.outside import Name, NamesFiles, Outside
+
+FEATURES = Kinds("recap.core.config.features")
+
+# Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's own boxes.
+Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
+Activation = Literal["relu", "relu6", "gelu", "silu"]
+
+
+class FeaturesConfig(NamesFiles):
+    """What an extractor's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys.
+
+    Attributes:
+        extractor: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind.
+        from_pictures: whether it reads the pictures of a data set.
+        needs_detectron2: whether it runs in the environment that has detectron2.
+        has_boxes: whether its stores hold the boxes of the vectors.
+        EXECUTION: keys that say how an extractor works, not what it makes; they are no part of a store's identity.
+    """
+
+    extractor: ClassVar[str]
+    from_pictures: ClassVar[bool] = True
+    needs_detectron2: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = False
+    EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
+
+    kind: Name
+    dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored values")
+    shard_size: PositiveInt = Field(1000, description="images per shard: the unit of resuming")
+
+    def boxes_from(self) -> str | None:
+        """Return the name of the features whose boxes are cut out, if any."""
+        return None
+
+    def learns_boxes(self) -> bool:
+        """Return whether the weights are first trained on the data set's own boxes (`recap features pretrain`)."""
+        return False
+
+    def targets(self) -> list[str]:
+        """Return the objects, as ``module:object``, whose source decides what the stores hold."""
+        return [self.extractor]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a store is made by, under the names that stores carry since their first version."""
+        return self.model_dump(mode="json", by_alias=True, exclude=set(self.EXECUTION))
+
+    def execution(self) -> dict[str, Any]:
+        """Return how the extractor works."""
+        return self.model_dump(mode="json", include=set(self.EXECUTION))
+
+
+Features = Annotated[FeaturesConfig, FEATURES]

@@ -1,0 +1,51 @@
+"""Grid features of a timm backbone."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from recap.core.config.base import Strict
+from recap.core.config.features import FEATURES, Activation, FeaturesConfig, Weights
+from recap.core.config.outside import Name
+
+
+class BoxPretraining(Strict):
+    """How a backbone first learns to name what the boxes of the training pictures hold."""
+
+    epochs: PositiveInt = 8
+    learning_rate: PositiveFloat = Field(8e-3, description="peak of a one-cycle schedule")
+    images_per_batch: PositiveInt = 32
+    precision: Literal["float32", "bf16"] = Field("float32", description="bf16: half the time where a processor has it")
+
+
+@FEATURES.register
+class GridFeatures(FeaturesConfig):
+    """Feature maps of a timm backbone, pooled to a square grid."""
+
+    extractor: ClassVar[str] = "recap.features.grid:extract_grid"
+
+    kind: Literal["grid"]
+    backbone: Name = Field(description="a timm model name")
+    weights: Weights = Field(
+        description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's own training "
+        "pictures), or a safetensors file relative to `inputs`"
+    )
+    pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
+    activation: Activation | None = Field(None, description="overrides the activation")
+    out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
+    image_size: PositiveInt = Field(224, description="edge to which pictures are resized, in pixels")
+    grid: PositiveInt = Field(7, description="cells per edge after adaptive average pooling")
+    seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
+
+    @model_validator(mode="after")
+    def _pretraining_fits(self) -> GridFeatures:
+        if (self.weights == "boxes") != (self.pretraining is not None):
+            raise ValueError("`pretraining` goes with weights 'boxes', and with no others")
+        return self
+
+    def learns_boxes(self) -> bool:
+        """Return whether the weights are first trained on the data set's own boxes (`recap features pretrain`)."""
+        return self.weights == "boxes"

@@ -1,0 +1,27 @@
+"""Segments of a detectron2 panoptic model."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from recap.core.config.features import FEATURES, FeaturesConfig, Weights
+
+
+@FEATURES.register
+class SegmentFeatures(FeaturesConfig):
+    """What a detectron2 panoptic model sees, for the second stream of the Fusion Transformer's last row."""
+
+    extractor: ClassVar[str] = "recap.features.segments:extract_segments"
+    needs_detectron2: ClassVar[bool] = True
+
+    kind: Literal["segments"]
+    weights: Weights = Field(description="'random', or a file relative to `inputs`, as for regions")
+    form: Literal["occupancy", "segments"] = Field(
+        "occupancy", description="share of each class in each cell; or one vector pooled over each segment"
+    )
+    grid: PositiveInt = Field(7, description="cells per edge, for form occupancy")
+    short_side: PositiveInt = 800
+    long_side: PositiveInt = 1333
+    seed: int = Field(0, description="seed of random weights")

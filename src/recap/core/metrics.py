@@ -1,0 +1,68 @@
+"""Which metrics there are, and what tables must know of their scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recap.core.plugins import Registry
+
+# Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`.
+METRICS = Registry(
+    "metric",
+    {
+        "BLEU": "recap.metrics.coco:Bleu",
+        "METEOR": "recap.metrics.coco:Meteor",
+        "ROUGE-L": "recap.metrics.coco:RougeL",
+        "CIDEr": "recap.metrics.coco:Cider",
+        "SPICE": "recap.metrics.coco:Spice",
+        "Rating": "recap.metrics.external:Rating",
+    },
+)
+# What is scored where nothing else is asked for: COCO's metrics.
+COCO = ("BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+# The COCO server scores against references that it alone has: 5 or 40 per image.
+_SERVER = ("c5", "c40")
+
+
+@dataclass(frozen=True)
+class ScoreInfo:
+    """What tables and tests must know of a score.
+
+    Attributes:
+        scale: what its values are multiplied by: 100 (percent) or 1.
+        digits: decimal places of a value; a difference has one more.
+        higher_is_better: whether a larger value is better.
+    """
+
+    scale: int
+    digits: int
+    higher_is_better: bool
+
+
+def score_names() -> list[str]:
+    """Return the names of all scores that are computed here."""
+    return [name for metric in METRICS.names() for name in METRICS.get(metric).names]
+
+
+def server_names() -> list[str]:
+    """Return the names of the scores that the COCO server alone can give, ``c5.BLEU-1`` and so on."""
+    names = [name for metric in COCO if metric != "SPICE" for name in METRICS.get(metric).names]
+    return [f"{references}.{name}" for name in names for references in _SERVER]
+
+
+def column_names() -> list[str]:
+    """Return all names that a column of a table may have."""
+    return score_names() + server_names()
+
+
+def score_info(name: str) -> ScoreInfo:
+    """Return what tables must know of a score; the COCO server's are as ours.
+
+    Raises:
+        KeyError: no metric gives this score.
+    """
+    ours = name.partition(".")[2] if name.partition(".")[0] in _SERVER else name
+    for metric in map(METRICS.get, METRICS.names()):
+        if ours in metric.names:
+            return ScoreInfo(metric.scale, metric.digits, metric.higher_is_better)
+    raise KeyError(name)

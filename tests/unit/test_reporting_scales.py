@@ -1,0 +1,68 @@
+"""Columns that are not in percent, and in which a lower value is better."""
+
+from typing import ClassVar
+
+import pytest
+
+from recap.core.config import Table
+from recap.core.metrics import METRICS
+from recap.metrics.base import Metric
+from recap.reporting.content import table_content
+from recap.statistics.comparison import compare_rows, correct
+
+
+class Errors(Metric):
+    names: ClassVar = ("errors",)
+    scale: ClassVar = 1
+    digits: ClassVar = 2
+    higher_is_better: ClassVar = False
+
+    def version(self):
+        return {}
+
+    def score(self, captions):
+        raise NotImplementedError
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(METRICS, "_targets", {**METRICS._targets, "errors": f"{__name__}:Errors"})
+
+
+IMAGES = {"baseline_images": [1.31, 1.4, 1.52, 1.6], "images": [0.1, 0.21, 0.3, 0.4]}
+RUNS = {"baseline_runs": [1.45, 1.451], "runs": [0.25, 0.251]}
+
+
+def test_fewer_errors_are_marked_as_better():
+    fewer = compare_rows("errors", **IMAGES, **RUNS, higher_is_better=False)
+    more = compare_rows("errors", **IMAGES, **RUNS)
+    correct([fewer, more], units=["images"])
+    assert (fewer["mark"], more["mark"]) == (1, -1)
+    assert "lower_is_better" not in more
+
+
+def content():
+    comparison = compare_rows("errors", **IMAGES, **RUNS, higher_is_better=False)
+    correct([comparison], units=["images"])
+    row = {"dataset": "d", "features": "f", "model": "m", "recipe": "r"}
+    rows = [{"id": "a", "label": "A", **row}, {"id": "b", "label": "B", **row}]
+    table = Table(title="T", scale="small", columns=["errors"], baseline="a", rows=rows)
+    cell = {"sd": 0.001, "n": 2, "reason": None, "printed_percent": 1.5, "difference_to_printed_percent": None}
+    cells = [{**cell, "mean": 1.4505, "comparison": None}, {**cell, "mean": 0.2505, "comparison": comparison}]
+    described = [
+        {**row, "signatures": {"1": "s"}, "cells": {"errors": values}} for row, values in zip(rows, cells, strict=True)
+    ]
+    statistics = {"table": "t", "paper_scale": False, "baseline": "a", "columns": ["errors"], "seeds": [1, 2]}
+    statistics |= {"images": 4, "family": {"units": ["images"]}, "quoted": [], "rows": described}
+    return table_content(table, statistics)
+
+
+def test_values_stand_on_the_scale_of_their_metric_and_the_better_row_is_bold():
+    shown = content()
+    lines = {line.kind: line.entries[0] for line in shown.blocks[1].lines}
+    assert lines["ours (n = 2)"].text == "0.25 ± 0.00"
+    assert lines["ours (n = 2)"].strong
+    assert lines["printed"].text == "1.50"
+    assert lines["ours minus baseline"].text == "-1.200 ↓"
+    assert "Not in percent: errors." in shown.notes
+    assert "Lower is better: errors." in shown.notes
