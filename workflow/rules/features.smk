@@ -11,7 +11,9 @@ BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 def features_spec(wildcards):
     """Return what decides about the values of a store; batch and shard sizes reach the job as resources."""
     settings = PLAN.get("features", wildcards.features)
-    return as_json({key: value for key, value in settings.model_dump(mode="json").items() if key not in settings.EXECUTION})
+    return as_json(
+        {key: value for key, value in settings.model_dump(mode="json").items() if key not in settings.EXECUTION}
+    )
 
 
 def execution_options(wildcards):
@@ -62,12 +64,12 @@ rule pretrain:
         BACKBONE,
     log:
         f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
-    params:
-        spec=features_spec,
-        code=code_digest("features/pretrain"),
     threads: 2
     resources:
         gpu=GPU,
+    params:
+        spec=features_spec,
+        code=code_digest("features/pretrain"),
     shell:
         "{RECAP} --log-file {log:q}"
         " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
@@ -87,6 +89,10 @@ rule features:
         f"{LOGS}/features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda settings: not settings.needs_detectron2),
+    threads: 2
+    resources:
+        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
+        execution=execution_options,
     params:
         spec=features_spec,
         code=extractor_code,
@@ -94,10 +100,6 @@ rule features:
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
-    threads: 2
-    resources:
-        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
-        execution=execution_options,
     shell:
         "{RECAP} --log-file {log:q}"
         " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
@@ -118,16 +120,16 @@ rule detector_features:
         f"{LOGS}/detector_features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda settings: settings.needs_detectron2),
-    params:
-        spec=features_spec,
-        code=extractor_code,
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+    conda:
+        "../envs/detectron2.yaml"
     threads: 2
     resources:
         gpu=GPU,
         execution=execution_options,
-    conda:
-        "../envs/detectron2.yaml"
+    params:
+        spec=features_spec,
+        code=extractor_code,
+        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:
         "{DETECTOR_RECAP} --log-file {log:q}"
         " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
