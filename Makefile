@@ -63,6 +63,8 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/python -m workflow.lint
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

@@ -6,16 +6,30 @@ at each word and, when beams move, copied by index; scores are sorted completely
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
 from benchmarks.plain import BOS, Beams, repeated
+from recap.layers.attention import KeyValue
+from recap.layers.masks import key_mask
+from recap.layers.rows import Rows
 from recap.models.images import Images
 from recap.models.state import Memory
 from recap.models.transformer import Transformer
-from recap.models.transformer_layers import DecoderLayer
+from recap.models.transformer_layers import Past
+
+
+class Concatenated(Past):
+    """Keys and values of one layer's words, longer by a copy with every word."""
+
+    def __init__(self) -> None:
+        self.pair: list[Tensor] = []
+
+    def extend(self, key_value: KeyValue) -> KeyValue:
+        """Append one word."""
+        before = self.pair or [x[:, :, :, :0] for x in key_value]
+        self.pair = [torch.cat(both, 3) for both in zip(before, key_value, strict=True)]
+        return self.pair[0], self.pair[1]
 
 
 class Decoding:
@@ -31,32 +45,23 @@ class Decoding:
         self.model, self.place = model, 0
         memory = model.encode(Images.of(features, mask))
         self.memory = Memory(*repeated(memory.values, memory.mask, times))
-        self.layers = cast(list[DecoderLayer], list(model.decoder))
-        self.image = [layer.cross.keys(self.memory.values[:, None]) for layer in self.layers]
-        self.words = [layer.attention.keys(self.memory.values[:, None, :0]) for layer in self.layers]
+        source = Rows(self.memory.values[:, None])
+        self.image = [layer.cross.key_value(source) for layer in model.decoder]
+        self.past = [Concatenated() for _ in model.decoder]
 
     def next(self, words: Tensor) -> Tensor:
         """Words [R] -> log-probabilities of the next [R, V]."""
-        x = self.model._embed(words[:, None, None], torch.tensor(self.place))
-        for index, layer in enumerate(self.layers):
-
-            def attend(y: Tensor, layer: DecoderLayer = layer, index: int = index) -> Tensor:
-                pairs = zip(self.words[index], layer.attention.keys(y), strict=True)
-                self.words[index] = tuple(torch.cat(pair, 3) for pair in pairs)
-                return layer.attention(y, self.words[index])[0]
-
-            def look(y: Tensor, layer: DecoderLayer = layer, index: int = index) -> Tensor:
-                return layer.cross(y, self.image[index], mask=self.memory.mask)[0]
-
-            x = layer.around_attention(x, attend)
-            x = layer.around_cross(x, look)
-            x = layer.around_feed_forward(x, layer.feed_forward)
+        x = Rows(self.model._embed(words[:, None, None], torch.tensor(self.place)))
+        cross_mask = key_mask(self.memory.mask)
+        for layer, image, past in zip(self.model.decoder, self.image, self.past, strict=True):
+            x = layer(x, image, None, cross_mask, past)
         self.place += 1
-        return self.model.logits(self.model.decoder_norm(x)[:, 0, 0]).log_softmax(-1)
+        return self.model.logits(self.model.decoder_norm(x.values)[:, 0, 0]).log_softmax(-1)
 
     def reorder(self, rows: Tensor) -> None:
         """Let row r continue row `rows[r]`."""
-        self.words = [tuple(cache.index_select(0, rows) for cache in pair) for pair in self.words]
+        for past in self.past:
+            past.pair = [x.index_select(0, rows) for x in past.pair]
 
 
 def sample(decoding: Decoding, length: int) -> tuple[Tensor, Tensor]:

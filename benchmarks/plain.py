@@ -14,37 +14,35 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import MultiHeadAttention, merge_heads, split_heads
-from recap.layers.fast.linear import Linear
+from recap.layers.attention import Attention, KeyValue, MultiHeadAttention
+from recap.layers.fast import Linear
+from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import Memory
+from recap.models.transformer import Transformer
 
 PAD, BOS, EOS = 0, 1, 2
 
 
-class PlainAttention(nn.Module):
+class PlainAttention(Attention):
     """softmax(QK'/sqrt K) V with every tensor in between kept; shares the projections of a `MultiHeadAttention`."""
-
-    packs = False
 
     def __init__(self, of: MultiHeadAttention) -> None:
         super().__init__()
         self.of = of
 
-    def keys(self, source: Tensor, **_: object) -> tuple[Tensor, Tensor]:
+    def key_value(self, source: Rows) -> KeyValue:
         """Project."""
-        return split_heads(self.of.key(source), self.of.heads), split_heads(self.of.value(source), self.of.heads)
+        return self.of.key_value(source)
 
-    def forward(self, query: Tensor, keys: tuple, *, mask: Tensor | None = None, causal: bool = False, **_: object):
-        """Attend; one caption an image, as features are repeated."""
-        q = split_heads(self.of.query(query), self.of.heads)
-        scores = q @ keys[0].mT / math.sqrt(q.shape[-1])
-        if mask is not None:
-            scores = scores.masked_fill(~mask[:, None, None, None, :], -1e9)
-        if causal:
-            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -1e9)
-        return self.of.output(merge_heads(scores.softmax(-1) @ keys[1])), ()
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Attend; one caption per image, as features are repeated."""
+        q = query.map(self.of.query).split_heads(self.of.heads)
+        scores = q @ key_value[0].mT / math.sqrt(q.shape[-1])
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask[:, :, None], -1e9)
+        return query.merge_heads(scores.softmax(-1) @ key_value[1]).map(self.of.output)
 
 
 def plainly(model: Captioner) -> Captioner:
@@ -57,6 +55,8 @@ def plainly(model: Captioner) -> Captioner:
                 plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
                 plain.weight, plain.bias = child.weight, child.bias
                 setattr(module, name, plain)
+    if isinstance(model, Transformer):
+        model.packs = False
     return model
 
 

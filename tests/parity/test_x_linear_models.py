@@ -1,5 +1,6 @@
 """X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code, float64)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,12 @@ import torch
 from torch import nn
 
 from recap.core.errors import ConfigError
+from recap.layers.rows import Rows
 from recap.layers.x_linear import XLinear
-from recap.models import up_down, x_transformer, xlan
 from recap.models.global_memory import GlobalMemory
 from recap.models.images import Images, InputSpec
-from recap.models.official_names import X_LINEAR, rename
+from recap.models.official import up_down, x_transformer, xlan
+from recap.models.official.names import X_LINEAR, rename
 from recap.models.registry import build_model
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
 
@@ -38,28 +40,28 @@ def test_block():
     golden, official = load("x_linear_block")
     module = block()
     module.load_state_dict(rename(official, X_LINEAR, known=".*"))
-    query, (keys, values) = golden["in/query"][:, None, None], module.keys(golden["in/keys"][:, None])
+    query, (keys, values) = Rows(golden["in/query"][:, None, None]), module.key_value(Rows(golden["in/keys"][:, None]))
     close(keys[:, 0], golden["mid/k_proj"])
     close(values[:, 0], golden["mid/v2_proj"])
     seen = []
     handle = module.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
     mask = golden["in/mask"].bool()[:, None, None]
-    close(module(query, (keys, values), visible=mask)[:, 0, 0], golden["out/attended"])
+    close(module(query, (keys, values), attn_mask=mask).values[:, 0, 0], golden["out/attended"])
     handle.remove()
     close(seen[0][:, 0, :, 0], golden["mid/beta_spatial"])
-    everything = torch.ones_like(mask)
-    close(module(query, (keys, values), visible=everything)[:, 0, 0], golden["out/attended_nomask"])
+    for everything in (torch.ones_like(mask), None):
+        close(module(query, (keys, values), attn_mask=everything).values[:, 0, 0], golden["out/attended_nomask"])
 
 
 def test_block_with_a_query_a_word():
     golden, official = load("x_linear_block_seq")
     module = block()
     module.load_state_dict(rename(official, X_LINEAR, known=".*"))
-    query = golden["in/query"][:, None]
+    query = Rows(golden["in/query"][:, None])
     for name in ("self", "cross"):
-        keys = module.keys(golden[f"in/{name}_kv"][:, None])
-        visible = golden[f"in/{name}_mask"].bool()[:, None]
-        close(module(query, keys, visible=visible)[:, 0], golden[f"out/{name}_attended"])
+        key_value = module.key_value(Rows(golden[f"in/{name}_kv"][:, None]))
+        mask = golden[f"in/{name}_mask"].bool()[:, None]
+        close(module(query, key_value, attn_mask=mask).values[:, 0], golden[f"out/{name}_attended"])
 
 
 def xlan_model(official):
@@ -91,14 +93,14 @@ def test_xlan_decoder_step():
     model, _ = xlan_model(official)
     memory = GlobalMemory(golden["in/region_feats"], golden["in/mask"].bool(), golden["in/global_feat"])
     state = model.start(memory)
-    close(state.per_image["keys"][:, 0], golden["mid/keys"])
-    close(state.per_image["values"][:, 0], golden["mid/values2"])
+    close(state.key_value[0][:, 0], golden["mid/keys"])
+    close(state.key_value[1][:, 0], golden["mid/values2"])
     names = {"h": "h", "c": "c", "context": "ctx"}
-    state.per_beam = {ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()}
+    state = replace(state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()})
     out, state = model.step(golden["in/token"][:, None], state)
     close(out[:, 0], golden["out/logprobs"])
     for ours, theirs in names.items():
-        close(state.per_beam[ours][:, 0], golden[f"out/{theirs}"])
+        close(getattr(state, ours)[:, 0], golden[f"out/{theirs}"])
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -109,16 +111,16 @@ def test_up_down_decoder_step(activation):
     model.load_state_dict(up_down.rename_official(official))
     regions = golden["in/regions"]
     state = model.start(model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))))
-    close(state.per_image["keys"][:, 0], golden["mid/p_att_feats"])
+    close(state.key_value[0][:, 0], golden["mid/p_att_feats"])
     cells = (golden[f"in/{kind}_prev"][index][:, None] for index in (0, 1) for kind in ("h", "c"))
-    state.per_beam = dict(zip(up_down.NAMES, cells, strict=True))
+    state = replace(state, **dict(zip(("h1", "c1", "h2", "c2"), cells, strict=True)))
     out, state = model.step(golden["in/token"][:, None], state)
     close(out[:, 0], golden[f"out/logprobs_{activation}"])
-    close(state.per_beam["h2"][:, 0], golden[f"out/h_lang_{activation}"])
-    close(state.per_beam["c2"][:, 0], golden[f"out/c_lang_{activation}"])
+    close(state.h2[:, 0], golden[f"out/h_lang_{activation}"])
+    close(state.c2[:, 0], golden[f"out/c_lang_{activation}"])
     if activation == "tanh":
-        close(state.per_beam["h1"][:, 0], golden["out/h_att_tanh"])
-        close(state.per_beam["c1"][:, 0], golden["out/c_att_tanh"])
+        close(state.h1[:, 0], golden["out/h_att_tanh"])
+        close(state.c1[:, 0], golden["out/c_att_tanh"])
 
 
 def layer_parameters(official, stack):
@@ -146,17 +148,17 @@ def test_x_transformer_decoder_layer():
     golden, official = load("xtransformer_decoder_layer")
     layer = XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5).double().eval()
     layer.load_state_dict(layer_parameters(official, "decoder"))
-    x = golden["in/x"][:, None]
+    x = Rows(golden["in/x"][:, None])
     g, x = layer(
-        golden["in/gx"][:, None],
+        Rows(golden["in/gx"][:, None]),
         x,
-        own=layer.words.keys(x),
-        visible=golden["in/seq_mask"].bool()[:, None],
-        image=layer.image.keys(golden["in/encoder_out"][:, None]),
-        seen=golden["in/att_mask"].bool()[:, None],
+        tokens=layer.words.key_value(x),
+        self_mask=golden["in/seq_mask"].bool()[:, None],
+        image=layer.image.key_value(Rows(golden["in/encoder_out"][:, None])),
+        cross_mask=golden["in/att_mask"].bool()[:, None],
     )
-    close(g[:, 0], golden["out/gx"])
-    close(x[:, 0], golden["out/x"])
+    close(g.values[:, 0], golden["out/gx"])
+    close(x.values[:, 0], golden["out/x"])
 
 
 def official_x_transformer():
@@ -186,7 +188,7 @@ def test_x_transformer_names_are_complete():
     assert torch.equal(model.positions[:20].float(), released)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     plain = build_model(config, InputSpec.of(5, 9))
-    assert torch.equal(plain.positions[:20], released)  # the same lineage
+    assert torch.equal(plain.positions[:20], released)  # the same code
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
     model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])

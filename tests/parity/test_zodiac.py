@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
-from recap.layers.attention import shared_product
-from recap.layers.zoneup import GATES, ZodiacMultiHead, intensity_pool, refined_attention
+from recap.layers.activations import activation
+from recap.layers.folding import shared_product
+from recap.layers.rows import Rows
+from recap.layers.zoneup import ZodiacMultiHead, intensity_pool, refined_attention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]
@@ -38,7 +40,7 @@ def test_attention(case, scope, gate):
     intensity_map = gelu(shared_product(q2, v.mT) / v.shape[-1] ** 0.5)
     torch.testing.assert_close(intensity_map[:, 0], golden["iv_map"], atol=TOLERANCE, rtol=0)
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)
-    intensity = 1 + GATES[gate](pool)
+    intensity = 1 + activation(gate)(pool)
     expected = golden[f"iv_rap_{scope}_{gate}"]
     torch.testing.assert_close(intensity[..., None][:, 0].reshape(expected.shape), expected, atol=TOLERANCE, rtol=0)
     out = (attended * intensity[..., None])[:, 0]
@@ -58,7 +60,7 @@ def test_multi_head(case, scope, gate):
         {f"{ours}.weight": golden[f"W_{theirs}"] for theirs, ours in names.items()}
         | {f"{ours}.bias": golden[f"b_{theirs}"] for theirs, ours in names.items()}
     )
-    mask = golden["mask"][:, None, None].bool() if "mask" in golden else None
-    keys = module.keys(golden["key"][:, None], golden["value"][:, None])
-    out, _ = module.attend(golden["query"][:, None], keys, visible=mask)
+    mask = golden["mask"][:, None].bool() if "mask" in golden else None
+    query, key, value = (Rows(golden[name][:, None]) for name in ("query", "key", "value"))
+    out = module(query, module.key_value(key, value), attn_mask=mask).values
     torch.testing.assert_close(out[:, 0], golden[f"out_rap_{scope}_{gate}"], atol=TOLERANCE, rtol=0)

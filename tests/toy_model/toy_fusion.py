@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -12,9 +13,16 @@ from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.state import Memory, State
+from recap.models.state import PER_BEAM, Memory, State
 
 STREAMS = ("grid", "region")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyState(State):
+    """The sum of the embedded tokens so far, [B, C, D]."""
+
+    total: Tensor = field(metadata=PER_BEAM)
 
 
 class ToyFusion(Captioner):
@@ -67,11 +75,12 @@ class ToyFusion(Captioner):
     def start(self, memory: Memory) -> State:
         """No token yet: their sum is 0."""
         total = memory.values.new_zeros(len(memory.values), 1, self.embedding.embedding_dim)
-        return State(memory, per_beam={"total": total})
+        return ToyState(memory, total=total)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
         embedded = self.embedding(tokens)
-        total, count = state.per_beam["total"] + embedded, state.position + 1
+        assert isinstance(state, ToyState)
+        total, count = state.total + embedded, state.position + 1
         hidden = self._hidden(embedded[:, :, None], (total / count)[:, :, None], state.memory)
-        return self.log_probabilities(hidden[:, :, 0]), State(state.memory, count, {"total": total})
+        return self.log_probabilities(hidden[:, :, 0]), ToyState(state.memory, count, total=total)

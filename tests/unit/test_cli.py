@@ -1,6 +1,7 @@
 """The command line: every word of it is explained, and every mistake is one sentence."""
 
 import argparse
+import io
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ import yaml
 
 from recap import __version__
 from recap.cli import build_parser, main
+from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
 from recap.core.config.specs import completed
 from recap.core.errors import nearest
@@ -194,9 +196,20 @@ def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeyp
 
 
 def test_training_hears_at_once_of_an_output_that_cannot_be_made(capsys, tmp_path):
-    words = filled("recap train", next(complete_specs()), tmp_path)
-    words[words.index("--out") + 1] = "/proc/no/run"
+    words = ["train", "--spec", json.dumps(next(complete_specs())), "--out", "/proc/no/run"]
+    for option in ("corpus", "vocabulary", "subset", "features", "state"):
+        words += [f"--{option}", str(tmp_path / "x")]
     assert refused(capsys, *words).startswith("recap: /proc/no")
+
+
+def test_a_wrong_spec_of_a_training_is_one_sentence(capsys, tmp_path):
+    words = [
+        word for name in ("corpus", "vocabulary", "subset", "features", "state", "out") for word in (f"--{name}", "x")
+    ]
+    said = refused(capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words)
+    assert "unknown key 'kind'" in said
+    assert "the key 'stage' is missing" in refused(capsys, "train", "--spec", "{}", *words)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not sys.executable.isascii(), reason="Python itself does not start there from such a folder")
@@ -236,3 +249,21 @@ def test_help_is_quick_because_it_imports_nothing_heavy():
     code = "import sys; from recap.cli import build_parser; build_parser().format_help(); print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "numpy", "pandas", "pydantic", "yaml", "tqdm", "h5py"} & set(modules)
+
+
+def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypatch):
+    (tmp_path / "spec.json").write_text('{"a": 1}')
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
+    assert mapping(str(tmp_path / "spec.json")) == mapping("-") == mapping('{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        ([], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
+        (["--spec", "{}", "--row", "a/b"], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
+        (["--spec", "{}", "--out", "o"], "--spec goes with --corpus, --vocabulary, --subset, --features, --state"),
+    ],
+)
+def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, sentence):
+    assert refused(capsys, "train", *words) == f"recap: {sentence}\n"

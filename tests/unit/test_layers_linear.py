@@ -1,4 +1,4 @@
-"""Products that are laid out, deferred or masked cheaply give what plain ones give."""
+"""Products that are pre-packed, deferred or masked cheaply give what plain ones give."""
 
 import copy
 import gc
@@ -9,19 +9,20 @@ import pytest
 import torch
 from torch import nn
 
-from recap.layers.fast.bilinear import pool
-from recap.layers.fast.dropout import Dropout, keep
-from recap.layers.fast.linear import LARGE, Linear, fixed_weights, one_gradient
+from recap.layers.fast import Dropout, Linear, bilinear_pool, deferred_weight_grad, dropout_mask, fixed_weights
+from recap.layers.fast.bilinear import plain_bilinear_pool
+from recap.layers.fast.deferred import DeferredWeightGrad
+from recap.layers.fast.linear import MIN_PREPACK_SIZE
 from recap.layers.recurrent import LSTMCell
 
 
 def big():
     torch.manual_seed(0)
-    return Linear(512, LARGE // 512)
+    return Linear(512, MIN_PREPACK_SIZE // 512)
 
 
 @fixed_weights()
-def test_laid_out_weight_follows_the_weight():
+def test_prepacked_weight_follows_the_weight():
     layer, x = big(), torch.randn(2, 3, 512)
     plain = nn.functional.linear
     for change in (lambda: None, lambda: layer.weight.mul_(2), lambda: layer.load_state_dict(big().state_dict())):
@@ -29,7 +30,7 @@ def test_laid_out_weight_follows_the_weight():
         torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
     layer.weight = nn.Parameter(layer.weight * 3)
     torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
-    assert layer(x[:, :0]).shape == (2, 0, LARGE // 512)
+    assert layer(x[:, :0]).shape == (2, 0, MIN_PREPACK_SIZE // 512)
 
 
 KINDS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "radam": torch.optim.RAdam}
@@ -37,7 +38,7 @@ KINDS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.opti
 
 def decoded(layer, cell, x):
     with torch.no_grad():
-        return layer(x), cell.advance(cell.project(x, 0), x[:, :256], x[:, :256])[0]
+        return layer(x), cell.step(cell.project_input(x, 0), x[:, :256], x[:, :256])[0]
 
 
 def expected(layer, cell, x):
@@ -54,8 +55,9 @@ def test_an_optimiser_of_ones_own_changes_what_is_decoded_without_train_or_eval(
         for _ in range(3):
             before = decoded(layer, cell, x)
             with torch.enable_grad():
-                (layer(x).square().sum() + cell.advance(cell.project(x, 0), x[:, :256], x[:, :256])[0].sum()).backward()
-            decoded(layer, cell, x)  # lays out once more before the weights change
+                h, _ = cell.step(cell.project_input(x, 0), x[:, :256], x[:, :256])
+                (layer(x).square().sum() + h.sum()).backward()
+            decoded(layer, cell, x)  # packs once more before the weights change
             steps.step()
             for old, now, right in zip(before, decoded(layer, cell, x), expected(layer, cell, x), strict=True):
                 torch.testing.assert_close(now, right, atol=1e-2, rtol=1e-4)
@@ -64,14 +66,14 @@ def test_an_optimiser_of_ones_own_changes_what_is_decoded_without_train_or_eval(
 
 @fixed_weights()
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (2, 3, 1), (0,)])
-def test_laid_out_product_for_all_shapes(shape):
+def test_prepacked_product_for_all_shapes(shape):
     layer = big()
     for x in (torch.randn(*shape, 512), torch.randn(*shape, 1024)[..., ::2]):  # the second is not contiguous
         torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
 
 
 @torch.no_grad()
-def test_no_layout_outlives_its_scope():
+def test_no_prepacked_weight_outlives_its_scope():
     layer, cell, x = big(), LSTMCell(512, 256), torch.randn(4, 512)
     with fixed_weights():
         decoded(layer, cell, x)
@@ -83,21 +85,19 @@ def test_no_layout_outlives_its_scope():
         torch.testing.assert_close(layer(x), expected(layer, cell, x)[0], atol=1e-3, rtol=1e-5)
 
 
-def test_a_weight_is_laid_out_once_in_nested_scopes(monkeypatch):
-    laid_out = []
+def test_a_weight_is_prepacked_once_in_nested_scopes(monkeypatch):
+    packed = []
     reorder = torch.ops.mkldnn._reorder_linear_weight
-    monkeypatch.setattr(
-        "recap.layers.fast.linear._reordered", lambda weight: laid_out.append(1) or reorder(weight, None)
-    )
+    monkeypatch.setattr("recap.layers.fast.linear._reordered", lambda weight: packed.append(1) or reorder(weight, None))
     layer, x = big(), torch.randn(4, 512)
     with fixed_weights():
         layer(x)
         with fixed_weights():
             layer(x)
         layer(x)
-    assert len(laid_out) == 1
+    assert len(packed) == 1
     layer(x)
-    assert len(laid_out) == 1
+    assert len(packed) == 1
 
 
 @fixed_weights()
@@ -112,7 +112,7 @@ def test_other_types_and_autocast_take_the_general_product():
 
 
 @fixed_weights()
-def test_copies_share_no_layout():
+def test_copies_share_no_prepacked_weight():
     layer, x = big(), torch.randn(4, 512)
     layer(x)
     other = copy.deepcopy(layer)
@@ -123,9 +123,9 @@ def test_copies_share_no_layout():
 def unrolled(cell, layer, xs, deferred):
     h = c = xs.new_zeros(len(xs), 4)
     outs = []
-    with one_gradient(*((cell, layer) if deferred else ())):
+    with deferred_weight_grad() if deferred else nullcontext():
         for x in xs.unbind(1):
-            h, c = cell.advance(cell.project(x, 0) + cell.project(h, 3), h, c)
+            h, c = cell.step(cell.project_input(x, 0) + cell.project_input(h, 3), h, c)
             outs.append(layer(h))
     return torch.stack(outs)
 
@@ -144,20 +144,19 @@ def test_deferred_gradient_is_the_sum_over_the_loop():
     for others in found[1:]:
         for expected, gradient in zip(found[0], others, strict=True):
             torch.testing.assert_close(gradient, expected, atol=1e-12, rtol=0)
-    assert layer.deferred is cell.deferred is None
 
 
-def test_a_loop_leaves_nothing_behind_for_the_collector():
+def test_a_loop_leaves_nothing_behind_for_the_collector(monkeypatch):
     cell, layer, xs = LSTMCell(7, 4), Linear(4, 2), torch.randn(5, 6, 3)
-    kept = []
+    kept, init = [], DeferredWeightGrad.__init__
+    monkeypatch.setattr(DeferredWeightGrad, "__init__", lambda self, w: kept.append(weakref.ref(self)) or init(self, w))
     gc.disable()
     try:
-        with one_gradient(cell, layer):
+        with deferred_weight_grad():
             h = c = xs.new_zeros(5, 4)
             for x in xs.unbind(1):
-                h, c = cell.advance(cell.project(x, 0) + cell.project(h, 3), h, c)
+                h, c = cell.step(cell.project_input(x, 0) + cell.project_input(h, 3), h, c)
                 out = layer(h)
-            kept = [weakref.ref(deferred) for deferred in (*cell.deferred.values(), layer.deferred)]
         out.sum().backward()
         del h, c, x, out
         assert len(kept) == 4 and all(deferred() is None for deferred in kept)
@@ -179,15 +178,15 @@ def test_deferred_gradient_under_bf16():
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_gradient_of_pooling(rows, dropout, monkeypatch):
-    monkeypatch.setattr("recap.layers.fast.bilinear.PIECE", 100)  # several pieces
+    monkeypatch.setattr("recap.layers.fast.bilinear.CHUNK", 100)  # several chunks
     torch.manual_seed(0)
     shapes = ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3), (2,), (2,))
     parts = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    share = torch.rand(3, 1, rows, 5, dtype=torch.float64)
+    mean_weights = torch.rand(3, 1, rows, 5, dtype=torch.float64)
 
     def pooled(*parts):
         torch.manual_seed(1)  # the same mask each time
-        return pool(*parts, share, dropout=dropout)
+        return bilinear_pool(*parts, mean_weights, dropout=dropout)
 
     assert torch.autograd.gradcheck(pooled, parts)
 
@@ -196,17 +195,18 @@ def test_pooling_is_the_equation():
     torch.manual_seed(0)
     q, k, weight = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3)))
     bias, spatial = torch.randn(2, 2, dtype=torch.float64)
-    share = torch.rand(3, 1, 4, 5, dtype=torch.float64)
+    mean_weights = torch.rand(3, 1, 4, 5, dtype=torch.float64)
     joint = torch.relu((q[..., None, :] * k[:, :, None]) @ weight.mT + bias)
-    scores, means = pool(q, k, weight, bias, spatial, share)
-    torch.testing.assert_close(scores, joint @ spatial)
-    torch.testing.assert_close(means, (joint * share[..., None]).sum(3))
+    for pool in (bilinear_pool, plain_bilinear_pool):
+        scores, means = pool(q, k, weight, bias, spatial, mean_weights)
+        torch.testing.assert_close(scores, joint @ spatial)
+        torch.testing.assert_close(means, (joint * mean_weights[..., None]).sum(3))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_dropout_keeps_the_mean_in_every_lane(p):
     torch.manual_seed(0)
-    kept, chance = keep(torch.empty(400_000), p)
+    kept, chance = dropout_mask(torch.empty(400_000), p)
     shares = kept.view(-1, 4).double().mean(0)  # four entries share one random number
     assert ((shares - chance).abs() < 5 * (p * (1 - p) / 1e5) ** 0.5).all()
     assert abs(chance - (1 - p)) < 2**-16

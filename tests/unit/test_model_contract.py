@@ -1,5 +1,7 @@
 """What every registered model promises; `recap.core.config.models` says which there are, with examples and variants."""
 
+from dataclasses import dataclass, field, replace
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -28,9 +30,10 @@ from helpers.training import Killed, training
 from recap.core.config import CrossEntropy, SelfCritical
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
+from recap.layers.fast import switch
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
-from recap.models.state import State
+from recap.models.state import PER_BEAM, State
 
 NAMES, CONFIGS = zip(*cases(), strict=True)
 
@@ -38,6 +41,11 @@ NAMES, CONFIGS = zip(*cases(), strict=True)
 @pytest.fixture(params=CONFIGS, ids=NAMES)
 def config(request):
     return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["fast", "plain"], autouse=True)
+def with_and_without_fast_layers(request, monkeypatch):
+    monkeypatch.setattr(switch, "_enabled", request.param)
 
 
 @pytest.fixture
@@ -187,13 +195,18 @@ def test_caches_outgrow_their_first_size_and_survive_two_steps_from_one_state(mo
     close(out, model.log_probabilities(model.decode(tokens, memory)[:, :, -1]), 1e-10)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prefix(State):
+    tokens: torch.Tensor = field(metadata=PER_BEAM)
+
+
 def prefix_step(model):
     """Return a step that keeps only the tokens and decodes them all again."""
 
     def step(tokens, state):
-        prefix = torch.cat([state.per_beam["prefix"], tokens[..., None]], 2)
+        prefix = torch.cat([state.tokens, tokens[..., None]], 2)
         hidden = model.decode(prefix, state.memory)[:, :, -1]
-        return model.log_probabilities(hidden), State(state.memory, state.position + 1, {"prefix": prefix})
+        return model.log_probabilities(hidden), replace(state, tokens=prefix)
 
     return step
 
@@ -203,7 +216,7 @@ def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, eithe
     limits = DecodingLimits(B, 9, BOS, EOS, PAD, either.device)
     memory = model.encode(either)
     tokens, scores = beam_search(model.step, model.start(memory), limits, beam=3)
-    plain = State(memory, per_beam={"prefix": torch.empty(B, 1, 0, dtype=torch.long)})
+    plain = Prefix(memory, tokens=torch.empty(B, 1, 0, dtype=torch.long))
     expected, expected_scores = beam_search(prefix_step(model), plain, limits, beam=3)
     assert torch.equal(tokens, expected)
     close(scores, expected_scores, 1e-5)

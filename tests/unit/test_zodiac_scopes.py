@@ -56,7 +56,7 @@ def same(*pair):
 def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on_it(any_scope, tokens, monkeypatch):
     images = random_images(EXAMPLE, masked=False)
     before = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
-    monkeypatch.setattr(Transformer, "_hiding", lambda self, mask: mask)
+    monkeypatch.setattr(Transformer, "_if_any_is_hidden", lambda self, mask: mask)
     after = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     torch.testing.assert_close(after, before, atol=1e-12, rtol=0)
 

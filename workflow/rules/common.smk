@@ -54,7 +54,9 @@ def load_plan():
         refuse(str(error))
     for section, name in sorted(plan.names()):
         if UNUSABLE.search(name):
-            refuse(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths")
+            refuse(
+                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths"
+            )
     if set("{}") & set(profile.inputs):
         refuse(f"inputs={profile.inputs}: Snakemake takes braces for wildcards; use a folder without them")
     for name in sorted({run.recipe for run in plan.scored()}):
@@ -71,6 +73,7 @@ SCORED = PLAN.scored()
 TRAINED = PLAN.trained()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
 R = f"results/{PROFILE.name}"
+LOGS = f"logs/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"

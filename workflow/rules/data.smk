@@ -48,12 +48,15 @@ if TO_FETCH:
         """Only for files that are not there: one that is there is the user's, and no rule may touch it."""
         output:
             outside("{file}"),
+        log:
+            f"{LOGS}/fetch/{{file}}.log",
         wildcard_constraints:
             file=one_of(TO_FETCH.values()),
         params:
             list=str(VERSIONS),
         shell:
-            "{RECAP} data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+            "{RECAP} --log-file {log:q}"
+            " data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
 # A rule has one list of outputs, so data sets whose readers write other files have a rule of their own.
@@ -67,6 +70,8 @@ for PRODUCTS, NAMES in datasets_by_products().items():
         output:
             [f"{R}/data/{{dataset}}/{product}" for product in PRODUCTS],
             corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        log:
+            f"{LOGS}/{rule_name(PRODUCTS)}/{{dataset}}.log",
         wildcard_constraints:
             dataset=one_of(NAMES),
         params:
@@ -74,7 +79,8 @@ for PRODUCTS, NAMES in datasets_by_products().items():
             code=corpus_code,
             out=subpath(output.corpus, parent=True),
         shell:
-            "{RECAP} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
+            "{RECAP} --log-file {log:q}"
+            " data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
             " --out {params.out:q}"
 
 
@@ -84,11 +90,14 @@ rule vocabulary:
         tokenizer=lambda wildcards: tokenizer_inputs(wildcards.dataset),
     output:
         f"{R}/data/{{dataset}}/vocabulary.json",
+    log:
+        f"{LOGS}/vocabulary/{{dataset}}.log",
     params:
         spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
         code=code_digest("data/vocabulary/words", without=MAKERS),
     shell:
-        "{RECAP} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
+        "{RECAP} --log-file {log:q}"
+        " data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
         " --out {output:q}"
 
 
@@ -98,8 +107,11 @@ rule card:
         counts=counts_file,
     output:
         f"{R}/data/{{dataset}}/card.md",
+    log:
+        f"{LOGS}/card/{{dataset}}.log",
     params:
         code=code_digest("data/corpus/card", without=MAKERS),
         counts=lambda wildcards, input: [f"--counts={file}" for file in input.counts],
     shell:
-        "{RECAP} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q} --out {output:q}"

@@ -16,21 +16,25 @@ rule evaluate:
         captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
         scores=f"{R}/scores/{RUN}/{{stage}}/scores.test.parquet",
         metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
+    log:
+        f"{LOGS}/evaluate/{RUN}/{{stage}}.log",
+    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
+    resources:
+        gpu=GPU,
     params:
         spec=evaluate_spec,
         code=model_code(EVALUATION),
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
-    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
-    resources:
-        gpu=GPU,
     shell:
-        "{RECAP} evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        "{RECAP} --log-file {log:q}"
+        " evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
         " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
-ENSEMBLE = f"{R}/scores/{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"
+ENSEMBLE_RUN = f"{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"
+ENSEMBLE = f"{R}/scores/{ENSEMBLE_RUN}"
 
 
 def members(wildcards):
@@ -48,6 +52,8 @@ use rule evaluate as evaluate_ensemble with:
         captions=f"{ENSEMBLE}/captions.test.json",
         scores=f"{ENSEMBLE}/scores.test.parquet",
         metrics=f"{ENSEMBLE}/metrics.json",
+    log:
+        f"{LOGS}/evaluate/{ENSEMBLE_RUN}.log",
     params:
         spec=evaluate_spec,
         code=model_code(EVALUATION),

@@ -11,7 +11,7 @@ BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 def features_spec(wildcards):
     """Return what decides about the values of a store; batch and shard sizes reach the job as resources."""
     settings = PLAN.get("features", wildcards.features)
-    return as_json({key: value for key, value in settings.model_dump(mode="json").items() if key not in settings.EXECUTION})
+    return as_json(settings.model_dump(mode="json", exclude=settings.EXECUTION))
 
 
 def execution_options(wildcards):
@@ -60,14 +60,17 @@ rule pretrain:
         images=lambda wildcards: dataset_images(wildcards.dataset),
     output:
         BACKBONE,
-    params:
-        spec=features_spec,
-        code=code_digest("features/pretrain"),
+    log:
+        f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
     threads: 2
     resources:
         gpu=GPU,
+    params:
+        spec=features_spec,
+        code=code_digest("features/pretrain"),
     shell:
-        "{RECAP} features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        "{RECAP} --log-file {log:q}"
+        " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
         " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
@@ -80,8 +83,14 @@ rule features:
         boxes=boxes_store,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    log:
+        f"{LOGS}/features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda settings: not settings.needs_detectron2),
+    threads: 2
+    resources:
+        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
+        execution=execution_options,
     params:
         spec=features_spec,
         code=extractor_code,
@@ -89,12 +98,9 @@ rule features:
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
-    threads: 2
-    resources:
-        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
-        execution=execution_options,
     shell:
-        "{RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        "{RECAP} --log-file {log:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
         " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
         " --threads {threads} {resources.execution} --shards {params.shards:q} --out {output:q}"
 
@@ -108,19 +114,22 @@ rule detector_features:
         weights=lambda wildcards: weights_inputs(wildcards.features),
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
+    log:
+        f"{LOGS}/detector_features/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda settings: settings.needs_detectron2),
-    params:
-        spec=features_spec,
-        code=extractor_code,
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+    conda:
+        "../envs/detectron2.yaml"
     threads: 2
     resources:
         gpu=GPU,
         execution=execution_options,
-    conda:
-        "../envs/detectron2.yaml"
+    params:
+        spec=features_spec,
+        code=extractor_code,
+        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:
-        "{DETECTOR_RECAP} features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        "{DETECTOR_RECAP} --log-file {log:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
         " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
         " {resources.execution} --shards {params.shards:q} --out {output:q}"

@@ -42,9 +42,7 @@ def setting_labels():
 def curve_runs():
     """Return every training stage with the label that a reader knows it by."""
     labels = setting_labels()
-    return [
-        {"label": labels[run.setting], "seed": run.seed, "stage": run.stage, "path": run.path} for run in TRAINED
-    ]
+    return [{"label": labels[run.setting], "seed": run.seed, "stage": run.stage, "path": run.path} for run in TRAINED]
 
 
 def sample_dataset(wildcards):
@@ -61,12 +59,15 @@ rule table:
         csv=TABLE_FILES[1],
         html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
         md=TABLE_FILES[3],
+    log:
+        f"{LOGS}/table/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(PLAN.tables[table_id(wildcards)].model_dump(mode="json")),
         code=code_digest("reporting/tables"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q}"
+        " report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
 
 
 rule samples:
@@ -78,6 +79,8 @@ rule samples:
     output:
         png=report(FIGURE_FILES[0], caption="../report/captions.rst", category="Captions", labels={"table": "{table}"}),
         md=FIGURE_FILES[1],
+    log:
+        f"{LOGS}/samples/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards)),
         code=code_digest("reporting/figures"),
@@ -85,7 +88,8 @@ rule samples:
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        "{RECAP} --log-file {log:q}"
+        " report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
@@ -113,12 +117,6 @@ def attention_heading(wildcards):
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
 
 
-def attention_code(wildcards):
-    """Return the digest of what draws a figure of attention: the models that it shows are part of it."""
-    models = {source_module(PLAN.get("models", row.model).kind) for row in attention_rows(wildcards)}
-    return code_digest("evaluation/attention", *models, without=MAKERS)
-
-
 rule attention:
     input:
         corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
@@ -128,13 +126,16 @@ rule attention:
         models=lambda wildcards: [f"{R}/runs/{run.path}/model.safetensors" for run in attention_runs(wildcards)],
     output:
         report(ATTENTION_FILE, caption="../report/attention.rst", category="Attention", labels={"table": "{table}"}),
+    log:
+        f"{LOGS}/attention/{{table}}.log",
     params:
         labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
         runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
         heading=attention_heading,
         code=attention_code,
     shell:
-        "{RECAP} report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        "{RECAP} --log-file {log:q}"
+        " report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
         " --heading {params.heading:q} --out {output:q}"
 
@@ -144,12 +145,15 @@ rule summary:
         [f"{R}/scores/{run.path}/metrics.json" for run in SCORED],
     output:
         f"{R}/summary.json",
+    log:
+        f"{LOGS}/summary.log",
     params:
         spec=lambda wildcards: as_json({"rows": row_paths()}),
         code=code_digest("reporting/summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -163,10 +167,13 @@ rule curves:
             category="Learning curves",
             labels={"figure": "validation CIDEr-D by epoch"},
         ),
+    log:
+        f"{LOGS}/curves.log",
     params:
         spec=lambda wildcards: as_json({"runs": curve_runs()}),
         code=code_digest("reporting/curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
+        "{RECAP} --log-file {log:q}"
+        " report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
         " --figure {output.figure:q}"

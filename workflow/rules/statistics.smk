@@ -22,9 +22,12 @@ rule statistics:
         table_scores,
     output:
         f"{R}/statistics/{{table}}.json",
+    log:
+        f"{LOGS}/statistics/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards)),
         code=code_digest("statistics/compare"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"

@@ -6,11 +6,14 @@ rule subset:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
     output:
         f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
+    log:
+        f"{LOGS}/subset/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.log",
     params:
         spec=lambda wildcards: as_json(PLAN.spec("subsets", wildcards.subset)),
         code=code_digest("data/subsets/subsample", without=MAKERS),
     shell:
-        "{RECAP} data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
+        "{RECAP} --log-file {log:q}"
+        " data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
         " --seed {wildcards.seed} --out {output:q}"
 
 
@@ -21,7 +24,10 @@ rule unpaired:
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
     output:
         f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.unpaired.json",
+    log:
+        f"{LOGS}/unpaired/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.log",
     params:
         code=code_digest("data/subsets/unpaired", without=MAKERS),
     shell:
-        "{RECAP} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

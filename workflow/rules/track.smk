@@ -8,8 +8,10 @@ rule track_init:
     """Prepare the store once: processes that meet in a fresh one break it for good."""
     output:
         touch("mlflow/ready"),
+    log:
+        f"{LOGS}/track_init.log",
     shell:
-        "{RECAP} track init --store {STORE:q}"
+        "{RECAP} --log-file {log:q}" " track init --store {STORE:q}"
 
 
 rule publish:
@@ -22,10 +24,13 @@ rule publish:
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,
+    log:
+        f"{LOGS}/publish.log",
     params:
         code=code_digest("tracking/publish"),
         results=R,
         reports=REPORTS,
     shell:
-        "{RECAP} track publish --profile {PROFILE.name:q} --results {params.results:q} --reports {params.reports:q}"
+        "{RECAP} --log-file {log:q}"
+        " track publish --profile {PROFILE.name:q} --results {params.results:q} --reports {params.reports:q}"
         " --store {STORE:q} --out {output:q}"

@@ -36,19 +36,22 @@ rule train_xe:
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
         history=f"{R}/runs/{RUN}/xe/history.csv",
         training=f"{R}/runs/{RUN}/xe/training.json",
+    log:
+        f"{LOGS}/train_xe/{RUN}.log",
+    # The longest jobs first, so that no core waits for the last of them.
+    priority: 1
+    threads: all_threads
+    resources:
+        gpu=all_gpus,
     params:
         spec=train_spec("xe"),
         code=model_code(TRAINING),
         out=subpath(output.model, parent=True),
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         state=f"{WORK}/{RUN}/xe",
-    # The longest jobs first, so that no core waits for the last of them.
-    priority: 1
-    threads: all_threads
-    resources:
-        gpu=all_gpus,
     shell:
-        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        "{RECAP} --log-file {log:q}"
+        " train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
         " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
 
@@ -65,17 +68,20 @@ rule train_scst:
         model=f"{R}/runs/{RUN}/scst/model.safetensors",
         history=f"{R}/runs/{RUN}/scst/history.csv",
         training=f"{R}/runs/{RUN}/scst/training.json",
+    log:
+        f"{LOGS}/train_scst/{RUN}.log",
+    threads: all_threads
+    resources:
+        gpu=all_gpus,
     params:
         spec=train_spec("scst"),
         code=model_code(TRAINING),
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
         state=f"{WORK}/{RUN}/scst",
-    threads: all_threads
-    resources:
-        gpu=all_gpus,
     shell:
-        "{RECAP} train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
+        "{RECAP} --log-file {log:q}"
+        " train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
         " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"
         " --out {params.out:q}"

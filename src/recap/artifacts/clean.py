@@ -18,7 +18,7 @@ def belongings(profile: str) -> list[Path]:
     """
     if not profile or profile != Path(profile).name or profile in (".", ".."):
         raise ConfigError(f"{profile!r} is not the name of a profile, such as demo")
-    paths = [Path(room) / profile for room in ("results", "reports", "work")]
+    paths = [Path(folder) / profile for folder in ("results", "reports", "work", "logs")]
     return [path for path in [*paths, _marker(profile)] if path.exists()]
 
 

@@ -15,7 +15,8 @@ from recap.cli.export import add_export
 from recap.cli.features import add_features
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
-from recap.cli.report import add_report, add_statistics, add_track
+from recap.cli.report import add_report, add_statistics
+from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process.interrupt import ending_on_signals

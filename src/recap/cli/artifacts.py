@@ -1,4 +1,4 @@
-"""``recap artifacts``: results to and from a DVC remote, checked whole, and removed."""
+"""``recap artifacts``: results to and from a DVC remote, verified, and removed."""
 
 from __future__ import annotations
 
@@ -12,71 +12,47 @@ from recap.core.errors import ConfigError, RecapError
 
 def add_artifacts(commands: Commands) -> None:
     """Add the commands of this group."""
+    _add_push(commands)
+    _add_pull(commands)
+    _add_verify(commands)
+    _add_clean(commands)
 
-    def push(a: Arguments) -> None:
-        from recap.artifacts.transfer import push as run
 
-        run(inputs=a.inputs)
-
-    def pull(a: Arguments) -> None:
-        from recap.artifacts.transfer import pull as run
-
-        run(inputs=a.inputs)
-
-    def verify(a: Arguments) -> None:
-        from recap.artifacts.verify import problems
-
-        found = 0
-        for folder in a.folders:
-            for sentence in problems(folder):
-                print(sentence)
-                found += 1
-        checked = ", ".join(map(str, a.folders))
-        if found:
-            raise RecapError(f"{checked}: {found} problem{'s' * (found > 1)}")
-        print(f"{checked}: every file is what it was when it was made")
-
-    def clean(a: Arguments) -> None:
-        from recap.artifacts.clean import belongings, remove
-
-        paths = belongings(a.profile)
-        if not paths:
-            print(f"{a.profile}: nothing is there")
-            return
-        if not a.yes:
-            if not sys.stdin.isatty():
-                raise ConfigError(f"{a.profile}: nobody is here to ask; say CONFIRM=yes or --yes to remove its results")
-            print("\n".join(map(str, paths)))
-            answer = input(f"Remove these and the runs of {a.profile} in MLflow? [y/N] ")
-            if answer.strip().lower() not in ("y", "yes"):
-                print("nothing was removed")
-                return
-        remove(a.profile)
-        print(f"{a.profile}: removed {', '.join(map(str, paths))}")
-
-    def add_inputs(parser: Parser) -> None:
-        parser.add_argument(
-            "--inputs",
-            metavar="FOLDER",
-            help="folder of outside files, as given to Snakemake with --config inputs=FOLDER",
-        )
-
+def _add_push(commands: Commands) -> None:
     parser = command(
         commands,
         "push",
         purpose="record finished results in dvc.lock and send them to the DVC remote (docs/artifacts.md)",
         example="recap artifacts push",
     )
-    add_inputs(parser)
-    parser.set_defaults(function=push)
+    _add_inputs(parser)
+    parser.set_defaults(function=_push)
+
+
+def _push(a: Arguments) -> None:
+    from recap.artifacts.transfer import push
+
+    push(inputs=a.inputs)
+
+
+def _add_pull(commands: Commands) -> None:
     parser = command(
         commands,
         "pull",
         purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
         example="recap artifacts pull",
     )
-    add_inputs(parser)
-    parser.set_defaults(function=pull)
+    _add_inputs(parser)
+    parser.set_defaults(function=_pull)
+
+
+def _pull(a: Arguments) -> None:
+    from recap.artifacts.transfer import pull
+
+    pull(inputs=a.inputs)
+
+
+def _add_verify(commands: Commands) -> None:
     parser = command(
         commands,
         "verify",
@@ -84,7 +60,24 @@ def add_artifacts(commands: Commands) -> None:
         example="recap artifacts verify results/demo reports/demo",
     )
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="such as results/demo reports/demo")
-    parser.set_defaults(function=verify)
+    parser.set_defaults(function=_verify)
+
+
+def _verify(a: Arguments) -> None:
+    from recap.artifacts.verify import problems
+
+    found = 0
+    for folder in a.folders:
+        for sentence in problems(folder):
+            print(sentence)
+            found += 1
+    checked = ", ".join(map(str, a.folders))
+    if found:
+        raise RecapError(f"{checked}: {found} problem{'s' * (found > 1)}")
+    print(f"{checked}: every file is what it was when it was made")
+
+
+def _add_clean(commands: Commands) -> None:
     parser = command(
         commands,
         "clean",
@@ -93,4 +86,32 @@ def add_artifacts(commands: Commands) -> None:
     )
     parser.add_argument("profile", metavar="PROFILE", help="its name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.set_defaults(function=clean)
+    parser.set_defaults(function=_clean)
+
+
+def _clean(a: Arguments) -> None:
+    from recap.artifacts.clean import belongings, remove
+
+    paths = belongings(a.profile)
+    if not paths:
+        print(f"{a.profile}: nothing is there")
+    elif a.yes or _confirmed(a.profile, paths):
+        remove(a.profile)
+        print(f"{a.profile}: removed {', '.join(map(str, paths))}")
+    else:
+        print("nothing was removed")
+
+
+def _confirmed(profile: str, paths: list[Path]) -> bool:
+    """Ask on the terminal; without one, refuse."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{profile}: nobody is here to ask; say CONFIRM=yes or --yes to remove its results")
+    print("\n".join(map(str, paths)))
+    answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _add_inputs(parser: Parser) -> None:
+    parser.add_argument(
+        "--inputs", metavar="FOLDER", help="folder of outside files, as given to Snakemake with --config inputs=FOLDER"
+    )

@@ -10,12 +10,6 @@ from recap.cli.parser import Commands, command
 
 def add_export(commands: Commands) -> None:
     """Add the commands of this group."""
-
-    def coco_server(a: Arguments) -> None:
-        from recap.export.coco_server import write_submission
-
-        print(write_submission(captions={"val2014": a.val, "test2014": a.test}, algorithm=a.algorithm, out=a.out))
-
     parser = command(
         commands,
         "coco-server",
@@ -33,4 +27,10 @@ def add_export(commands: Commands) -> None:
         )
     parser.add_argument("--algorithm", required=True, metavar="NAME", help="name of the submission")
     paths(parser, out="the zip")
-    parser.set_defaults(function=coco_server)
+    parser.set_defaults(function=_coco_server)
+
+
+def _coco_server(a: Arguments) -> None:
+    from recap.export.coco_server import write_submission
+
+    print(write_submission(captions={"val2014": a.val, "test2014": a.test}, algorithm=a.algorithm, out=a.out))

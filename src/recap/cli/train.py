@@ -116,9 +116,15 @@ def evaluate(a: Arguments) -> None:
 
 
 def become_processes(spec: RunSpec, execution: Execution) -> None:
-    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them."""
+    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
+
+    Raises:
+        ConfigError: several processes would read the spec from standard input.
+    """
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
+    if spec.processes > 1 and "-" in sys.argv:
+        raise ConfigError(f"--spec -: {spec.processes} processes cannot all read standard input; name a file")
     claim(execution.device, spec.processes)
     if spec.processes > 1:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(spec.processes)]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import HIDDEN_SCORE
+from recap.layers.activations import activation as make_activation
+from recap.layers.attention import Attention, KeyValue
 from recap.layers.fast.linear import Linear
+from recap.layers.masks import MASKED_SCORE
+from recap.layers.rows import Rows
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu}
 
-
-class AdditiveAttention(nn.Module):
-    """Conventional attention of a query over image vectors; only W_k has a bias.
+class AdditiveAttention(Attention):
+    """Conventional attention of a query over image vectors; only W_k has a bias. It has one head and no axis for it.
 
     Args:
         d_query: width of the query.
@@ -21,7 +21,7 @@ class AdditiveAttention(nn.Module):
         activation: s, tanh (paper) or relu.
 
     Attributes:
-        weights: an identity that the attention passes through, [B, C, T, N]; see `recap.models.attention_maps`.
+        weights: an identity that the attention weights pass through, [B, C, T, N]; see `recap.models.attention_maps`.
 
     Raises:
         ValueError: another activation.
@@ -29,23 +29,23 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, *, d_query: int, d_source: int, d_hidden: int, activation: str = "tanh") -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
-        self.activation = ACTIVATIONS[activation]
+        self.activation = make_activation(activation, known=("tanh", "relu"))
         self.key = Linear(d_source, d_hidden)
         self.query = Linear(d_query, d_hidden, bias=False)
         self.score = nn.Linear(d_hidden, 1, bias=False)
         self.weights = nn.Identity()
 
-    def keys(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Project what is attended to, once an image: [B, 1, N, F] -> keys [B, 1, N, A] and the source as values."""
-        return self.key(source), source
+    def key_value(self, source: Rows) -> KeyValue:
+        """Project what is attended to: [B, 1, N, F] -> keys [B, 1, N, A], and the source as values [B, 1, N, F]."""
+        return source.map(self.key).padded(), source.padded()
 
-    def forward(self, query: Tensor, keys: tuple[Tensor, Tensor], *, visible: Tensor) -> Tensor:
-        """Attend: query [B, C, T, Q], keys [B, 1, N, A or F], visible as for [B, C, T, N] -> [B, C, T, F]."""
-        k, v = keys
-        joint = self.activation(k[..., None, :, :] + self.query(query)[..., None, :])  # [B, C, T, N, A]
-        scores = self.score(joint)[..., 0].masked_fill(~visible, HIDDEN_SCORE)
-        weights = self.weights(scores.softmax(-1))  # [B, C, T, N]
-        rows = weights.to(v.dtype).flatten(1, 2) @ v[:, 0]  # captions are query rows: the image is not copied
-        return rows.unflatten(1, weights.shape[1:3])
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Attend: query [B, C, T, Q], keys [B, 1, N, A], values [B, 1, N, F] -> [B, C, T, F]; see `Attention`."""
+        k, v = key_value
+        q = query.map(self.query).padded()
+        scores = self.score(self.activation(k[..., None, :, :] + q[..., None, :]))[..., 0]  # [B, C, T, N]
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, MASKED_SCORE)
+        weights = self.weights(scores.softmax(-1))
+        attended = weights.to(v.dtype).flatten(1, 2) @ v[:, 0]  # captions are query rows: the image is not copied
+        return query.like(attended.unflatten(1, weights.shape[1:3]))

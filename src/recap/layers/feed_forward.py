@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from recap.layers.activations import activation as make_activation
 from recap.layers.fast.dropout import Dropout
 from recap.layers.fast.linear import Linear
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class FeedForward(nn.Module):
@@ -18,10 +17,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"unknown activation {activation!r}; known are {[*ACTIVATIONS]}")
         self.inner = Linear(d_model, d_hidden)
-        self.activation = ACTIVATIONS[activation]()
+        self.activation = make_activation(activation, known=("none", "relu", "gelu"))
         self.dropout = Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 

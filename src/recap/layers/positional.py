@@ -1,4 +1,4 @@
-"""Sinusoid positions (Vaswani et al. 2017, section 3.5), of words in a row and of cells in a grid."""
+"""Sinusoid positions (Vaswani et al. 2017, section 3.5), of tokens in a caption and of cells in a grid."""
 
 from __future__ import annotations
 

@@ -1,74 +1,51 @@
-"""X-Linear attention: bilinear pooling of a query with every key, attention over places and over channels.
+"""X-Linear attention: bilinear pooling of a query with every key, spatial and channel attention.
 
 Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning", Eq. 2-9. With s the activation and * the
-product entry by entry, for each of H heads (the paper prints one; the released code has 8):
+elementwise product, for each of H heads (the paper prints one; the released code has 8):
 
     B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key                             (2)
-    B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    attention over places                      (3)
-    c    = sigmoid(W_e mean_i(B'_i))                      attention over channels                    (4-5)
+    B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention                          (3)
+    c    = sigmoid(W_e mean_i(B'_i))                      channel attention                          (4-5)
     out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value                           (6)
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction). As in the released
-code every projection is group-normalised, one group a head, and W_B^k, W_b, W_e are shared by the heads. The query of
+code every projection is group-normalised, one group per head, and W_B^k, W_b, W_e are shared by the heads. The query of
 Eq. 6 does not depend on i and is taken out of the sum. Stacked blocks (Eq. 7-8) pass the output on as the next query
 and mix it into keys and values: `FeatureMix`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recap.layers.attention import (
-    HIDDEN_SCORE,
-    KeyValue,
-    captions_as_rows,
-    merge_heads,
-    rows_as_captions,
-    split_heads,
-)
-from recap.layers.fast.bilinear import pool
+from recap.layers.activations import CELU_ALPHA, activation
+from recap.layers.attention import Attention, KeyValue
+from recap.layers.fast.bilinear import bilinear_pool
 from recap.layers.fast.dropout import Dropout
 from recap.layers.fast.linear import Linear
-from recap.layers.fast.packing import Words, pack, spread
-
-
-def activation(name: str, alpha: float) -> nn.Module:
-    """Return relu, elu or celu with its scale.
-
-    Raises:
-        ValueError: another name.
-    """
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "relu": nn.ReLU,
-        "elu": lambda: nn.ELU(alpha),
-        "celu": lambda: nn.CELU(alpha),
-    }
-    if name not in makers:
-        raise ValueError(f"unknown activation {name!r}; known are {[*makers]}")
-    return makers[name]()
+from recap.layers.folding import fold, fold_mask, unfold
+from recap.layers.masks import MASKED_SCORE
+from recap.layers.rows import Rows
 
 
 class Projection(nn.Module):
-    """Linear, activation, group norm with a group a head: [B, C, T, D] -> [B, C, H, T, K]."""
+    """Linear, activation, group norm with one group per head: [..., D] -> [..., D]."""
 
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
         self.linear = Linear(d_model, d_model)
-        self.activation = activation(activation_name, alpha)
+        self.activation = activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
         self.norm = nn.GroupNorm(heads, d_model)
 
-    def forward(self, x: Tensor, words: Words | None = None) -> Tensor:
-        """Project, also packed words [R, D]; every vector is normalised by itself."""
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]; every vector is normalized by itself."""
         y = self.activation(self.linear(x))
-        y = self.norm(y.flatten(0, -2)).unflatten(0, x.shape[:-1])
-        return split_heads(spread(y, words), self.norm.num_groups)
+        return self.norm(y.flatten(0, -2)).unflatten(0, x.shape[:-1])
 
 
-class XLinear(nn.Module):
+class XLinear(Attention):
     """One X-Linear attention block.
 
     Args:
@@ -80,8 +57,8 @@ class XLinear(nn.Module):
         dropout: on B'.
 
     Attributes:
-        weights: an identity that the attention over places passes through, [B, C, H, T, N]; a forward hook on it sees
-            where the block looks (see `recap.models.attention_maps`).
+        weights: an identity that the spatial attention weights pass through, [B, C, H, T, N]; see
+            `recap.models.attention_maps`.
 
     Raises:
         ValueError: D is not divisible by H.
@@ -94,12 +71,14 @@ class XLinear(nn.Module):
         heads: int,
         d_joint: int,
         activation_name: str = "celu",
-        alpha: float = 1.3,
+        alpha: float = CELU_ALPHA,
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
         if d_model % heads:
             raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+
+        self.heads = heads
 
         def projection() -> Projection:
             return Projection(d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha)
@@ -111,61 +90,38 @@ class XLinear(nn.Module):
         self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
-    def keys(self, source: Tensor, words: Words | None = None) -> KeyValue:
-        """Project what is attended to, once an image or word: [B, C or 1, N, D] -> two of [B, C or 1, H, N, K]."""
-        return self.key(source, words), self.value(source, words)
+    def key_value(self, source: Rows) -> KeyValue:
+        """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
+        return self._project(self.key, source), self._project(self.value, source)
 
-    def forward(self, query: Tensor, keys: KeyValue, *, visible: Tensor, words: Words | None = None) -> Tensor:
-        """Attend.
+    def _project(self, projection: nn.Module, rows: Rows) -> Tensor:
+        return rows.map(projection).split_heads(self.heads)
 
-        Args:
-            query: [B, C, T, D], or packed [R, D].
-            keys: keys and values, [B, C or 1, H, N, K].
-            visible: broadcastable to [B, C, T, N], True where a row may look.
-            words: how the query is packed, or None.
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Attend, as `Attention.forward`."""
+        captions, shared = query.shape[1], key_value[0].shape[1] == 1
+        k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in key_value)  # [B', H, N, K]
+        if attn_mask is None:
+            attn_mask = k.new_ones(1, 1, 1, k.shape[2], dtype=torch.bool)
+        mask = fold_mask(attn_mask, query.shape, shared)  # [B', 1, R or 1, N]
+        mean_weights = mask.to(v.dtype)
+        mean_weights = mean_weights / mean_weights.sum(-1, keepdim=True).clamp(min=1)
+        q = fold(self._project(self.query_key, query), shared)  # [B', H, R, K]
+        scores, mean = self._pool(q, k, mean_weights)  # [B', H, R, N], [B', H, R, J]
+        spatial_weights = scores.masked_fill(~mask, MASKED_SCORE).softmax(-1)
+        q = fold(self._project(self.query_value, query), shared)
+        attended = q * (spatial_weights.to(v.dtype) @ v) * self.channel(mean).sigmoid()
+        self.weights(unfold(spatial_weights, captions, shared))
+        return query.merge_heads(unfold(attended, captions, shared))
 
-        Returns:
-            [B, C, T, D], or packed as the query.
-        """
-        captions, length = (query.shape if words is None else words.shape)[1:3]
-        shared = keys[0].shape[1] == 1
-        rows = captions_as_rows if shared else _captions_as_images
-        k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in keys)  # [B', H, N, K], B' = B or B * C
-        seen = _rows_of_mask(visible, captions, length, shared)  # [B', 1, R or 1, N]
-        share = seen.to(v.dtype)
-        share = share / share.sum(-1, keepdim=True).clamp(min=1)  # of the mean over what a row may see
-        scores, mean = self._pool(rows(self.query_key(query, words)), k, share)  # [B', H, R, N], [B', H, R, J]
-        places = scores.masked_fill(~seen, HIDDEN_SCORE).softmax(-1)
-        attended = rows(self.query_value(query, words)) * (places.to(v.dtype) @ v) * self.channel(mean).sigmoid()
-        self.weights(_captions(places, captions, shared))
-        return pack(merge_heads(_captions(attended, captions, shared)), words)
-
-    def _pool(self, q: Tensor, k: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of rows [B', H, R, K] against keys [B', H, N, K], and the means of their B' with `share`."""
+    def _pool(self, q: Tensor, k: Tensor, mean_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of rows [B', H, R, K] against keys [B', H, N, K], and the weighted means of their B'."""
         weight, bias, spatial, shift = (
             x.to(q.dtype) for x in (self.joint.weight, self.joint.bias, self.spatial.weight[0], self.spatial.bias)
         )
         dropout = self.dropout.p if self.training else 0.0
-        scores, mean = pool(q, k.to(q.dtype), weight, bias, spatial, share, dropout=dropout)
+        scores, mean = bilinear_pool(q, k.to(q.dtype), weight, bias, spatial, mean_weights, dropout=dropout)
         return scores + shift, mean
-
-
-def _captions_as_images(x: Tensor) -> Tensor:
-    """[B, C, H, T, K] -> [B * C, H, T, K]: every caption has keys of its own."""
-    return x.flatten(0, 1)
-
-
-def _captions(x: Tensor, captions: int, shared: bool) -> Tensor:
-    """Undo `captions_as_rows` or `_captions_as_images`: -> [B, C, H, T, ...]."""
-    return rows_as_captions(x, captions) if shared else x.unflatten(0, (-1, captions))
-
-
-def _rows_of_mask(visible: Tensor, captions: int, words: int, shared: bool) -> Tensor:
-    """Bring a mask, broadcastable to [B, C, T, N], to the rows of the keys: [B', 1, R or 1, N]."""
-    if shared and visible.shape[1:3] == (1, 1):
-        return visible
-    whole = visible.expand(-1, captions, words, -1)
-    return whole.flatten(1, 2)[:, None] if shared else whole.flatten(0, 1)[:, None]
 
 
 class FeatureMix(nn.Module):

@@ -10,12 +10,12 @@ Paper: ZoDIAC, Eq. 2-9 (one head) and 10-12 (several heads). With G the exact GE
 
 What one RAP is averaged over (`scope`):
 
-    prefix  per caption and head, row t averages rows 0..t: no look at future words, a running sum makes it cacheable,
+    prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum makes it cacheable,
             and its last row equals `head` on that prefix
     head    per caption and head, all rows (Eq. 6-7 as printed: each head is a ZoDIAC of its own)
     image   per caption, all heads and rows
-    global  one number a call
-    code    one number a call, as released: divided by the sum of the mask before it is broadcast, so too large by
+    global  one number per call
+    code    one number per call, as released: divided by the sum of the mask before it is broadcast, so too large by
             H (causal self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes);
             padded rows count, so it moves with the padding; there is always a mask, if only one that hides nothing
 
@@ -26,26 +26,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.functional import dropout, gelu
+from torch import Tensor, nn
+from torch.nn.functional import dropout
 
-from recap.layers.attention import (
-    Attention,
-    Carry,
-    KeyValue,
-    causal_mask,
-    merge_heads,
-    rows_of_mask,
-    shared_product,
-    split_heads,
-)
+from recap.layers.activations import activation
+from recap.layers.attention import Attention, KeyValue
 from recap.layers.fast.linear import Linear
-from recap.layers.fast.packing import Words, pack, spread
+from recap.layers.folding import shared_product
+from recap.layers.rows import Rows
 
-GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "none": torch.zeros_like}
+GATES = ("sigmoid", "tanh", "none")
 SCOPES = ("prefix", "head", "image", "global", "code")
+
+
+class RunningPool(NamedTuple):
+    """Sum of the intensity map over the tokens so far and the number of its entries, each [B, C, H] (`prefix`)."""
+
+    total: Tensor
+    entries: Tensor
 
 
 def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable) -> Tensor:
@@ -66,39 +67,44 @@ def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, 
 
 
 def intensity_pool(
-    intensity_map: Tensor, *, mask: Tensor | None, scope: str, real: Tensor | None = None, carry: Carry = ()
-) -> tuple[Tensor, Carry]:
+    intensity_map: Tensor,
+    *,
+    mask: Tensor | None,
+    scope: str,
+    token_mask: Tensor | None = None,
+    before: RunningPool | None = None,
+) -> tuple[Tensor, RunningPool | None]:
     """RAP of Eq. 6-7: average the intensity map [B, C, H, T, N] over what `scope` says.
 
     Args:
         intensity_map: IV_map, [B, C, H, T, N].
-        mask: broadcastable to the map with True = keep, in the shape in which the caller has it (`code` depends on it).
+        mask: broadcastable to the map, True = keep; `code` depends on the shape in which it comes.
         scope: one of SCOPES.
-        real: broadcastable to [B, C, H, T], True where a row is no padding; padded rows are left out of both sums
-            (but for `code`, which counts them as released, and `prefix`, where no real row's prefix holds one).
-        carry: (sum, count) [B, C, H] of the words before, for `prefix`; empty at the first word.
+        token_mask: broadcastable to [B, C, H, T], True where a row is not padding; padded rows are left out of both
+            sums (but for `code`, which counts them as released, and `prefix`, where no token's prefix holds one).
+        before: sum and count of the tokens before these, for `prefix`; None at the first token.
 
     Returns:
-        A pool broadcastable to [B, C, H, T], and the new carry (empty unless `prefix`).
+        A pool broadcastable to [B, C, H, T], and sum and count with these tokens (None unless `prefix`).
     """
     rows = intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)  # [B, C, H, T]
     if mask is None:
         counts = torch.full_like(rows, intensity_map.shape[-1])
     else:
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
-    if real is not None and scope not in ("code", "prefix"):
-        rows, counts = rows * real, counts * real
+    if token_mask is not None and scope not in ("code", "prefix"):
+        rows, counts = rows * token_mask, counts * token_mask
+    # A caption may be padding alone, or a mask hide everything: then nothing is counted.
     if scope == "prefix":
         sums, counts = rows.cumsum(-1), counts.cumsum(-1)
-        if carry:
-            sums, counts = sums + carry[0][..., None], counts + carry[1][..., None]
-        return sums / counts, (sums[..., -1], counts[..., -1])
+        if before is not None:
+            sums, counts = sums + before.total[..., None], counts + before.entries[..., None]
+        return sums / counts.clamp(min=1), RunningPool(sums[..., -1], counts[..., -1])
     if scope == "code":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
-        return (rows.sum() / size).expand(1, 1, 1, 1), ()
-    # A caption may be padding alone: then nothing is counted.
+        return (rows.sum() / size).expand(1, 1, 1, 1), None
     over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
-    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), ()
+    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), None
 
 
 class ZodiacMultiHead(Attention):
@@ -122,90 +128,59 @@ class ZodiacMultiHead(Attention):
             raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
         if gate not in GATES or scope not in SCOPES:
             raise ValueError(f"unknown gate {gate!r} or scope {scope!r}; gates are {[*GATES]}, scopes are {SCOPES}")
-        self.heads, self.gate, self.zeta, self.scope, self.dropout = heads, gate, zeta, scope, dropout
-        self.gelu = gelu
+        self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
+        self.gate = None if gate == "none" else activation(gate)
+        self.gelu: Callable[[Tensor], Tensor] = activation("gelu" if gelu else "none")
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
         self.value = Linear(d_model, d_model)
         self.output = Linear(d_model, d_model)
 
-    def activation(self, x: Tensor) -> Tensor:
-        """G: the exact GELU, or the identity in the ablation."""
-        return gelu(x) if self.gelu else x
+    def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
+        """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
+        key_input = source.map(self.gelu)
+        value_input = key_input if value_source is None else value_source.map(self.gelu)
+        return self._project(self.key, key_input), self._project(self.value, value_input)
 
-    @property
-    def packs(self) -> bool:
-        """Only a prefix holds no padding: the other scopes average over the padded rows, too."""
-        return self.scope == "prefix"
-
-    @property
-    def counts_masks(self) -> bool:
-        """The released average divides by the sum of the mask as it comes, so one that hides nothing counts, too."""
-        return self.scope == "code"
-
-    def keys(self, source: Tensor, value_source: Tensor | None = None, *, words: Words | None = None) -> KeyValue:
-        """Project and activate what is attended to: [B, C or 1, N, D] or [R, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
-        key_input = self.activation(source)
-        value_input = key_input if value_source is None else self.activation(value_source)
+    def _project(self, linear: nn.Module, activated: Rows) -> Tensor:
         # Activated before the heads are split: GELU and its gradient are twice as fast on contiguous rows.
-        k, v = (spread(self.activation(x), words) for x in (self.key(key_input), self.value(value_input)))
-        return split_heads(k, self.heads), split_heads(v, self.heads)
+        return activated.map(linear).map(self.gelu).split_heads(self.heads)
 
-    def start(self, images: int, captions: int, like: Tensor) -> Carry:
-        """Return the running sum and count [B, C, H] before the first word (`prefix`), else nothing."""
-        if self.scope != "prefix":
-            return ()
-        empty = like.new_zeros(images, captions, self.heads)
-        return empty, empty.clone()
+    def empty_pool(self, like: Tensor) -> RunningPool:
+        """Return what `prefix` averages over before the first token of the images [B, ...], with one beam each."""
+        none = like.new_zeros(len(like), 1, self.heads)
+        return RunningPool(none, none.clone())
 
-    def forward(
-        self,
-        query: Tensor,
-        keys: KeyValue,
-        *,
-        mask: Tensor | None = None,
-        real: Tensor | None = None,
-        causal: bool = False,
-        carry: Carry = (),
-        words: Words | None = None,
-    ) -> tuple[Tensor, Carry]:
-        """Attend; arguments and results as in `recap.layers.attention.MultiHeadAttention`.
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Eq. 2-12, as `Attention.forward`; `query.token_mask` says which rows are padding."""
+        return self._attend(query, key_value, attn_mask, None)[0]
 
-        Padded words of a caption stand after its real ones, so no real row's prefix holds one.
-        """
-        visible = None if mask is None else rows_of_mask(mask)  # [B, 1 or C, 1, 1, N]
-        rows = None if real is None else rows_of_mask(real)[:, :, 0]  # [B, 1 or C, 1, T]
-        if self.counts_masks and visible is not None:  # the release repeats an image's mask for each of its captions
-            visible = visible.expand(-1, query.shape[1], -1, -1, -1)
-        if causal:
-            triangle = causal_mask(keys[0].shape[3], query.device)[None, None, None]
-            visible = triangle if visible is None else visible & triangle
-            if self.counts_masks and real is not None:  # and hides a caption's padding from its words
-                visible = visible & rows_of_mask(real)
-        return self.attend(query, keys, visible=visible, real=rows, carry=carry, words=words)
+    def resume(
+        self, query: Rows, key_value: KeyValue, *, before: RunningPool, attn_mask: Tensor | None = None
+    ) -> tuple[Rows, RunningPool]:
+        """As `forward` for tokens that continue captions; also takes and returns what `prefix` averages over."""
+        out, after = self._attend(query, key_value, attn_mask, before)
+        return out, before if after is None else after
 
-    def attend(
-        self,
-        query: Tensor,
-        keys: KeyValue,
-        *,
-        visible: Tensor | None,
-        real: Tensor | None = None,
-        carry: Carry = (),
-        words: Words | None = None,
-    ) -> tuple[Tensor, Carry]:
-        """Eq. 2-12 under a mask of any shape broadcastable to [B, C, H, T, N]; `real` as in `intensity_pool`."""
-        activated = self.activation(query)
-        q1 = split_heads(spread(self.activation(self.query(activated)), words), self.heads)  # [B, C, H, T, K]
-        k, v = keys
-        attended = refined_attention(q1, k, v, mask=visible, activation=self.activation)
+    def _attend(
+        self, query: Rows, key_value: KeyValue, attn_mask: Tensor | None, before: RunningPool | None
+    ) -> tuple[Rows, RunningPool | None]:
+        mask = None if attn_mask is None else attn_mask[:, :, None]  # broadcastable to [B, C, H, T, N]
+        token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
+        activated = query.map(self.gelu)
+        q1 = self._project(self.query, activated)  # [B, C, H, T, K]
+        k, v = key_value
+        attended = refined_attention(q1, k, v, mask=mask, activation=self.gelu)
         attended = dropout(attended, self.dropout, self.training)
-        if self.gate != "none":
-            q2 = split_heads(spread(self.activation(self.intensity_query(activated)), words), self.heads)
-            intensity_map = self.activation(shared_product(q2 / math.sqrt(v.shape[-1]), v.mT))
-            pool, carry = intensity_pool(intensity_map, mask=visible, scope=self.scope, real=real, carry=carry)
-            attended = attended * (self.zeta + GATES[self.gate](pool))[..., None]
+        after = None
+        if self.gate is not None:
+            q2 = self._project(self.intensity_query, activated)
+            intensity_map = self.gelu(shared_product(q2 / math.sqrt(v.shape[-1]), v.mT))
+            pool, after = intensity_pool(
+                intensity_map, mask=mask, scope=self.scope, token_mask=token_mask, before=before
+            )
+            attended = attended * (self.zeta + self.gate(pool))[..., None]
         elif self.zeta:
             attended = attended * self.zeta
-        return self.output(pack(merge_heads(attended), words)), carry
+        return query.merge_heads(attended).map(self.output), after

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -54,11 +54,11 @@ class Captioner(nn.Module, ABC):
         """
         return [inputs.main]
 
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
         if self.recompute and torch.is_grad_enabled():
-            return cast(Tensor, checkpoint(layer, *inputs, use_reentrant=False))
-        return cast(Tensor, layer(*inputs))
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
 
     @abstractmethod
     def encode(self, images: Images) -> Memory:

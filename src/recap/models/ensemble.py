@@ -1,4 +1,4 @@
-"""Several trained models that speak together: at every word, the mean of their probabilities.
+"""Ensemble: averages the token probabilities of several models.
 
 As the X-LAN paper fuses "four models with different initialized parameters"; the mean of probabilities is what the
 captioning code bases do. One model alone is the model itself.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from recap.layers.stack import Stack
 from recap.models.base import Captioner
 from recap.models.images import Images
-from recap.models.state import Memory, State
+from recap.models.state import PER_BEAM, Memory, State
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,11 @@ class EnsembleMemory(Memory):
         return _memory([part.select(images) for part in self.parts])
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class EnsembleState(State):
     """The members' states."""
 
-    parts: tuple[State, ...] = ()
-
-    def reorder(self, beams: Tensor) -> EnsembleState:
-        """Let every member's beams follow."""
-        return _state(self, [part.reorder(beams) for part in self.parts])
-
-    def select(self, images: Tensor) -> EnsembleState:
-        """Let every member drop the other images."""
-        return _state(self, [part.select(images) for part in self.parts])
+    parts: tuple[State, ...] = field(metadata=PER_BEAM)
 
 
 def _memory(parts: Sequence[Memory]) -> EnsembleMemory:
@@ -50,12 +43,8 @@ def _memory(parts: Sequence[Memory]) -> EnsembleMemory:
     return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 
 
-def _state(before: State, parts: Sequence[State]) -> EnsembleState:
-    return EnsembleState(_memory([part.memory for part in parts]), before.position, parts=tuple(parts))
-
-
 class Ensemble(Captioner):
-    """The mean of several captioners' word probabilities; not trained.
+    """The mean of several captioners' token probabilities; not trained.
 
     Args:
         models: captioners of one vocabulary, at least one; their kinds and sizes may differ.
@@ -68,12 +57,12 @@ class Ensemble(Captioner):
         super().__init__()
         if not models:
             raise ValueError("an ensemble needs at least one model")
-        self.models = nn.ModuleList(models)
+        self.models = Stack[Captioner](models)
 
     @property
     def members(self) -> list[Captioner]:
         """The models."""
-        return cast(list[Captioner], list(self.models))
+        return list(self.models)
 
     def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
@@ -91,17 +80,15 @@ class Ensemble(Captioner):
 
     def start(self, memory: Memory) -> EnsembleState:
         """Start every member."""
-        parts = cast(EnsembleMemory, memory).parts
-        return _state(State(memory), [model.start(part) for model, part in zip(self.members, parts, strict=True)])
+        pairs = zip(self.members, cast(EnsembleMemory, memory).parts, strict=True)
+        return EnsembleState(memory, parts=tuple(model.start(part) for model, part in pairs))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
-        """One word: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new states."""
-        parts = cast(EnsembleState, state).parts
-        said = [model.step(tokens, part) for model, part in zip(self.members, parts, strict=True)]
-        mean = self._mean([log_probabilities for log_probabilities, _ in said])
-        after = _state(state, [part for _, part in said])
-        after.position = state.position + 1
-        return mean, after
+        """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new states."""
+        state = cast(EnsembleState, state)
+        pairs = zip(self.members, state.parts, strict=True)
+        log_probabilities, parts = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
+        return self._mean(list(log_probabilities)), replace(state, position=state.position + 1, parts=parts)
 
     @staticmethod
     def _mean(log_probabilities: list[Tensor]) -> Tensor:

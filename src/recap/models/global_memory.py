@@ -1,4 +1,4 @@
-"""What models keep of an image that also sum it up in one vector."""
+"""The memory of models that also summarize an image in one vector."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class GlobalMemory(Memory):
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the real vectors: [B, N, D], [B, N] -> [B, D]."""
-    share = mask.to(values.dtype)
-    return (share[:, None] @ values)[:, 0] / share.sum(-1, keepdim=True).clamp(min=1)
+    weights = mask.to(values.dtype)
+    return (weights[:, None] @ values)[:, 0] / weights.sum(-1, keepdim=True).clamp(min=1)

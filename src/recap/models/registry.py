@@ -50,11 +50,12 @@ def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> C
     """Build the model that settings describe; they are the keyword arguments of its class, but for `kind`.
 
     Raises:
-        ConfigError: the kind is not registered, a setting is refused, or the sizes do not fit together.
+        ConfigError: the kind is unknown, a setting is refused, sizes do not fit together, or a stream is missing.
     """
     config = model_config(config)
     arguments = {name: getattr(config, name) for name in type(config).model_fields if name not in NO_ARGUMENTS}
     make = model_class(config.kind)
+    make.reads(inputs)  # its sentence about a missing stream comes before any other
     try:
         return make(inputs, **arguments)
     except ValueError as error:

@@ -5,10 +5,15 @@ Shape letters as in `recap.layers`: B images, C captions or beams, N vectors, D 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+
+PER_BEAM = {"per": "beam"}
+"""Metadata of a state's field that follows its beam: `h: Tensor = field(metadata=PER_BEAM)`."""
 
 
 @dataclass(frozen=True)
@@ -23,44 +28,44 @@ class Memory:
         return Memory(self.values[images], self.mask[images])
 
 
-@dataclass
+@dataclass(frozen=True)
 class State:
-    """Everything a model carries between two words.
+    """What a model carries between two tokens; each model adds its own fields in a subclass.
 
-    `per_beam` tensors are [B, C, ...] and follow their beam; `per_image` tensors are [B, ...] and are shared by the
-    beams of an image. A model may write the latter in place; `written` then counts the entries in use and is shared by
-    the states that share the tensors, so that two steps from one state do not overwrite each other.
+    A field is a tensor, an object with `reorder` and `select` such as `recap.models.cache.KeyValueCache`, or a tuple of
+    such. Those marked `PER_BEAM` are [B, C, ...] and follow their beam; all others are [B, ...], shared by the beams.
+
+    Attributes:
+        memory: the images.
+        position: how many tokens each beam has.
     """
 
     memory: Memory
     position: int = 0
-    per_beam: dict[str, Tensor] = field(default_factory=dict)
-    per_image: dict[str, Tensor] = field(default_factory=dict)
-    written: list[int] = field(default_factory=lambda: [0])
 
-    def writing(self, size: int, new_size: int) -> State:
-        """Return a state whose `per_image` tensors may be written from entry `size` up to `new_size`.
-
-        They are this state's own unless another step was taken from it before: then they are copied.
-        """
-        if self.written[0] == size:
-            self.written[0] = new_size
-            return self
-        copies = {name: value.clone() for name, value in self.per_image.items()}
-        return State(self.memory, self.position, self.per_beam, copies, [new_size])
-
-    def reorder(self, beams: Tensor) -> State:
+    def reorder(self, beams: Tensor) -> Self:
         """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
         images = torch.arange(len(beams), device=beams.device)[:, None]
-        moved = {name: value[images, beams] for name, value in self.per_beam.items()}
-        return State(self.memory, self.position, moved, self.per_image, self.written)
 
-    def select(self, images: Tensor) -> State:
+        def moved(value: Any) -> Any:
+            return value[images, beams] if isinstance(value, Tensor) else value.reorder(beams)
+
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata == PER_BEAM}
+        return replace(self, **{name: _mapped(moved, value) for name, value in own.items()})
+
+    def select(self, images: Tensor) -> Self:
         """Return the state of some of the images, given by index."""
-        return State(
-            self.memory.select(images),
-            self.position,
-            {name: value[images] for name, value in self.per_beam.items()},
-            {name: value[images] for name, value in self.per_image.items()},
-            list(self.written),
-        )
+
+        def kept(value: Any) -> Any:
+            return value[images] if isinstance(value, Tensor) else value.select(images)
+
+        all_but_position = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "position"}
+        return replace(self, **{name: _mapped(kept, value) for name, value in all_but_position.items()})
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the leaves of nested tuples."""
+    if not isinstance(value, tuple):
+        return function(value)
+    mapped = [_mapped(function, part) for part in value]
+    return type(value)(*mapped) if hasattr(value, "_fields") else tuple(mapped)

@@ -11,25 +11,37 @@ Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypedDict, cast
 
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import Attention, MultiHeadAttention
-from recap.layers.fast.linear import Linear
-from recap.layers.fast.packing import Words
+from recap.layers.attention import Attention, KeyValue, MultiHeadAttention
+from recap.layers.fast import Linear, PackedIndex, fast
 from recap.layers.feed_forward import FeedForward
+from recap.layers.masks import causal_mask, key_mask
 from recap.layers.positional import grid_table, sinusoid_table
 from recap.layers.residual import NORMS, Residual
+from recap.layers.rows import Rows
+from recap.layers.stack import Stack
 from recap.models.base import Captioner, token_mask
+from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
-from recap.models.state import Memory, State
-from recap.models.transformer_layers import DecoderLayer, EncoderLayer, of_layer
+from recap.models.state import PER_BEAM, Memory, State
+from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
-LONGEST = 512  # words a caption may have
+MAX_POSITIONS = 512  # tokens a caption may have
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerState(State):
+    """The tokens so far, and the image's keys and values of each decoder layer."""
+
+    cache: KeyValueCache = field(metadata=PER_BEAM)
+    image: tuple[KeyValue, ...]
 
 
 class TransformerSizes(TypedDict):
@@ -59,7 +71,13 @@ class Transformer(Captioner):
         visual_positions: "none", or "grid": fixed row and column codes for vectors that are the cells of a square grid.
         feed_forward_activation: none, relu or gelu.
         make_attention: builds an attention for a place ("encoder", "decoder", "cross").
+
+    Attributes:
+        packs: whether padding may be left out, because no token's result depends on padded ones.
     """
+
+    packs = True
+    decoder_layer = DecoderLayer
 
     def __init__(
         self,
@@ -95,21 +113,22 @@ class Transformer(Captioner):
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
         self.visual_positions = visual_positions
-        self.encoder = nn.ModuleList(
+        self.encoder = Stack[EncoderLayer](
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(encoder_layers)
         )
         self.encoder_norm = final_norm()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(LONGEST, d_model, torch.float32), persistent=False)
+        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)
         self.word_dropout = nn.Dropout(dropout)
-        self.decoder = nn.ModuleList(
-            DecoderLayer(attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual)
+        self.decoder = Stack[DecoderLayer](
+            self.decoder_layer(
+                attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual
+            )
             for _ in range(decoder_layers)
         )
         self.decoder_norm = final_norm()
         self.output = Linear(d_model, inputs.vocabulary_size)
-        self.counts_masks = any(isinstance(part, Attention) and part.counts_masks for part in self.modules())
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
@@ -121,88 +140,90 @@ class Transformer(Captioner):
         if self.visual_positions == "grid":
             x = x + _grid_positions(x)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        visible = self._hiding(mask)
+        rows = Rows(x, token_mask=self._if_any_is_hidden(mask[:, None]))
+        attn_mask = self._if_any_is_hidden(key_mask(mask))
         for layer in self.encoder:
-            x = self.run_layer(layer, x, visible)
-        return Memory(self.encoder_norm(x)[:, 0], mask)
+            rows = self.run_layer(layer, rows, attn_mask)
+        return Memory(self.encoder_norm(rows.values)[:, 0], mask)
 
-    def _embed(self, tokens: Tensor, places: Tensor) -> Tensor:
-        """Word ids [...] and their places in the caption [...] -> [..., D]."""
-        words = self.word_embedding(tokens)
-        table = cast(Tensor, self.positions).to(words.dtype)
-        return self.word_dropout(words * math.sqrt(words.shape[-1]) + table[places])
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions in the caption [...] -> [..., D]."""
+        embedded = self.word_embedding(tokens)
+        table = cast(Tensor, self.positions).to(embedded.dtype)
+        return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + table[positions])
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         return self._decode_padded(tokens, token_mask(tokens), memory)
 
-    def decode_words(self, tokens: Tensor, real: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, of the R real words alone: [R, D]; padding takes part in the attention's products only."""
-        if not all(layer.packs for layer in self._decoder_layers()):
-            return self._decode_padded(tokens, real, memory)[real]
-        words = Words(real)
-        places = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        return self._decode(self._embed(words.pack(tokens), words.pack(places)), memory, words=words)
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
+        if not self.packs or not fast():
+            return self._decode_padded(tokens, token_mask, memory)[token_mask]
+        index = PackedIndex(token_mask)
+        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        x = Rows(self._embed(index.pack(tokens), index.pack(positions)), index)
+        return self._decode(x, memory).values
 
-    def _decode_padded(self, tokens: Tensor, real: Tensor | None, memory: Memory) -> Tensor:
-        """As `decode`; `real` [B, C, T] is True where a row is a word, None where no row is to be told apart."""
-        places = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self._decode(self._embed(tokens, places), memory, real=real)
+    def _decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: Memory) -> Tensor:
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self._decode(Rows(self._embed(tokens, positions), token_mask=token_mask), memory).values
 
-    def _decode(self, x: Tensor, memory: Memory, *, words: Words | None = None, real: Tensor | None = None) -> Tensor:
-        """Run the decoder on [B, C, T, D], or on packed [R, D]."""
-        visible = self._hiding(memory.mask)
-        for layer in self._decoder_layers():
-            x = self.run_layer(layer, x, layer.cross.keys(memory.values[:, None]), visible, words, real)
-        return self.decoder_norm(x)
+    def _decode(self, x: Rows, memory: Memory) -> Rows:
+        """Run the decoder on all tokens."""
+        self_mask, cross_mask = self._self_mask(x), self._cross_mask(x, memory)
+        for layer, image in zip(self.decoder, self._image_key_values(memory), strict=True):
+            x = self.run_layer(layer, x, image, self_mask, cross_mask)
+        return x.map(self.decoder_norm)
 
-    def _hiding(self, mask: Tensor) -> Tensor | None:
-        """Return the mask if anything may depend on it.
+    def _image_key_values(self, memory: Memory) -> Iterator[KeyValue]:
+        """Project the image's keys and values for each decoder layer."""
+        return (layer.cross.key_value(Rows(memory.values[:, None])) for layer in self.decoder)
 
-        Asking whether it hides something would stall a GPU, where masks cost little, or cut a graph.
+    def _self_mask(self, x: Rows) -> Tensor:
+        """Return which tokens a token may attend to under teacher forcing, broadcastable to [B, C, T, T]."""
+        return causal_mask(x.shape[2], x.values.device)
+
+    def _cross_mask(self, x: Rows, memory: Memory) -> Tensor | None:
+        """Return which vectors of the image a token may attend to, broadcastable to [B, C, T, N]."""
+        return self._if_any_is_hidden(key_mask(memory.mask))
+
+    def _if_any_is_hidden(self, mask: Tensor) -> Tensor | None:
+        """Return the mask, or None if it hides nothing, which saves its use.
+
+        Asking would stall a GPU, where masks cost little, or cut a graph.
         """
-        asks = mask.device.type == "cpu" and not torch.compiler.is_compiling() and not self.counts_masks
+        asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
         return None if asks and bool(mask.all()) else mask
-
-    def _decoder_layers(self) -> list[DecoderLayer]:
-        return cast(list[DecoderLayer], list(self.decoder))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
     def start(self, memory: Memory) -> State:
-        """Project the image's keys once a layer and open empty word caches."""
-        images = memory.values.shape[0]
-        lineage = torch.zeros(images, 1, 0, dtype=torch.bool, device=memory.values.device)
-        state = State(memory, per_beam={"lineage": lineage})
-        for index, layer in enumerate(self._decoder_layers()):
-            per_beam, per_image = layer.start(memory)
-            state.per_beam |= {f"{index}/{name}": value for name, value in per_beam.items()}
-            state.per_image |= {f"{index}/{name}": value for name, value in per_image.items()}
-        return state
+        """Project the image's keys once per layer and open an empty cache."""
+        cache = KeyValueCache.empty(len(memory.values), len(self.decoder), memory.values.device)
+        return TransformerState(memory, cache=cache, image=tuple(self._image_key_values(memory)))
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with this word in its caches.
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
-        The caches are written in place (see `DecoderLayer`), so a step has no gradient to give.
+        No gradient passes through the cache.
         """
-        images, beams = tokens.shape
-        before = state.per_beam["lineage"]
-        own = torch.eye(beams, dtype=torch.bool, device=tokens.device).expand(images, -1, -1)
-        lineage = torch.cat([before, own], -1)  # [B, C, S]
-        state = state.writing(before.shape[-1], lineage.shape[-1])
-        place = torch.tensor(state.position, device=tokens.device)
-        x, visible = self._embed(tokens[..., None], place), self._hiding(state.memory.mask)  # [B, C, 1, D]
-        moved: dict[str, Tensor] = {"lineage": lineage}
-        kept: dict[str, Tensor] = {}
-        for index, layer in enumerate(self._decoder_layers()):
-            per_beam, per_image = of_layer(index, state.per_beam), of_layer(index, state.per_image)
-            x = layer.step(x, per_beam, per_image, visible, lineage)
-            moved |= {f"{index}/{name}": value for name, value in per_beam.items()}
-            kept |= {f"{index}/{name}": value for name, value in per_image.items()}
-        log_probabilities = self.log_probabilities(self.decoder_norm(x[:, :, 0]))
-        return log_probabilities, State(state.memory, state.position + 1, moved, kept, state.written)
+        state = cast(TransformerState, state)
+        cache = state.cache.extended()
+        past = [Past(cache, layer) for layer in range(len(self.decoder))]
+        return self._step(tokens, state, past), replace(state, position=state.position + 1, cache=cache)
+
+    def _step(self, tokens: Tensor, state: TransformerState, past: Sequence[Past]) -> Tensor:
+        """Run the decoder on one token per beam -> log-probabilities [B, C, V]."""
+        position = torch.tensor(state.position, device=tokens.device)
+        x = Rows(self._embed(tokens[..., None], position))  # [B, C, 1, D]
+        self_mask, cross_mask = past[0].cache.mask, self._cross_mask(x, state.memory)
+        for layer, image, before in zip(self.decoder, state.image, past, strict=True):
+            x = layer(x, image, self_mask, cross_mask, before)
+        return self.log_probabilities(self.decoder_norm(x.values[:, :, 0]))
 
 
 def _grid_positions(x: Tensor) -> Tensor:

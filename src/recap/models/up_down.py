@@ -1,9 +1,9 @@
-"""Up-Down: an LSTM that attends and an LSTM that speaks.
+"""Up-Down: an attention LSTM and a language LSTM.
 
 Paper: Anderson et al. 2018, "Bottom-Up and Top-Down Attention", section 3.2, as the X-LAN code base carries it (its
 class has no configuration file; not opened here) and, with `feature_embedding`, as ImageCaptioning.pytorch has it:
 
-    h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1),   h2 = LSTM2([v ; h1], h2),   words read off h2
+    h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1),   h2 = LSTM2([v ; h1], h2),   logits = W h2
 
 Departs: the mean and the attention leave out padded vectors, which the code's class does not; for images without
 padding they are equal.
@@ -11,22 +11,40 @@ padding they are equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from recap.layers.activations import activation
 from recap.layers.additive import AdditiveAttention
-from recap.layers.fast.linear import Linear, one_gradient
+from recap.layers.attention import KeyValue
+from recap.layers.fast import Linear, deferred_weight_grad
+from recap.layers.masks import key_mask
 from recap.layers.recurrent import LSTMCell
+from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.official_names import rename
-from recap.models.state import Memory, State
+from recap.models.state import PER_BEAM, Memory, State
 
-NAMES = ("h1", "c1", "h2", "c2")
+
+@dataclass(frozen=True, kw_only=True)
+class UpDownState(State):
+    """Attention LSTM (h1, c1) and language LSTM (h2, c2) of each beam, [B, C, R], and what is projected once per image.
+
+    Attributes:
+        key_value: of the attention.
+        image: the mean's part of the attention LSTM's projected input, [B, 4R].
+    """
+
+    h1: Tensor = field(metadata=PER_BEAM)
+    c1: Tensor = field(metadata=PER_BEAM)
+    h2: Tensor = field(metadata=PER_BEAM)
+    c2: Tensor = field(metadata=PER_BEAM)
+    key_value: KeyValue
+    image: Tensor
 
 
 class UpDown(Captioner):
@@ -40,7 +58,7 @@ class UpDown(Captioner):
         d_feature: width to which visual vectors are projected (linear, ReLU, dropout); 0: used as they are.
         attention_activation: tanh (paper) or relu.
         word_activation: none or relu.
-        dropout: on projected features, words, and where words are read off.
+        dropout: on projected features, words, and before the output layer.
     """
 
     def __init__(
@@ -57,7 +75,8 @@ class UpDown(Captioner):
     ) -> None:
         super().__init__()
         width = d_feature or inputs.feature_size
-        self.d_model, self.word_activation = d_model, word_activation
+        self.d_model = d_model
+        self.word_activation = activation(word_activation, known=("none", "relu"))
         self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_word)
         self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
@@ -78,13 +97,13 @@ class UpDown(Captioner):
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, R]."""
-        words, state = self._embed(tokens), self.start(memory)
-        cells = tuple(state.per_beam[name].expand(-1, tokens.shape[1], -1) for name in NAMES)
+        projected, state = self._embed(tokens), cast(UpDownState, self.start(memory))
+        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
         hidden = []
-        with one_gradient(self.attention_lstm, self.language_lstm):
-            for word in words.unbind(2):
-                cells = self._advance(word, cells, state)
-                hidden.append(cells[2])
+        with deferred_weight_grad():
+            for token in projected.unbind(2):
+                state = self._advance(token, state)
+                hidden.append(state.h2)
         return self.dropout(torch.stack(hidden, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -96,58 +115,30 @@ class UpDown(Captioner):
         return [self.attention.weights]
 
     def start(self, memory: Memory) -> State:
-        """Zero state; keys and the first LSTM's share of the mean are multiplied once an image."""
-        keys, _ = self.attention.keys(memory.values[:, None])
-        image = self.attention_lstm.project(cast(GlobalMemory, memory).summary, self.d_model)
+        """Zero state; keys and the mean's part of the attention LSTM are projected once per image."""
+        key_value = self.attention.key_value(Rows(memory.values[:, None]))
+        image = self.attention_lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
         zero = memory.values.new_zeros(len(image), 1, self.d_model)
-        return State(memory, per_beam=dict.fromkeys(NAMES, zero), per_image={"keys": keys, "image": image})
+        return UpDownState(memory, h1=zero, c1=zero, h2=zero, c2=zero, key_value=key_value, image=image)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        cells = self._advance(self._embed(tokens), tuple(state.per_beam[name] for name in NAMES), state)
-        beam = dict(zip(NAMES, cells, strict=True))
-        return self.log_probabilities(cells[2]), State(state.memory, state.position + 1, beam, state.per_image)
+        state = self._advance(self._embed(tokens), cast(UpDownState, state))
+        return self.log_probabilities(state.h2), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        """Word ids [...] -> their share of the first LSTM's input, [..., 4R]."""
-        words = self.word_embedding(tokens)
-        if self.word_activation == "relu":
-            words = torch.relu(words)
-        width = self.attention_lstm.weight_ih.shape[1] - words.shape[-1]
-        return self.attention_lstm.project(self.dropout(words), width)
+        """Token ids [...] -> their part of the attention LSTM's projected input, [..., 4R]."""
+        embedded = self.word_activation(self.word_embedding(tokens))
+        first = self.attention_lstm.weight_ih.shape[1] - embedded.shape[-1]
+        return self.attention_lstm.project_input(self.dropout(embedded), first)
 
-    def _advance(self, word: Tensor, cells: tuple[Tensor, ...], state: State) -> tuple[Tensor, ...]:
-        """One word: its share of the input [B, C, 4R] and both cells' states [B, C, R]."""
-        h1, c1, h2, c2 = cells
-        memory, image = state.memory, state.per_image
-        h1, c1 = self.attention_lstm.advance(
-            word + image["image"][:, None] + self.attention_lstm.project(h2, 0), h1, c1
-        )
-        keys = (image["keys"], memory.values[:, None])
-        attended = self.attention(h1[:, :, None], keys, visible=memory.mask[:, None, None])[:, :, 0]
-        language = self.language_lstm
-        both = language.project(attended, 0) + language.project(h1, attended.shape[-1])
-        h2, c2 = language.advance(both, h2, c2)
-        return h1, c1, h2, c2
-
-
-def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the parameter names of the X-LAN code base's Up-Down to ours (docs/parameters.md).
-
-    Raises:
-        ConfigError: a name is none of the released model's.
-    """
-    rules = [
-        (r"^att_embed\.0\.", "feature_embedding."),
-        (r"^word_embed\.0\.", "word_embedding."),
-        (r"^lstm1\.", "attention_lstm."),
-        (r"^lstm2\.", "language_lstm."),
-        (r"^p_att_feats\.", "attention.key."),
-        (r"^att\.Wah\.", "attention.query."),
-        (r"^att\.alpha\.", "attention.score."),
-        (r"^logit\.", "output."),
-    ]
-    known = (
-        r"(feature_embedding|word_embedding|attention_lstm|language_lstm|attention|output)\..*(weight|bias)(_[ih]h)?"
-    )
-    return rename(state, rules, known=known)
+    def _advance(self, token: Tensor, state: UpDownState) -> UpDownState:
+        """One time step; token: its part of the attention LSTM's projected input, [B, C, 4R]."""
+        attention_lstm, language_lstm = self.attention_lstm, self.language_lstm
+        projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)
+        h1, c1 = attention_lstm.step(projected, state.h1, state.c1)
+        query, mask = Rows(h1[:, :, None]), key_mask(state.memory.mask)
+        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(h1, attended.shape[-1])
+        h2, c2 = language_lstm.step(projected, state.h2, state.c2)
+        return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)

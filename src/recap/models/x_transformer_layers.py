@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import KeyValue
 from recap.layers.fast.dropout import Dropout
-from recap.layers.fast.packing import Words
 from recap.layers.feed_forward import FeedForward
 from recap.layers.residual import Residual
+from recap.layers.rows import Rows
 from recap.layers.x_linear import FeatureMix, XLinear
 
 MakeBlock = Callable[[], XLinear]
@@ -38,58 +37,44 @@ class XEncoderLayer(nn.Module):
         super().__init__()
         self.block, self.update, self.dropout = block, update, Dropout(dropout)
 
-    def forward(self, g: Tensor, x: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, 1, 1, D], [B, 1, N, D] and visible [B, 1, 1, N] -> new g and x."""
-        g = self.dropout(self.block(g, self.block.keys(x), visible=visible))
+    def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
+        attended = self.block(Rows(g), self.block.key_value(Rows(x)), attn_mask=attn_mask).values
+        g = self.dropout(attended)
         return g, self.update(g, x)
 
 
 class XDecoderLayer(nn.Module):
-    """Words look at words, then at the image; the last layer has no update of the words (`update` None)."""
+    """Tokens attend to tokens, then to the image; the last layer has no update of the tokens (`update` None)."""
 
     def __init__(self, *, d_model: int, words: XLinear, image: XLinear, update: Update | None, dropout: float) -> None:
         super().__init__()
-        self.words, self.image, self.update = words, image, update
+        self.words, self.image, self.update = words, image, update  # of the tokens so far, of the image
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
     def forward(
-        self,
-        g: Tensor,
-        x: Tensor,
-        *,
-        own: KeyValue,
-        visible: Tensor,
-        image: KeyValue,
-        seen: Tensor,
-        words: Words | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """One layer over T words.
+        self, g: Rows, x: Rows, *, tokens: KeyValue, self_mask: Tensor, image: KeyValue, cross_mask: Tensor
+    ) -> tuple[Rows, Rows]:
+        """One layer over T tokens.
 
         Args:
-            g, x: [B, C, T, D], or packed [R, D].
-            own: the words block's keys of all words so far.
-            visible: broadcastable to [B, C, T, words so far].
-            image: the image block's keys.
-            seen: [B, 1, 1, N], True where an image vector is real.
-            words: how g and x are packed, or None.
+            g, x: rows of [B, C, T, D].
+            tokens: keys and values of all tokens so far, from the block `words`.
+            self_mask: of the tokens, broadcastable to [B, C, T, tokens so far].
+            image: keys and values of the image, from the block `image`.
+            cross_mask: of the image, [B, 1, 1, N].
 
         Returns:
             New g and x; the last layer returns x as it is.
         """
-        y = x + self.dropout(self.words(g, own, visible=visible, words=words))
-        looked = self.image(self.words_norm(y), image, visible=seen, words=words)
-        g = self.image_norm(y + self.dropout(looked))
-        return g, x if self.update is None else self.update(g, x)
+        y = x.values + self.dropout(self.words(g, tokens, attn_mask=self_mask).values)
+        cross_out = self.image(x.like(self.words_norm(y)), image, attn_mask=cross_mask).values
+        g = x.like(self.image_norm(y + self.dropout(cross_out)))
+        return g, x if self.update is None else x.like(self.update(g.values, x.values))
 
 
-def growing_mean(x: Tensor, real: Tensor) -> Tensor:
-    """Mean of the real words up to each: [B, C, T, D], [B, C, T] -> [B, C, T, D]."""
-    share = real.to(x.dtype)[..., None]
-    return (x * share).cumsum(2) / share.cumsum(2).clamp(min=1)
-
-
-def causal(real: Tensor) -> Tensor:
-    """[B, C, T], True where a word is real -> [B, C, T, T], True where row t may see word t' <= t."""
-    length = real.shape[-1]
-    return real[..., None, :] & torch.ones(length, length, dtype=torch.bool, device=real.device).tril()
+def running_mean(x: Tensor, token_mask: Tensor) -> Tensor:
+    """Mean of the tokens up to each one, without padding: [B, C, T, D], [B, C, T] -> [B, C, T, D]."""
+    weights = token_mask.to(x.dtype)[..., None]
+    return (x * weights).cumsum(2) / weights.cumsum(2).clamp(min=1)

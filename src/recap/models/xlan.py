@@ -12,7 +12,7 @@ Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initiali
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
@@ -20,19 +20,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
+from recap.layers.activations import CELU_ALPHA
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import KeyValue
-from recap.layers.fast.dropout import Dropout
-from recap.layers.fast.linear import Linear, Loops, one_gradient
+from recap.layers.fast import Dropout, Linear, deferred_weight_grad
+from recap.layers.masks import key_mask
 from recap.layers.recurrent import LSTMCell
+from recap.layers.rows import Rows
+from recap.layers.stack import Stack
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.official_names import X_LINEAR, rename
-from recap.models.state import Memory, State
+from recap.models.state import PER_BEAM, Memory, State
 
-CELU_SCALE = 1.3  # of region and word embeddings
+
+@dataclass(frozen=True, kw_only=True)
+class XLanState(State):
+    """The LSTM and the context of each beam [B, C, D], and what is projected once per image.
+
+    Attributes:
+        h, c: of the LSTM.
+        context: what the next time step reads and the output layer, too.
+        key_value: of the decoder's attention.
+        image: the global vector's part of the LSTM's projected input, [B, 4D].
+    """
+
+    h: Tensor = field(metadata=PER_BEAM)
+    c: Tensor = field(metadata=PER_BEAM)
+    context: Tensor = field(metadata=PER_BEAM)
+    key_value: KeyValue
+    image: Tensor
 
 
 class XLanEncoder(nn.Module):
@@ -40,7 +58,7 @@ class XLanEncoder(nn.Module):
 
     def __init__(self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks = Stack[XLinear](blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
         self.dropout = Dropout(dropout)
         self.projection = Linear((len(blocks) + 1) * d_model, d_model)
@@ -48,11 +66,12 @@ class XLanEncoder(nn.Module):
 
     def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
         """[B, N, D], [B, N] -> updated regions and global vector."""
-        x, visible = regions[:, None], mask[:, None, None]
+        x, attn_mask = regions[:, None], key_mask(mask)
         g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
         summaries = [g]
-        for block, mix in zip(cast(list[XLinear], self.blocks), self.mixes, strict=True):
-            g = self.dropout(block(g, block.keys(x), visible=visible))
+        for block, mix in zip(self.blocks, self.mixes, strict=True):
+            attended = block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values
+            g = self.dropout(attended)
             x = mix(g, x)
             summaries.append(g)
         return GlobalMemory(x[:, 0], mask, self.norm(self.projection(torch.cat(summaries, -1)))[:, 0, 0])
@@ -68,7 +87,7 @@ class AttendedState(nn.Module):
         self.gate = Linear(2 * d_model, 2 * d_model)
 
     def forward(self, h: Tensor, attended: Tensor) -> Tensor:
-        """Join them."""
+        """[..., D] and [..., D] -> [..., D]."""
         v = self.norm(self.linear(torch.cat([h, attended], -1)))
         return glu(self.gate(torch.cat([v, h], -1)), -1)
 
@@ -84,7 +103,7 @@ class XLan(Captioner):
         activation: of the blocks: celu, elu or relu; alpha: its scale.
         feature_dropout: on regions; word_dropout: on words; attention_dropout: on the blocks' outputs;
         joint_dropout: on B'; mix_dropout: on the update of the regions; context_dropout: on the context, both where
-            the LSTM reads it and, under teacher forcing, where the words are read off.
+            the LSTM reads it and, under teacher forcing, before the output layer.
     """
 
     def __init__(
@@ -140,18 +159,18 @@ class XLan(Captioner):
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> regions and global vector; vectors that the mask hides change nothing."""
-        regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_SCALE))
+        regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_ALPHA))
         return cast(GlobalMemory, self.encoder(regions, images.main.mask))
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> contexts [B, C, T, D]."""
-        words, state = self._embed(tokens), self.start(memory)  # [B, C, T, 4D]
-        h, c, context = (x.expand(-1, tokens.shape[1], -1) for x in state.per_beam.values())
+        projected, state = self._embed(tokens), cast(XLanState, self.start(memory))  # [B, C, T, 4D]
+        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
         contexts = []
-        with one_gradient(*self._looped()):
-            for word in words.unbind(2):
-                h, c, context = self._advance(word, h, c, context, state)
-                contexts.append(context)
+        with deferred_weight_grad():
+            for token in projected.unbind(2):
+                state = self._advance(token, state)
+                contexts.append(state.context)
         return self.output_dropout(torch.stack(contexts, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -163,68 +182,28 @@ class XLan(Captioner):
         return [self.attention.weights]
 
     def start(self, memory: Memory) -> State:
-        """Zero state; what no word changes is multiplied once an image: keys, values, the LSTM's share of the image."""
-        keys, values = self.attention.keys(memory.values[:, None])
-        image = self.lstm.project(cast(GlobalMemory, memory).summary, self.d_model)
+        """Zero state; what no token changes is projected once per image: keys, values, the image's part of the LSTM."""
+        key_value = self.attention.key_value(Rows(memory.values[:, None]))
+        image = self.lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
         zero = memory.values.new_zeros(len(image), 1, self.d_model)
-        return State(
-            memory,
-            per_beam={"h": zero, "c": zero, "context": zero},
-            per_image={"keys": keys, "values": values, "image": image},
-        )
+        return XLanState(memory, h=zero, c=zero, context=zero, key_value=key_value, image=image)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        h, c, context = (state.per_beam[name] for name in ("h", "c", "context"))
-        h, c, context = self._advance(self._embed(tokens), h, c, context, state)
-        beam = {"h": h, "c": c, "context": context}
-        return self.log_probabilities(context), State(state.memory, state.position + 1, beam, state.per_image)
+        state = self._advance(self._embed(tokens), cast(XLanState, state))
+        return self.log_probabilities(state.context), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        """Word ids [...] -> their share of the LSTM's input, [..., 4D]."""
-        words = self.word_dropout(celu(self.word_embedding(tokens), CELU_SCALE))
-        return self.lstm.project(words, 0)
+        """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
+        embedded = self.word_dropout(celu(self.word_embedding(tokens), CELU_ALPHA))
+        return self.lstm.project_input(embedded, 0)
 
-    def _looped(self) -> list[Loops]:
-        """Return what multiplies with its weights at every word."""
-        own: list[Loops] = [self.lstm, self.attended.linear, self.attended.gate]
-        if isinstance(self.attention, XLinear):
-            own += [self.attention.query_key.linear, self.attention.query_value.linear]
-        return own
-
-    def _advance(
-        self, word: Tensor, h: Tensor, c: Tensor, context: Tensor, state: State
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One word: its share of the input [B, C, 4D] and the state, each [B, C, D]."""
-        image, mask = state.per_image, state.memory.mask
-        context = self.lstm.project(self.context_dropout(context), self.d_model)  # linear: added to the global's share
-        h, c = self.lstm.advance(word + image["image"][:, None] + context, h, c)
-        keys: KeyValue = (image["keys"], image["values"])
-        attended = self.attention(h[:, :, None], keys, visible=mask[:, None, None])[:, :, 0]
-        return h, c, self.attended(h, self.attention_dropout(attended))
-
-
-def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released X-LAN's parameter names to ours (docs/parameters.md).
-
-    Raises:
-        ConfigError: a name is none of the released model's.
-    """
-    rules = [
-        (r"^att_embed\.0\.", "feature_embedding."),
-        (r"^encoder_layers\.layers\.(\d+)\.encoder_attn\.", r"encoder.blocks.\1."),
-        (r"^encoder_layers\.bifeat_emb\.(\d+)\.0\.", r"encoder.mixes.\1.linear."),
-        (r"^encoder_layers\.layer_norms\.(\d+)\.", r"encoder.mixes.\1.norm."),
-        (r"^encoder_layers\.proj\.", "encoder.projection."),
-        (r"^encoder_layers\.layer_norm\.", "encoder.norm."),
-        (r"^word_embed\.0\.", "word_embedding."),
-        (r"^att_lstm\.", "lstm."),
-        (r"^attention\.layers\.0\.encoder_attn\.", "attention."),
-        (r"^attention\.proj\.", "attended.linear."),
-        (r"^attention\.layer_norm\.", "attended.norm."),
-        (r"^att2ctx\.0\.", "attended.gate."),
-        (r"^logit\.", "output."),
-        *X_LINEAR,
-    ]
-    known = r"(feature_embedding|encoder|word_embedding|lstm|attention|attended|output)\..*(weight|bias)(_[ih]h)?"
-    return rename(state, rules, known=known)
+    def _advance(self, token: Tensor, state: XLanState) -> XLanState:
+        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
+        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
+        # The LSTM reads global + context: the projection is linear, so that each is projected by itself.
+        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
+        query, mask = Rows(h[:, :, None]), key_mask(state.memory.mask)
+        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        context = self.attended(h, self.attention_dropout(attended))
+        return replace(state, position=state.position + 1, h=h, c=c, context=context)

@@ -2,29 +2,89 @@
 
 Paper: ZoDIAC ("Zoneup Dropout Injection Attention Calculation"), Eq. 2-12; code: zanyarz/zodiac (MIT), not opened here.
 Departs from the released code, on purpose:
-  - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the words so far (`prefix`), since the
+  - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the tokens so far (`prefix`), since the
     whole-caption average shows training the future and makes decoding differ from teacher forcing. The code pools one
     scalar over the batch with a denominator that is too small (`rap_scope: code` reproduces that).
   - norms use the biased variance (`layer_norm: unbiased` gives the code's form).
 As the code, where the paper is silent: feed-forward without activation, dropout 0.2 on attended values, no positions
 on the visual side, feature dropout 0.5.
-With rap_scope image, global or code, `step` encodes the whole prefix anew for each word, as the released decoder does,
+With rap_scope image, global or code, `step` encodes the whole prefix for each token, as the released decoder does,
 and differs from teacher forcing because the formula itself does.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
 
 from __future__ import annotations
 
-from typing import Unpack
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from recap.layers.zoneup import ZodiacMultiHead
+from recap.layers.attention import KeyValue
+from recap.layers.rows import Rows
+from recap.layers.zoneup import RunningPool, ZodiacMultiHead
 from recap.models.base import token_mask
 from recap.models.images import InputSpec
-from recap.models.state import Memory, State
-from recap.models.transformer import Transformer, TransformerSizes
+from recap.models.state import PER_BEAM, Memory, State
+from recap.models.transformer import Transformer, TransformerSizes, TransformerState
+from recap.models.transformer_layers import DecoderLayer, Past
+
+
+class Pools(NamedTuple):
+    """What the self-attention and the cross-attention of a decoder layer have averaged so far."""
+
+    own: RunningPool
+    cross: RunningPool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZodiacState(TransformerState):
+    """Also the averages of each decoder layer."""
+
+    pools: tuple[Pools, ...] = field(metadata=PER_BEAM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixState(State):
+    """The tokens so far, [B, C, T]."""
+
+    tokens: Tensor = field(metadata=PER_BEAM)
+
+
+@dataclass
+class ZodiacPast(Past):
+    """Also the averages of one layer; a step of the layer replaces them."""
+
+    pools: Pools
+
+
+class ZodiacDecoderLayer(DecoderLayer):
+    """The Transformer's decoder layer, whose attentions continue their averages while decoding."""
+
+    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None) -> Rows:
+        """Attend to the tokens so far."""
+        if not isinstance(past, ZodiacPast):
+            return super().self_attend(x, attn_mask, past)
+        attention = cast(ZodiacMultiHead, self.attention)
+        key_value = past.extend(attention.key_value(x))
+        out, after = attention.resume(x, key_value, attn_mask=attn_mask, before=past.pools.own)
+        past.pools = past.pools._replace(own=after)
+        return out
+
+    def cross_attend(self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None) -> Rows:
+        """Attend to the image."""
+        if not isinstance(past, ZodiacPast):
+            return super().cross_attend(x, image, attn_mask, past)
+        cross = cast(ZodiacMultiHead, self.cross)
+        out, after = cross.resume(x, image, attn_mask=attn_mask, before=past.pools.cross)
+        past.pools = past.pools._replace(cross=after)
+        return out
+
+    def empty_pools(self, like: Tensor) -> Pools:
+        """Return the averages before the first token of the images [B, ...]."""
+        attentions = cast(ZodiacMultiHead, self.attention), cast(ZodiacMultiHead, self.cross)
+        return Pools(*(attention.empty_pool(like) for attention in attentions))
 
 
 class Zodiac(Transformer):
@@ -35,6 +95,8 @@ class Zodiac(Transformer):
         rap_scope: head (decoder: prefix), image, global or code.
         sizes: as in `Transformer`.
     """
+
+    decoder_layer = ZodiacDecoderLayer
 
     def __init__(
         self,
@@ -56,22 +118,48 @@ class Zodiac(Transformer):
             )
 
         super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
+        self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too
+        # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
+        self.counts_masks = rap_scope == "code"
         self.cached = rap_scope == "head"
 
+    def _if_any_is_hidden(self, mask: Tensor) -> Tensor | None:
+        return mask if self.counts_masks else super()._if_any_is_hidden(mask)
+
+    def _self_mask(self, x: Rows) -> Tensor:
+        mask = super()._self_mask(x)
+        if self.counts_masks and x.token_mask is not None:  # the release hides a caption's padding from its tokens
+            return mask & x.token_mask[:, :, None]
+        return mask
+
+    def _cross_mask(self, x: Rows, memory: Memory) -> Tensor | None:
+        mask = super()._cross_mask(x, memory)
+        if self.counts_masks and mask is not None:  # the release repeats an image's mask for each of its captions
+            return mask.expand(-1, x.shape[1], -1, -1)
+        return mask
+
     def start(self, memory: Memory) -> State:
-        """As `Transformer.start`; without caches, only the words so far are carried."""
-        if self.cached:
-            return super().start(memory)
-        images = memory.values.shape[0]
-        words = torch.empty(images, 1, 0, dtype=torch.long, device=memory.values.device)
-        return State(memory, per_beam={"words": words})
+        """As `Transformer.start`; without a cache, only the tokens so far are carried."""
+        images, device = len(memory.values), memory.values.device
+        if not self.cached:
+            return PrefixState(memory, tokens=torch.empty(images, 1, 0, dtype=torch.long, device=device))
+        begun = cast(TransformerState, super().start(memory))
+        pools = tuple(cast(ZodiacDecoderLayer, layer).empty_pools(memory.values) for layer in self.decoder)
+        return ZodiacState(memory, cache=begun.cache, image=begun.image, pools=pools)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """As `Transformer.step`; without caches the prefix is encoded anew."""
-        if self.cached:
-            return super().step(tokens, state)
-        words = torch.cat([state.per_beam["words"], tokens[..., None]], dim=2)  # [B, C, t]
+        """As `Transformer.step`; without a cache the prefix is encoded again."""
+        if isinstance(state, PrefixState):
+            return self._step_of_prefix(torch.cat([state.tokens, tokens[..., None]], 2), state)
+        state = cast(ZodiacState, state)
+        cache = state.cache.extended()
+        past = [ZodiacPast(cache, layer, pools) for layer, pools in enumerate(state.pools)]
+        log_probabilities = self._step(tokens, state, past)
+        pools = tuple(layer.pools for layer in past)
+        return log_probabilities, replace(state, position=state.position + 1, cache=cache, pools=pools)
+
+    def _step_of_prefix(self, tokens: Tensor, state: PrefixState) -> tuple[Tensor, State]:
         # The release decodes under one causal mask that all beams share, which its average counts.
-        real = None if self.counts_masks else token_mask(words)
-        hidden = self._decode_padded(words, real, state.memory)[:, :, -1]
-        return self.log_probabilities(hidden), State(state.memory, state.position + 1, {"words": words})
+        mask = None if self.counts_masks else token_mask(tokens)
+        hidden = self._decode_padded(tokens, mask, state.memory)[:, :, -1]
+        return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=tokens)

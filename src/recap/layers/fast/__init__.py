@@ -1,1 +1,32 @@
-"""What is only there to be fast; the results are those of plain torch up to rounding."""
+"""Only for speed: everything here has a plain twin in torch with the same result up to rounding.
+
+    Linear, product, fixed_weights   pre-packed weights for the few rows of decoding
+    deferred_weight_grad             one weight gradient for a loop over time steps
+    Dropout, dropout_mask            cheap random masks
+    PackedIndex                      the tokens of padded captions without the padding
+    bilinear_pool                    X-Linear attention's pooling without keeping all pairs
+
+`RECAP_FAST=0` takes the twins.
+"""
+
+from recap.layers.fast.bilinear import bilinear_pool
+from recap.layers.fast.deferred import deferred_weight_grad
+from recap.layers.fast.dropout import Dropout, dropout_mask
+from recap.layers.fast.linear import Linear, fixed_weights, product
+from recap.layers.fast.packing import PackedIndex
+from recap.layers.fast.switch import fast
+from recap.layers.fast.uncompiled import prepare_compilation, uncompiled
+
+__all__ = [
+    "Dropout",
+    "Linear",
+    "PackedIndex",
+    "bilinear_pool",
+    "deferred_weight_grad",
+    "dropout_mask",
+    "fast",
+    "fixed_weights",
+    "prepare_compilation",
+    "product",
+    "uncompiled",
+]

@@ -1,22 +1,62 @@
-"""A weight that a loop multiplies with at every word: its gradient is one product over all words, made after the loop.
+"""Defers the weight gradient of layers that a loop applies at every time step: one product after the loop per weight.
 
-Left to itself, autograd makes a gradient of the weight's size at every word and adds them up; with 50 rows a word,
-writing them costs more than multiplying.
+Left to itself, autograd makes a gradient of the weight's size at every time step and adds them up; with 50 rows per
+step, writing them costs more than multiplying. Who calls whom, for one weight in a loop of two steps:
+
+    forward    weight -> _Collect -> _Product(x_1) -> _Product(x_2)      each _Product records its input
+    backward   _Product(x_2) -> _Product(x_1) -> _Collect -> weight      each _Product records its output's gradient,
+                                                                         _Collect returns sum_t gradient_t^T x_t
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from recap.layers.fast.switch import fast
 from recap.layers.fast.uncompiled import uncompiled
 
+_Loop = dict[tuple[int, tuple[int, ...]], "DeferredWeightGrad"]  # by a weight's address and shape
+_loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
 
-class Deferred:
-    """Products with a weight [Q, P] within one loop."""
+
+@contextmanager
+def deferred_weight_grad() -> Iterator[None]:
+    """Within, for the length of a loop over time steps, every `product` with a weight defers the weight's gradient."""
+    if not fast() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        yield
+        return
+    weights: _Loop = {}
+    token = _loop.set(weights)
+    try:
+        yield
+    finally:
+        _loop.reset(token)
+        for deferred in weights.values():
+            deferred.close()
+
+
+def deferred_product(x: Tensor, weight: Tensor) -> Tensor | None:
+    """x [..., P] times weight [Q, P] -> [..., Q]; None outside of `deferred_weight_grad`."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return None
+    weights = _loop.get()
+    if weights is None:
+        return None
+    key = (weight.data_ptr(), tuple(weight.shape))
+    if key not in weights:
+        weights[key] = DeferredWeightGrad(weight)
+    return weights[key].product(x)
+
+
+class DeferredWeightGrad:
+    """The products with one weight [Q, P] within one loop."""
 
     @uncompiled  # a compiler cannot follow what is handed over between forward and backward
     def __init__(self, weight: Tensor) -> None:
@@ -24,7 +64,7 @@ class Deferred:
         if torch.is_autocast_enabled(kind):
             weight = weight.to(torch.get_autocast_dtype(kind))
         self._inputs: list[Tensor] = []
-        self._gradients: dict[int, Tensor] = {}  # by word, so that a second backward pass replaces the first
+        self._grads: dict[int, Tensor] = {}  # by time step, so that a second backward pass replaces the first
         self._weight: Tensor | None = cast(Tensor, _Collect.apply(weight, self))
 
     @uncompiled
@@ -38,46 +78,46 @@ class Deferred:
         """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
         self._weight = None
 
-    def remember(self, x: Tensor) -> int:
+    def record_input(self, x: Tensor) -> int:
         """Keep the rows of a product; returns its number."""
         self._inputs.append(x.detach().flatten(0, -2))
         return len(self._inputs) - 1
 
-    def receive(self, number: int, gradient: Tensor) -> None:
-        """Keep what came back to a product."""
-        self._gradients[number] = gradient.flatten(0, -2)
+    def record_grad(self, number: int, grad: Tensor) -> None:
+        """Keep the gradient of a product's output."""
+        self._grads[number] = grad.flatten(0, -2)
 
-    def gradient(self) -> Tensor:
+    def weight_grad(self) -> Tensor:
         """Return the weight's gradient over all products, [Q, P]."""
-        rows = torch.cat([self._inputs[number] for number in self._gradients])
-        return torch.cat([*self._gradients.values()]).mT @ rows
+        rows = torch.cat([self._inputs[number] for number in self._grads])
+        return torch.cat([*self._grads.values()]).mT @ rows
 
 
 class _Collect(torch.autograd.Function):
-    """The weight itself; runs after every product has had its backward pass, because all of them use its output."""
+    """The weight itself; its backward runs after that of every product, because all of them use its output."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, owner: Deferred) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
         ctx.owner = owner
         ctx.set_materialize_grads(False)
         return weight.view_as(weight)
 
     @staticmethod
     def backward(ctx: Any, *_: None) -> tuple[Tensor, None]:
-        return ctx.owner.gradient(), None
+        return ctx.owner.weight_grad(), None
 
 
 class _Product(torch.autograd.Function):
     """x times the weight, whose gradient goes to the owner."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, owner: Deferred) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
         ctx.save_for_backward(weight)
-        ctx.owner, ctx.number = owner, owner.remember(x)
+        ctx.owner, ctx.number = owner, owner.record_input(x)
         return linear(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (weight,) = ctx.saved_tensors
-        ctx.owner.receive(ctx.number, gradient)
-        return gradient @ weight, None, None
+        ctx.owner.record_grad(ctx.number, grad)
+        return grad @ weight, None, None

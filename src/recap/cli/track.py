@@ -1,0 +1,68 @@
+"""``recap track``: runs and tables in MLflow."""
+
+from __future__ import annotations
+
+from recap.cli.arguments import Arguments, paths
+from recap.cli.parser import Commands, command
+
+
+def add_track(commands: Commands) -> None:
+    """Add the commands of this group."""
+    _add_init(commands)
+    _add_publish(commands)
+    _add_addresses(commands)
+
+
+def _add_init(commands: Commands) -> None:
+    parser = command(
+        commands, "init", purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
+    )
+    paths(parser, store="SQLite file of the store")
+    parser.set_defaults(function=_init)
+
+
+def _init(a: Arguments) -> None:
+    from recap.tracking.store import init_store
+
+    init_store(a.store)
+
+
+def _add_publish(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "publish",
+        purpose="bring all runs and tables of a profile into MLflow",
+        example="""
+            recap track publish --profile demo --results results/demo --reports reports/demo \\
+              --store mlflow/mlflow.db --out mlflow/demo.published.json
+        """,
+    )
+    parser.add_argument("--profile", required=True, metavar="NAME", help="name of the profile")
+    paths(parser, "results", reports="folder reports/<profile>", store="SQLite file of the store")
+    paths(parser, out="JSON with what was published")
+    parser.set_defaults(function=_publish)
+
+
+def _publish(a: Arguments) -> None:
+    from recap.tracking.publish import publish as run
+
+    run(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
+
+
+def _add_addresses(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "addresses",
+        purpose="where a browser finds the runs while `make ui` serves the store",
+        example="recap track addresses --store mlflow/mlflow.db",
+    )
+    paths(parser, store="SQLite file of the store")
+    parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
+    parser.set_defaults(function=_addresses)
+
+
+def _addresses(a: Arguments) -> None:
+    from recap.tracking.views import addresses as found
+
+    for experiment, address in found(store=a.store, port=a.port).items():
+        print(f"runs on {experiment}: {address}")

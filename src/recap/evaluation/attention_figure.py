@@ -1,0 +1,70 @@
+"""The figure of where several trained models look on the same test images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recap.core.errors import ConfigError
+from recap.core.seeding import generator
+from recap.data.corpus.corpus import Corpus
+from recap.evaluation.attention import caption_with_attention
+from recap.reporting.attention import write_attention
+
+_MAX_LENGTH = 20  # tokens of a caption
+
+
+def write_attention_figure(
+    *,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    image_roots: Sequence[Path],
+    runs: Sequence[Path],
+    labels: Sequence[str],
+    image_ids: Sequence[int] | None,
+    count: int,
+    beam: int,
+    heading: str,
+    out: Path,
+) -> None:
+    """Caption images with each run and draw the attention behind every token.
+
+    Args:
+        corpus, vocabulary: files of the data set.
+        features: the feature stores that training saw.
+        image_roots: folders or zips with the pictures.
+        runs, labels: run folders and their names in the figure, one label per run.
+        image_ids: images to show; None: `count` test images, the same on every call.
+        count: images that are drawn where none are named.
+        beam: of the search.
+        heading: text above the figure.
+        out: the PNG.
+
+    Raises:
+        ConfigError: not one label per run.
+        RecapError: a file does not fit, or a model does not show where it looks.
+    """
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    table = Corpus.read(corpus)
+    images = image_ids or _drawn(sorted(table.captions("test")), count)
+    each = [
+        caption_with_attention(
+            run=run,
+            label=label,
+            features=features,
+            vocabulary=vocabulary,
+            image_ids=images,
+            beam=beam,
+            max_length=_MAX_LENGTH,
+        )
+        for run, label in zip(runs, labels, strict=True)
+    ]
+    looks = {image: [model[image] for model in each] for image in images}
+    write_attention(heading=heading, looks=looks, files=table.files(), image_roots=image_roots, out=out)
+
+
+def _drawn(ids: Sequence[int], count: int) -> list[int]:
+    drawn = generator(0, "attention").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
+    return [ids[index] for index in drawn]

@@ -1,0 +1,35 @@
+"""The activations that a configuration may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from torch import nn
+
+CELU_ALPHA = 1.3  # scale of the exponential units of X-LAN and X-Transformer, as released
+
+ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
+    "none": lambda _alpha: nn.Identity(),
+    "relu": lambda _alpha: nn.ReLU(),
+    "gelu": lambda _alpha: nn.GELU(),
+    "tanh": lambda _alpha: nn.Tanh(),
+    "sigmoid": lambda _alpha: nn.Sigmoid(),
+    "elu": nn.ELU,
+    "celu": nn.CELU,
+}
+
+
+def activation(name: str, *, known: Collection[str] = tuple(ACTIVATIONS), alpha: float = 1.0) -> nn.Module:
+    """Return an activation without parameters.
+
+    Args:
+        name: of the activation.
+        known: the names that the layer takes.
+        alpha: scale of elu and celu.
+
+    Raises:
+        ValueError: the name is not among them.
+    """
+    if name not in known:
+        raise ValueError(f"unknown activation {name!r}; known are {[*known]}")
+    return ACTIVATIONS[name](alpha)

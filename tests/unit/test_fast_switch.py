@@ -1,0 +1,109 @@
+"""RECAP_FAST=0 takes plain torch; models and layers use the fast layers but where a reason says otherwise."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import recap
+from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
+from recap.layers.fast import (
+    Dropout,
+    Linear,
+    bilinear,
+    bilinear_pool,
+    deferred,
+    deferred_weight_grad,
+    fixed_weights,
+    linear,
+    switch,
+)
+
+SOURCE = Path(recap.__file__).parent
+RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"
+SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
+ALLOWED = {
+    ("layers/additive.py", "Linear", 1): SMALL,
+    ("layers/x_linear.py", "Linear", 3): SMALL,
+    ("layers/residual.py", "Dropout", 1): RANDOM,
+    ("models/transformer.py", "Dropout", 2): RANDOM,
+    ("models/up_down.py", "Dropout", 1): RANDOM,
+    (
+        "models/up_down.py",
+        "Linear",
+        1,
+    ): "applied once per image, to many rows",
+}
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.setattr(switch, "_enabled", False)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), (None, True)])
+def test_the_environment_switches(value, expected, monkeypatch):
+    if value is None:
+        monkeypatch.delenv("RECAP_FAST", raising=False)
+    else:
+        monkeypatch.setenv("RECAP_FAST", value)
+    before = switch._enabled
+    try:
+        assert importlib.reload(switch).fast() is expected
+    finally:
+        switch._enabled = before
+
+
+def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
+    def never(*_arguments, **_named):
+        raise AssertionError("a fast path was taken")
+
+    monkeypatch.setattr(linear, "_reordered", never)
+    monkeypatch.setattr(deferred, "DeferredWeightGrad", never)
+    monkeypatch.setattr(bilinear, "_Pool", never)
+    monkeypatch.setattr("recap.layers.fast.dropout.dropout_mask", never)
+    monkeypatch.setattr("recap.layers.fast.packing.PackedIndex.__init__", never)
+    layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)
+    with fixed_weights():
+        layer(torch.randn(4, 512))
+    with deferred_weight_grad():
+        layer(torch.randn(4, 512))
+    q, k = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)
+    bilinear_pool(q, k, torch.randn(2, 3), torch.randn(2), torch.randn(2), torch.full((1, 1, 1, 4), 0.25), dropout=0.5)
+    tokens, mask = random_tokens(), torch.rand(B, C, T) < 0.5
+    for name, config in cases():
+        model = built(config).train()
+        assert model.decode_words(tokens, mask, model.encode(random_images(config))).dim() == 2, name
+
+
+def test_dropout_is_torchs_own_without_fast_layers(plain):
+    ours, theirs = Dropout(0.3), nn.Dropout(0.3)
+    x, found = torch.ones(50, 7), []
+    for layer in (ours, theirs):
+        torch.manual_seed(0)
+        found.append(layer(x))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("missing", ["_reorder_linear_weight", "_linear_pointwise"])
+def test_a_torch_without_the_private_operators_multiplies_plainly(missing, monkeypatch):
+    names = {"_reorder_linear_weight", "_linear_pointwise"} - {missing}
+    monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), dict.fromkeys(names)))
+    layer, x = Linear(512, linear.MIN_PREPACK_SIZE // 512), torch.randn(4, 512)
+    with fixed_weights():
+        assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
+
+
+def test_layers_and_models_use_the_fast_layers():
+    found = {}
+    for room in ("layers", "models"):
+        for path in (SOURCE / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("nn.Linear", "nn.Dropout"):
+                    key = path.relative_to(SOURCE).as_posix(), ast.unparse(node.func).removeprefix("nn.")
+                    found[key] = found.get(key, 0) + 1
+    allowed = {(file, name): count for file, name, count in ALLOWED}
+    assert found == allowed, "use recap.layers.fast.Linear and Dropout, or say here why not"

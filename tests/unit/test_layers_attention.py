@@ -1,0 +1,101 @@
+"""One interface for every attention: masks, biases, packed rows."""
+
+import math
+
+import pytest
+import torch
+
+from recap.layers.additive import AdditiveAttention
+from recap.layers.attention import MultiHeadAttention
+from recap.layers.fast import PackedIndex
+from recap.layers.masks import causal_mask, key_mask
+from recap.layers.rows import Rows
+from recap.layers.x_linear import XLinear
+from recap.layers.zoneup import ZodiacMultiHead
+
+B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
+ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}
+MAKERS = {
+    "multi_head": lambda: MultiHeadAttention(d_model=D, heads=H),
+    "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
+    "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
+    "additive": lambda: AdditiveAttention(d_query=D, d_source=D, d_hidden=6),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def attention(request):
+    torch.manual_seed(0)
+    return MAKERS[request.param]().double().eval()
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_a_mask_that_hides_nothing_is_no_mask(attention):
+    query, key_value = Rows(randn(B, C, T, D)), attention.key_value(Rows(randn(B, 1, N, D)))
+    expected = attention(query, key_value).values
+    assert expected.shape == (B, C, T, D)
+    for shape in ((1, 1, 1, N), (B, 1, 1, N), (B, C, 1, N), (1, 1, T, N), (B, C, T, N)):
+        mask = torch.ones(shape, dtype=torch.bool)
+        torch.testing.assert_close(attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0)
+
+
+def test_masked_vectors_are_as_if_they_were_absent(attention):
+    query, source = Rows(randn(B, C, T, D)), randn(B, 1, N, D)
+    mask = key_mask(torch.tensor([True] * 3 + [False] * 2).expand(B, -1))
+    masked = attention(query, attention.key_value(Rows(source)), attn_mask=mask).values
+    absent = attention(query, attention.key_value(Rows(source[:, :, :3]))).values
+    torch.testing.assert_close(masked, absent, atol=1e-12, rtol=0)
+
+
+def test_each_caption_has_a_mask_of_its_own(attention):
+    query, key_value = randn(B, C, T, D), attention.key_value(Rows(randn(B, 1, N, D)))
+    mask = torch.rand(B, C, T, N) < 0.5
+    mask[..., 0] = True
+    together = attention(Rows(query), key_value, attn_mask=mask).values
+    for caption in range(C):
+        one = slice(caption, caption + 1)
+        alone = attention(Rows(query[:, one]), key_value, attn_mask=mask[:, one]).values
+        torch.testing.assert_close(together[:, one], alone, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear"])
+def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind):
+    torch.manual_seed(0)
+    attention = MAKERS[kind]().double().eval()
+    lengths = torch.tensor([[4, 1, 0], [2, 3, 4]])
+    token_mask = torch.arange(T) < lengths[..., None]
+    padded = Rows(randn(B, C, T, D))
+    packed = Rows.pack(padded.values, PackedIndex(token_mask))
+    mask = causal_mask(T, torch.device("cpu"))
+    expected, found = (attention(rows, attention.key_value(rows), attn_mask=mask) for rows in (padded, packed))
+    assert found.values.shape == (int(lengths.sum()), D)
+    torch.testing.assert_close(found.values, expected.values[token_mask], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("keys", [1, C])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_is_added_to_the_scores(keys, masked):
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(d_model=D, heads=H).double()
+    query, source, bias = Rows(randn(B, C, T, D)), Rows(randn(B, keys, N, D)), randn(B, C, H, T, N).requires_grad_()
+    k, v = attention.key_value(source)
+    scores = query.map(attention.query).split_heads(H) @ k.mT / math.sqrt(D // H) + bias
+    mask = None
+    if masked:
+        mask = key_mask(torch.tensor([True, True, False, True, False]).expand(B, -1))
+        scores = scores.masked_fill(~mask[:, :, None], -torch.inf)
+    expected = query.merge_heads(scores.softmax(-1) @ v).map(attention.output).values
+    found = attention(query, (k, v), attn_mask=mask, attn_bias=bias).values
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    gradients = [torch.autograd.grad(out.sum(), bias, retain_graph=True)[0] for out in (found, expected)]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
+
+
+def test_a_row_that_may_attend_to_nothing_is_finite(attention):
+    query, key_value = Rows(randn(B, C, T, D)), attention.key_value(Rows(randn(B, 1, N, D)))
+    mask = torch.zeros(B, 1, 1, N, dtype=torch.bool)
+    found = attention(query, key_value, attn_mask=mask).values
+    assert found.isfinite().all()
