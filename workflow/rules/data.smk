@@ -71,7 +71,7 @@ for PRODUCTS, NAMES in datasets_by_products().items():
             [f"{R}/data/{{dataset}}/{product}" for product in PRODUCTS],
             corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         log:
-            f"{LOGS}/corpus/{{dataset}}.log",
+            f"{LOGS}/{rule_name(PRODUCTS)}/{{dataset}}.log",
         wildcard_constraints:
             dataset=one_of(NAMES),
         params:

@@ -11,9 +11,7 @@ BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 def features_spec(wildcards):
     """Return what decides about the values of a store; batch and shard sizes reach the job as resources."""
     settings = PLAN.get("features", wildcards.features)
-    return as_json(
-        {key: value for key, value in settings.model_dump(mode="json").items() if key not in settings.EXECUTION}
-    )
+    return as_json(settings.model_dump(mode="json", exclude=settings.EXECUTION))
 
 
 def execution_options(wildcards):
