@@ -1,0 +1,120 @@
+"""The guides in docs/ work as they stand: files are written and commands run, beside a clone with tiny data."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from helpers.tiny_workspace import ROOT
+
+GUIDES = sorted((ROOT / "docs").glob("add_*.md"))
+BLOCK = re.compile(r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S)
+# What guides name, so small that it is made in seconds.
+TINY = {
+    "datasets/scenes.yaml": "{kind: scenes, train: 20, val: 4, test: 4, size: 64, vocabulary: {min_count: 1}}",
+    "features/scenes_grid.yaml": "{kind: grid, backbone: test_resnet, weights: random, image_size: 64, grid: 2}",
+}
+
+
+@dataclass
+class Block:
+    """A block of code: a file with its path, commands (`sh`), or what the commands before it print (`text`)."""
+
+    language: str
+    slow: bool
+    text: str
+    path: str | None
+
+
+def blocks(page):
+    """Return the blocks of a guide; the line above a file begins with its path."""
+    found = []
+    for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        path = re.match(r"`([^`]+)`", match["above"])
+        found.append(Block(match["language"], bool(match["slow"]), match["text"], path and path[1]))
+    return found
+
+
+class Guide:
+    """A folder in which a guide is followed, beside the clone ``../recap``."""
+
+    def __init__(self, folder):
+        self.folder = folder / "mine"
+        clone = folder / "recap"
+        self.folder.mkdir()
+        clone.mkdir()
+        for name in ("Snakefile", "workflow", "profiles", "tests", "pyproject.toml"):
+            (clone / name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / "params", clone / "params")
+        for name, text in TINY.items():
+            (clone / "params" / name).write_text(text)
+
+    def follow(self, page, *, slow):
+        """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
+        script, shown, number = [], {}, 0
+        for position, block in enumerate(blocks(page)):
+            if block.language == "sh":
+                number = position
+                if slow or not block.slow:
+                    script += [f"echo @block {number}", block.text]
+                    shown[number] = ""
+            elif block.language == "text":
+                if number in shown:
+                    shown[number] = block.text
+            else:
+                assert block.path, f"{page.name}: no path above the block that begins with {block.text[:60]!r}"
+                copy = self.folder / ".blocks" / str(position)
+                copy.parent.mkdir(exist_ok=True)
+                copy.write_text(block.text)
+                script.append(f"mkdir -p {Path(block.path).parent} && cp .blocks/{position} {block.path}")
+        printed = self._run("\n".join(["set -e -o pipefail", *script]))
+        return [(shown[number], printed[number]) for number in shown]
+
+    def _run(self, script):
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        parts = re.split(r"^@block (\d+)\n", done.stdout, flags=re.M)
+        return dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+
+
+def assert_shown(pairs):
+    """Refuse a line that the guide shows and that was not printed, spaces apart."""
+    for shown, printed in pairs:
+        words = " ".join(printed.split())
+        for line in shown.splitlines():
+            assert " ".join(line.split()) in words, printed
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_quick_commands_of_a_guide_print_what_it_shows(page, tmp_path):
+    pairs = Guide(tmp_path).follow(page, slow=False)
+    assert any(shown for shown, _ in pairs)
+    assert_shown(pairs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_all_commands_of_a_guide_run(page, tmp_path):
+    assert_shown(Guide(tmp_path).follow(page, slow=True))
+
+
+def test_there_is_a_guide_for_each_thing_to_add():
+    assert [page.stem for page in GUIDES] == ["add_a_dataset", "add_a_metric", "add_a_model", "add_a_table"]
+
+
+def test_no_block_of_a_guide_is_overlooked():
+    for page in GUIDES:
+        text = page.read_text(encoding="utf-8")
+        assert len(blocks(page)) * 2 == len(re.findall("^```", text, re.M)), page.name
