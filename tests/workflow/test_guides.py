@@ -19,6 +19,14 @@ TINY = {
     "datasets/scenes.yaml": "{kind: scenes, train: 20, val: 4, test: 4, size: 64, vocabulary: {min_count: 1}}",
     "features/scenes_grid.yaml": "{kind: grid, backbone: test_resnet, weights: random, image_size: 64, grid: 2}",
 }
+# Validates parameter files, with the plug-ins of the guide: SECTION/NAME each.
+VALIDATE = """
+import sys
+from pathlib import Path
+from recap.core.params import load_named
+for name in sys.argv[1:]:
+    load_named(Path("params"), *name.split("/", 1))
+"""
 
 
 @dataclass
@@ -40,6 +48,12 @@ def blocks(page):
     return found
 
 
+def parameter_files(page):
+    """Return SECTION/NAME of the parameter files of a guide; profiles have no section."""
+    paths = [Path(block.path) for block in blocks(page) if block.path and block.path.startswith("params/")]
+    return [path.relative_to("params").with_suffix("").as_posix() for path in paths if len(path.parts) > 2]
+
+
 class Guide:
     """A folder in which a guide is followed, beside the clone ``../recap``."""
 
@@ -56,24 +70,30 @@ class Guide:
 
     def follow(self, page, *, slow):
         """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
-        script, shown, number = [], {}, 0
-        for position, block in enumerate(blocks(page)):
-            if block.language == "sh":
-                number = position
+        script, shown, last = ["set -e -o pipefail"], {}, 0
+        for number, block in enumerate(blocks(page)):
+            if block.language == "text":
+                if last in shown:
+                    shown[last] = block.text
+            elif block.language != "sh":
+                script.append(self._write(block, number))
+            else:
+                last = number
                 if slow or not block.slow:
                     script += [f"echo @block {number}", block.text]
                     shown[number] = ""
-            elif block.language == "text":
-                if number in shown:
-                    shown[number] = block.text
-            else:
-                assert block.path, f"{page.name}: no path above the block that begins with {block.text[:60]!r}"
-                copy = self.folder / ".blocks" / str(position)
-                copy.parent.mkdir(exist_ok=True)
-                copy.write_text(block.text)
-                script.append(f"mkdir -p {Path(block.path).parent} && cp .blocks/{position} {block.path}")
-        printed = self._run("\n".join(["set -e -o pipefail", *script]))
-        return [(shown[number], printed[number]) for number in shown]
+        if slow:
+            script.append(f"python -c '{VALIDATE}' {' '.join(parameter_files(page))}")
+        printed = self._run("\n".join(script))
+        return [(text, printed[number]) for number, text in shown.items()]
+
+    def _write(self, block, number):
+        """Return the command that puts a file where the guide has it."""
+        assert block.path, f"there is no path above the block that begins with {block.text[:60]!r}"
+        copy = self.folder / ".blocks" / str(number)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(block.text)
+        return f"mkdir -p {Path(block.path).parent} && cp .blocks/{number} {block.path}"
 
     def _run(self, script):
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
