@@ -40,7 +40,10 @@ CHANGES = {
     "no image id": (lambda c: image(c).pop("imgid"), "image number 0: the key 'imgid' is missing"),
     "no sentences": (lambda c: image(c).update(sentences=[]), "image id 0: it has no captions"),
     "misspelt split": (lambda c: image(c).update(split="trian"), "no such split as 'trian'; did you mean 'train'?"),
-    "image id twice": (lambda c: image(c, 4).update(imgid=0), "image id 0 stands twice (in splits 'train' and 'test')"),
+    "image id twice": (
+        lambda c: image(c, 4).update(imgid=0),
+        "image id 0 is duplicated (in splits 'train' and 'test')",
+    ),
     "file in two splits": (
         lambda c: image(c, 4).update(filename="0000_ab.jpg"),
         "0000_ab.jpg is image id 0 in split 'train' and image id 4 in split 'test'",
