@@ -57,7 +57,7 @@ CHANGES = {
     ),
     "several views": (
         lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
-        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' parts the views of an image in the corpus",
+        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' separates the views of an image in the corpus",
     ),
     "half a surrogate in a word": (
         lambda c: sentence(c).update(tokens=["a", "\ud83d", "dog"]),

@@ -50,7 +50,7 @@ def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
             study = _entry(entry, split, reports, path)
             if study.uid in splits:
                 raise DataError(
-                    f"{path}: {study.uid} is duplicated (in {splits[study.uid]!r} and {split!r}); a study may stand once"
+                    f"{path}: {study.uid} is duplicated (in {splits[study.uid]!r} and {split!r}); list it once"
                 )
             splits[study.uid] = split
             studies.append(study)
