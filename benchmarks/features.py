@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from benchmarks.figures import Case
-from recap.features.store import FeatureStore
 from recap.features.records import ImageFeatures
+from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 
 ROWS, DIM, BATCH = 36, 2048, 50

@@ -12,7 +12,7 @@ from recap.data.corpus.corpus import Caption, Corpus
 from recap.data.datasets import coco
 from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
-from recap.export.coco_server_ids import SERVER, write_server_ids
+from recap.export.coco_image_ids import SERVER, write_server_ids
 
 
 def corpus_of(folder, **changes):

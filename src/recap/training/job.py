@@ -20,6 +20,7 @@ from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.layers.fast import fast
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.runs.counters import Counters
@@ -189,8 +190,13 @@ def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
     """Return all that the weights depend on: a saved state of anything else is not continued."""
     # Whoever started torchrun by hand may have asked for other processes than the spec has.
     processes = {"processes": group.size} if group.size > 1 else {}
+    plain = {} if fast() else {"fast": False}  # dropout then draws other random numbers
     source = job_code(TRAINING, spec.model_settings.kind)
-    return {"settings": {**spec.model_dump(mode="json"), **processes}, "inputs": inputs.hashes, "source": source}
+    return {
+        "settings": {**spec.model_dump(mode="json"), **processes, **plain},
+        "inputs": inputs.hashes,
+        "source": source,
+    }
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
