@@ -40,7 +40,10 @@ CHANGES = {
     "no image id": (lambda c: image(c).pop("imgid"), "image number 0: the key 'imgid' is missing"),
     "no sentences": (lambda c: image(c).update(sentences=[]), "image id 0: it has no captions"),
     "misspelt split": (lambda c: image(c).update(split="trian"), "no such split as 'trian'; did you mean 'train'?"),
-    "image id twice": (lambda c: image(c, 4).update(imgid=0), "image id 0 stands twice (in splits 'train' and 'test')"),
+    "image id twice": (
+        lambda c: image(c, 4).update(imgid=0),
+        "image id 0 is duplicated (in splits 'train' and 'test')",
+    ),
     "file in two splits": (
         lambda c: image(c, 4).update(filename="0000_ab.jpg"),
         "0000_ab.jpg is image id 0 in split 'train' and image id 4 in split 'test'",
@@ -54,7 +57,7 @@ CHANGES = {
     ),
     "several views": (
         lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
-        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' parts the views of an image in the corpus",
+        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' separates the views of an image in the corpus",
     ),
     "half a surrogate in a word": (
         lambda c: sentence(c).update(tokens=["a", "\ud83d", "dog"]),

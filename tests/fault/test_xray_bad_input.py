@@ -41,7 +41,7 @@ REPORTS = {
     "bytes that are no text": ("\0\x01\x02", "3.xml: not valid XML"),
     "another XML": ("<html/>", "3.xml: no report of the collection (its uId is ''"),
     "a uid with a path": (report(3).replace("CXR3", "CXR../3", 1), "no report of the collection (its uId is 'CXR../3'"),
-    "a uid twice": (report(4), "the report CXR4 stands twice"),
+    "a uid twice": (report(4), "the report CXR4 is duplicated"),
     "a picture with a path": (report(3, pictures=["../../etc/x", "b"]), "are not distinct names"),
     "one picture twice": (report(3, pictures=["a", "a"]), "are not distinct names"),
 }
@@ -73,7 +73,7 @@ ANNOTATIONS = {
     "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "names the study CXR999_IM-1, but there is no re"),
     "an id of another form": (lambda c: first(c).update(id="study 3"), "entry with the id 'study 3'"),
     "no id": (lambda c: first(c).pop("id"), "entry with the id None"),
-    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3 stands twice (in 'train' and 'test')"),
+    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3 is duplicated (in 'train' and 'test')"),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
         "the study CXR3_IM-0003: asks for view 2, but its report CXR3 refers to 2 pictures",

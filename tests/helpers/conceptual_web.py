@@ -130,7 +130,7 @@ def write_conceptual(folder: Path, *, train: Sequence[str], test: Sequence[str])
         for name, kinds, first in (("train", train, 0), ("validation", test, 1000)):
             rows = [(f"photo {n} of a dog .", server.url(kind, first + n)) for n, kind in enumerate(kinds)]
             tsv = write_tsv(folder / f"{name}.tsv", rows)
-            download(tsv=tsv, out=folder / "images" / name, edge=32, tries=1, rounds=1, limit=5)
+            download(tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, rounds=1, timeout=5)
     return folder
 
 

@@ -12,7 +12,7 @@ from recap.data.corpus.corpus import Caption, Corpus
 from recap.data.datasets import coco
 from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
-from recap.export.coco_server_ids import SERVER, write_server_ids
+from recap.export.coco_image_ids import SERVER, write_server_ids
 
 
 def corpus_of(folder, **changes):
@@ -119,8 +119,8 @@ def test_words_of_karpathys_file_are_counted(small, times, words, right):
 
 
 CHANGES = {
-    "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 stands twice in the annotations"),
-    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100 stands twice"),
+    "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 is duplicated in the annotations"),
+    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100 is duplicated"),
     "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 names image id 7"),
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 has no caption"),
     "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42 has no word"),
@@ -155,7 +155,7 @@ def test_spoilt_annotations(tmp_path, name):
     [
         ("val2014/COCO_val2014_000000000042.jpg 43\n", "val.txt line 1: expected"),
         ("42\n", "val.txt line 1: expected"),
-        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, "val.txt line 2: image id 42 stands twice"),
+        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, "val.txt line 2: image id 42 is duplicated"),
         ("\n", "val.txt: names no pictures"),
         ("val2014/COCO_val2014_000000000133.jpg 133\n", "image id 133 is on the val list and on the test list"),
         (None, "val.txt: no such list of pictures"),
@@ -197,7 +197,7 @@ def test_server_ids(tmp_path):
     assert {key: value for key, value in json.loads(files["out"].read_text()).items() if key != "hash"} == ids
     with pytest.raises(DataError, match="2 images where test2014 has 40,775"):
         write_server_ids(**files)
-    with pytest.raises(DataError, match="an image id stands twice"):
+    with pytest.raises(DataError, match="an image id is duplicated"):
         write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
     assert SERVER["val2014"] == 40_504
 

@@ -113,7 +113,7 @@ def test_lists_and_tsvs_that_do_not_belong_together(inputs, tmp_path):
 
 def test_duplicate_rows_in_a_list_are_refused(inputs, tmp_path):
     relist(inputs / "images" / "train", lambda record: change(record, row=4) if record.row == 5 else record)
-    assert "row 4 stands twice" in refused(inputs, tmp_path / "out")
+    assert "row 4 is duplicated" in refused(inputs, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from recap.data.datasets.conceptual import shards as conceptual_shards
 from recap.data.datasets.conceptual.download import download
 from recap.data.datasets.conceptual.shards import SHARD, file_of, read_records
 
-QUICK = {"workers": 32, "limit": 1.0, "pause": 0.01, "rounds": 1, "edge": 48}
+QUICK = {"workers": 32, "timeout": 1.0, "backoff": 0.01, "rounds": 1, "min_side": 48}
 # What becomes of each kind of answer, and how many requests it may cost (with two tries).
 EXPECTED = {
     "ok": ("ok", 1),
@@ -48,7 +48,7 @@ def web():
 
 def run(tmp_path, rows, **changes):
     tsv = write_tsv(tmp_path / "t.tsv", [(f"caption {number}", url) for number, url in enumerate(rows)])
-    return download(tsv=tsv, out=tmp_path / "out", **{**QUICK, "tries": 2, **changes})
+    return download(tsv=tsv, out=tmp_path / "out", **{**QUICK, "attempts": 2, **changes})
 
 
 def records(tmp_path):
@@ -107,7 +107,7 @@ def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, t
     monkeypatch.setattr(conceptual_shards, "SHARD", 20)
     monkeypatch.setattr(conceptual_download, "SHARD", 20)
     urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]
-    counts = run(tmp_path, urls, tries=1, rounds=3)
+    counts = run(tmp_path, urls, attempts=1, rounds=3)
     assert {web.asked[f"/flaky/{number}.jpg"] for number in range(20, 20 + failing)} == {asked}
     assert counts["ok"] == (59 if failing == 1 else 60)
     assert all(web.asked[f"/ok/{number}.jpg"] == 1 for number in range(20))
@@ -115,9 +115,9 @@ def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, t
 
 def test_failures_that_were_known_do_not_bring_the_shard_back(web, tmp_path):
     urls = [web.url("500", number) for number in range(4)]
-    run(tmp_path, urls, tries=1, rounds=3)
+    run(tmp_path, urls, attempts=1, rounds=3)
     assert set(web.asked.values()) == {3}
-    run(tmp_path, urls, tries=1, rounds=3)
+    run(tmp_path, urls, attempts=1, rounds=3)
     assert set(web.asked.values()) == {4}
 
 
@@ -146,7 +146,11 @@ def test_only_pictures_with_the_published_hashes_are_kept(web, tmp_path):
 
 
 def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
-    run(tmp_path, ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)], tries=1)
+    run(
+        tmp_path,
+        ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)],
+        attempts=1,
+    )
     assert [record.status for record in records(tmp_path)] == ["bad url", "bad url", "bad url", "connection", "ok"]
 
 
@@ -193,8 +197,8 @@ def test_a_truncated_gzip_is_one_sentence(tmp_path):
 
 def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
     run(tmp_path, [web.url("ok", 0)])
-    with pytest.raises(DataError, match="stored with edge 48, not 64; use another folder"):
-        run(tmp_path, [web.url("ok", 0)], edge=64)
+    with pytest.raises(DataError, match="stored with min_side 48, not 64; use another folder"):
+        run(tmp_path, [web.url("ok", 0)], min_side=64)
     with conceptual_download._alone(tmp_path / "out"), pytest.raises(RecapError, match="another process downloads"):
         run(tmp_path, [web.url("ok", 0)])
 
@@ -202,14 +206,14 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
 def test_a_killed_process_is_continued_by_the_same_command(web, tmp_path):
     tsv = write_tsv(tmp_path / "t.tsv", [(f"a {number}", web.url("ok", number)) for number in range(1500)])
     command = [sys.executable, "-m", "recap", "data", "conceptual-download", "--tsv", str(tsv), "--out", str(tmp_path)]
-    process = subprocess.Popen([*command, "--edge", "16"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--min-side", "16"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and not (tmp_path / "shards" / "00000.parquet").exists():
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -9, "it was over before it could be killed"
     finished = {int(path.stem) for path in (tmp_path / "shards").glob("0*.parquet")}
     web.asked.clear()
-    done = subprocess.run([*command, "--edge", "16"], capture_output=True, text=True)
+    done = subprocess.run([*command, "--min-side", "16"], capture_output=True, text=True)
     counts = json.loads(done.stdout)
     assert (counts["rows"], counts["ok"]) == (1500, 1500)
     assert counts["this_run"]["kept"] == SHARD * len(finished)

@@ -44,7 +44,7 @@ def test_an_image_in_two_splits_or_a_caption_id_twice_is_never_written(tmp_path)
 
     with pytest.raises(DataError, match="d: image id 1 is in the splits 'train' and 'test'; take it out of one"):
         write((0, "train", 0), (1, "train", 1), (1, "test", 2))
-    with pytest.raises(DataError, match="d: caption id 1 stands twice"):
+    with pytest.raises(DataError, match="d: caption id 1 is duplicated"):
         write((0, "train", 0), (1, "train", 1), (2, "test", 1))
     with pytest.raises(DataError, match="image id 0: no such split as 'trian'; did you mean 'train'"):
         write((0, "trian", 0))

@@ -54,7 +54,7 @@ def test_grey_of_32_bits_is_refused(dtype, kind, scale):
     with pytest.raises(DataError, match=f"^x.tif: holds {kind} of 32 bits, and nothing says which is white; save"):
         decode_rgb(content, "x.tif")
     with pytest.raises(Failure) as caught:
-        shrunk(content, edge=48)
+        shrunk(content, min_side=48)
     assert caught.value.status == "no picture"
 
 
@@ -117,10 +117,10 @@ def test_no_program_is_started_for_any_bytes(tmp_path):
 
 def test_a_web_picture_wider_than_a_jpeg_may_be_is_a_failure_of_its_own():
     with pytest.raises(Failure) as caught:
-        shrunk(stored(Image.new("L", (70_000, 2)), "PNG"), edge=384)
+        shrunk(stored(Image.new("L", (70_000, 2)), "PNG"), min_side=384)
     assert (caught.value.status, caught.value.detail) == (
         "too large",
         "70000 x 2 pixels; a JPEG's side has 65500",
     )
     # Scaled down first, its longer side fits.
-    assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), edge=384).width == 33_600
+    assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), min_side=384).width == 33_600

@@ -7,7 +7,7 @@ import pytest
 
 from recap.cli import main
 from recap.core.errors import DataError
-from recap.export.coco_server import write_submission
+from recap.export.coco_submission import write_submission
 
 SIZES = {"val2014": 3, "test2014": 2}
 

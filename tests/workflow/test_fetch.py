@@ -72,4 +72,4 @@ def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
     profile.write_text(profile.read_text() + "\nseeds: [9]\n")
     refused = workspace.snakemake("-n")
     assert refused.returncode == 1
-    assert "the key 'seeds' stands twice, in lines" in refused.stderr
+    assert "the key 'seeds' is duplicated, in lines" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from recap.cli.arguments import Arguments, checked, chosen, paths, spec
 from recap.cli.fetch import add_fetch
@@ -12,35 +13,16 @@ from recap.cli.parser import Commands, command
 
 def add_data(commands: Commands) -> None:
     """Add the commands of this group."""
-
-    def corpus(a: Arguments) -> None:
-        from recap.data.corpus.build import build_corpus
-
-        build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
-
-    def vocabulary(a: Arguments) -> None:
-        from recap.data.vocabulary.words import build_vocabulary
-
-        built = build_vocabulary(corpus=a.corpus, rule=a.spec, inputs=a.inputs, out=a.out)
-        print(f"{a.out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
-
-    def card(a: Arguments) -> None:
-        from recap.data.corpus.card import write_card
-
-        write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
-
-    def subset(a: Arguments) -> None:
-        from recap.data.subsets.subsample import draw_subset
-
-        draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
-
     add_fetch(commands)
+    _add_corpus(commands)
+    _add_vocabulary(commands)
+    _add_card(commands)
+    _add_subset(commands)
+    _add_overlap(commands)
+    _add_conceptual(commands)
 
-    def overlap(a: Arguments) -> None:
-        from recap.data.corpus.overlap import check_overlap
 
-        print(json.dumps(check_overlap(corpus=a.corpus, images=a.images)))
-
+def _add_corpus(commands: Commands) -> None:
     parser = command(
         commands,
         "corpus",
@@ -52,7 +34,16 @@ def add_data(commands: Commands) -> None:
     parser.add_argument("--name", required=True, help="name of the data set")
     spec(parser, "Dataset")
     paths(parser, "inputs", out="folder of corpus.parquet")
-    parser.set_defaults(function=corpus)
+    parser.set_defaults(function=_corpus)
+
+
+def _corpus(a: Arguments) -> None:
+    from recap.data.corpus.build import build_corpus
+
+    build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
+
+
+def _add_vocabulary(commands: Commands) -> None:
     parser = command(
         commands,
         "vocabulary",
@@ -64,7 +55,17 @@ def add_data(commands: Commands) -> None:
     parser.add_argument(
         "--inputs", type=Path, default=Path(), metavar="PATH", help="folder of a byte-pair tokenizer's files"
     )
-    parser.set_defaults(function=vocabulary)
+    parser.set_defaults(function=_vocabulary)
+
+
+def _vocabulary(a: Arguments) -> None:
+    from recap.data.vocabulary.words import build_vocabulary
+
+    built = build_vocabulary(corpus=a.corpus, rule=a.spec, inputs=a.inputs, out=a.out)
+    print(f"{a.out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
+
+
+def _add_card(commands: Commands) -> None:
     parser = command(
         commands,
         "card",
@@ -76,7 +77,16 @@ def add_data(commands: Commands) -> None:
     parser.add_argument(
         "--counts", type=Path, metavar="PATH", help="Markdown list of what was left out on the way to the corpus"
     )
-    parser.set_defaults(function=card)
+    parser.set_defaults(function=_card)
+
+
+def _card(a: Arguments) -> None:
+    from recap.data.corpus.card import write_card
+
+    write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
+
+
+def _add_subset(commands: Commands) -> None:
     parser = command(
         commands,
         "subset",
@@ -90,7 +100,16 @@ def add_data(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, required=True, help="captions are drawn by it")
     spec(parser, "Subset")
     paths(parser, "corpus", out="JSON with the ids of the captions")
-    parser.set_defaults(function=subset)
+    parser.set_defaults(function=_subset)
+
+
+def _subset(a: Arguments) -> None:
+    from recap.data.subsets.subsample import draw_subset
+
+    draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
+
+
+def _add_overlap(commands: Commands) -> None:
     parser = command(
         commands,
         "overlap",
@@ -101,16 +120,16 @@ def add_data(commands: Commands) -> None:
     parser.add_argument(
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="folders or zips: compare pictures as well"
     )
-    parser.set_defaults(function=overlap)
-    _add_conceptual(commands)
+    parser.set_defaults(function=_overlap)
+
+
+def _overlap(a: Arguments) -> None:
+    from recap.data.corpus.overlap import check_overlap
+
+    print(json.dumps(check_overlap(corpus=a.corpus, images=a.images)))
 
 
 def _add_conceptual(commands: Commands) -> None:
-    def download(a: Arguments) -> None:
-        from recap.data.datasets.conceptual.download import download as run
-
-        print(json.dumps(run(**chosen(a, "tsv out edge workers tries limit pause rounds published")), indent=1))
-
     parser = command(
         commands,
         "conceptual-download",
@@ -118,13 +137,26 @@ def _add_conceptual(commands: Commands) -> None:
         example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation",
     )
     paths(parser, tsv="captions and urls, as published", out="folder of the pictures")
-    parser.add_argument("--edge", type=int, default=384, help="pixels of a stored picture's shorter side at most (384)")
-    parser.add_argument("--workers", type=int, default=64, help="requests at once (64)")
-    parser.add_argument("--tries", type=int, default=3, help="requests a url in a round, where failure may pass (3)")
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds a request may take (30)")
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds before the second request; then doubled (1)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds over shards with many fresh failures (3)")
+    integer: Any = {"type": int, "metavar": "N"}
+    seconds: Any = {"type": float, "metavar": "S"}
+    parser.add_argument(
+        "--min-side", default=384, help="shorter side that larger pictures get, in pixels (384)", **integer
+    )
+    parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
+    parser.add_argument(
+        "--attempts", default=3, help="requests per url and round, where a failure may pass (3)", **integer
+    )
+    parser.add_argument("--timeout", default=30.0, help="seconds per request (30)", **seconds)
+    parser.add_argument("--backoff", default=1.0, help="seconds before the second request; then doubled (1)", **seconds)
+    parser.add_argument("--rounds", default=3, help="rounds over shards with many fresh failures (3)", **integer)
     parser.add_argument(
         "--published", type=Path, metavar="PATH", help="survivors.parquet of others: keep only pictures of its hashes"
     )
-    parser.set_defaults(function=download)
+    parser.set_defaults(function=_download)
+
+
+def _download(a: Arguments) -> None:
+    from recap.data.datasets.conceptual.download import download
+
+    names = "tsv out min_side workers attempts timeout backoff rounds published"
+    print(json.dumps(download(**chosen(a, names)), indent=1))

@@ -31,6 +31,6 @@ def add_export(commands: Commands) -> None:
 
 
 def _coco_server(a: Arguments) -> None:
-    from recap.export.coco_server import write_submission
+    from recap.export.coco_submission import write_submission
 
     print(write_submission(captions={"val2014": a.val, "test2014": a.test}, algorithm=a.algorithm, out=a.out))

@@ -90,7 +90,7 @@ def _extract(a: Arguments) -> None:
 
 
 def _server_ids(a: Arguments) -> None:
-    from recap.export.coco_server_ids import write_server_ids
+    from recap.export.coco_image_ids import write_server_ids
 
     write_server_ids(**chosen(a, "info annotations out partial"))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +49,7 @@ def write_file(
     shapes = {name: (int(index.offsets[name.split("/")[0]][-1]), *row) for name, (_, row) in kinds.items()}
     size = sum(int(np.prod(shapes[name])) * np.dtype(dtype).itemsize for name, (dtype, _) in kinds.items())
     _need_room(path, size + 2**20)
-    with atomic_path(path) as temporary, _disk_errors(), _new_file(temporary) as file:
+    with atomic_path(path) as temporary, _new_file(temporary) as file:
         file.create_dataset("ids", data=index.ids, track_times=False)
         file.create_dataset("image_sizes", data=index.sizes, track_times=False)
         file.create_dataset("digests", data=index.digests, track_times=False)
@@ -107,17 +105,6 @@ def _new_file(path: Path) -> Any:
     return h5py.File(
         path, "w", libver=("v108", "v108"), locking=False, alignment_threshold=4096, alignment_interval=4096
     )
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    """Give HDF5's errors of a full disk the error number that they carry only in their text."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        if f"errno = {errno.ENOSPC}" in str(error):
-            raise OSError(errno.ENOSPC, str(error)) from error
-        raise
 
 
 def _need_room(path: Path, size: int) -> None:

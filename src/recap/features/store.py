@@ -77,7 +77,7 @@ class FeatureStore:
         return offsets[positions + 1] - offsets[positions]
 
     def read(self, image_ids: Sequence[int], stream: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the features of images in the order given (an id may stand twice).
+        """Return the features of images in the order given (an id may be repeated).
 
         Returns:
             values float32 [B, N, dim], zero beyond an image's own rows, and mask bool [B, N], true where rows are real;

@@ -61,7 +61,7 @@ def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind:
     how many captions that concerned is reported.
 
     Raises:
-        DataError: there are no captions, a caption id stands twice, or an image is in two splits.
+        DataError: there are no captions, a caption id is duplicated, or an image is in two splits.
     """
     import pyarrow.parquet as pq
 
@@ -124,7 +124,7 @@ class _Checks:
         """
         for row in rows:
             if self._last is not None and row.caption_id <= self._last:
-                wrong = "stands twice" if row.caption_id == self._last else f"comes after {self._last}"
+                wrong = "is duplicated" if row.caption_id == self._last else f"comes after {self._last}"
                 raise DataError(f"{self.dataset}: caption id {row.caption_id} {wrong}; correct the annotations")
             if row.split not in SPLITS:
                 raise DataError(

@@ -42,7 +42,7 @@ def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
     """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``.
 
     Raises:
-        DataError: a file is missing or broken, an id stands twice or has no picture, a count is not COCO's, or one of
+        DataError: a file is missing or broken, an id is duplicated or has no picture, a count is not COCO's, or one of
             train, val and test has no image.
     """
     where = ", ".join(str(inputs / name) for name in spec.annotations)
@@ -68,7 +68,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
         partial: True allows listed pictures without annotations.
 
     Raises:
-        DataError: a file is broken, an id stands twice, a caption's picture is absent, a picture has no caption.
+        DataError: a file is broken, an id is duplicated, a caption's picture is absent, a picture has no caption.
     """
     split = _splits(lists)
     names: dict[int, str] = {}
@@ -96,7 +96,7 @@ def read_list(path: Path) -> dict[int, str]:
     """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name.
 
     Raises:
-        DataError: the file is missing or empty, a line has another form, or an id stands twice.
+        DataError: the file is missing or empty, a line has another form, or an id is duplicated.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
@@ -109,7 +109,7 @@ def read_list(path: Path) -> dict[int, str]:
         if image_id is None or words[1:] not in ([], [str(image_id)]):
             raise DataError(f"{path} line {number}: expected 'val2014/COCO_val2014_<12 digits>.jpg id', got {line!r}")
         if image_id in found:
-            raise DataError(f"{path} line {number}: image id {image_id} stands twice; remove one")
+            raise DataError(f"{path} line {number}: image id {image_id} is duplicated; remove one")
         found[image_id] = words[0]
     if not found:
         raise DataError(f"{path}: names no pictures; fetch it again")
@@ -189,7 +189,7 @@ def _captions(
     for image in _entries(content, "images", path):
         image_id, name = _field(image, "id", int, path), _field(image, "file_name", str, path)
         if image_id in names:
-            raise DataError(f"{path}: image id {image_id} stands twice in the annotations; name each file once")
+            raise DataError(f"{path}: image id {image_id} is duplicated in the annotations; name each file once")
         if image_id_of(name) != image_id:
             raise DataError(f"{path}: image id {image_id} has the file name {name!r}, which is not COCO's")
         names[image_id] = f"{name.split('_')[1]}/{name}" if name.startswith("COCO_") else name
@@ -197,7 +197,7 @@ def _captions(
         caption_id, image_id = _field(entry, "id", int, path), _field(entry, "image_id", int, path)
         text = _field(entry, "caption", str, path)
         if caption_id in caption_ids:
-            raise DataError(f"{path}: caption id {caption_id} stands twice; give each caption an id of its own")
+            raise DataError(f"{path}: caption id {caption_id} is duplicated; give each caption an id of its own")
         if image_id not in names:
             raise DataError(f"{path}: caption id {caption_id} names image id {image_id}, which is not there; remove it")
         words = tokenize(text)

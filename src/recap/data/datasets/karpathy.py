@@ -36,7 +36,7 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
         member: name or pattern of the one JSON in a zip.
 
     Raises:
-        DataError: a key is missing, an id stands twice, a caption is empty, an image lies in two splits, or one of
+        DataError: a key is missing, an id is duplicated, a caption is empty, an image lies in two splits, or one of
             train, val and test has no image.
     """
     images = _mapping(read_json_of(annotations, member), str(annotations), "the file").get("images")
@@ -65,7 +65,7 @@ class _Seen:
         if image_id in self._images:
             first = self._images[image_id]
             where = f"in split {split!r}" if split == first else f"in splits {first!r} and {split!r}"
-            raise DataError(f"{self.annotations}: image id {image_id} stands twice ({where}); remove one of them")
+            raise DataError(f"{self.annotations}: image id {image_id} is duplicated ({where}); remove one of them")
         if file in self._files:
             other, first = self._files[file]
             raise DataError(

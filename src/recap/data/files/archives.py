@@ -198,7 +198,7 @@ class _Names:
         self._files: set[str] = set()
 
     def check(self, name: str, *, regular: bool, folder: bool) -> None:
-        """Refuse a name that leaves the folder, a link or device, and a file that stands twice."""
+        """Refuse a name that leaves the folder, a link or device, and a file that is duplicated."""
         path = PurePosixPath(name)
         drive = len(name) > 1 and name[1] == ":"
         if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or drive:

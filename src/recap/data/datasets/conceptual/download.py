@@ -48,7 +48,7 @@ class _Run:
     """What one run does: its settings, and what it counts."""
 
     out: Path
-    edge: int
+    min_side: int
     web: Web
     pool: Executor
     expected: Mapping[int, str] | None
@@ -59,11 +59,11 @@ def download(
     *,
     tsv: Path,
     out: Path,
-    edge: int = 384,
+    min_side: int = 384,
     workers: int = 64,
-    tries: int = 3,
-    limit: float = 30.0,
-    pause: float = 1.0,
+    attempts: int = 3,
+    timeout: float = 30.0,
+    backoff: float = 1.0,
     rounds: int = 3,
     published: Path | None = None,
 ) -> dict[str, Any]:
@@ -74,43 +74,43 @@ def download(
     after all others, ``rounds`` times in all.
 
     Args:
-        tsv: caption TAB url a line, plain or gzipped.
-        out: gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes a row) and
+        tsv: one caption TAB url per line, plain or gzipped.
+        out: gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per row) and
             ``survivors.json`` (counts and success rate).
-        edge: largest shorter side of a stored picture in pixels; smaller ones are not enlarged.
+        min_side: shorter side to which larger pictures are shrunk, in pixels; smaller ones are not enlarged.
         workers: requests at once.
-        tries, limit, pause, rounds: requests a url in a round, seconds a request, seconds before the second one,
-            rounds a shard.
+        attempts, timeout, backoff, rounds: requests per url in a round, seconds per request, seconds before the second
+            one (then doubled), rounds per shard.
         published: the survivors list of another download; only pictures with the hashes listed there are kept.
 
     Raises:
-        DataError: the TSV is broken, or ``out`` belongs to a download with another ``edge``.
+        DataError: the TSV is broken, or ``out`` belongs to a download with another ``min_side``.
         RecapError: another process downloads into ``out``.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
     with naming_full_disk(out / LOCK):
         out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
-        _same_edge(out, edge)
+        _same_min_side(out, min_side)
         expected = None
         if published is not None:
             expected = {record.row: record.source_sha256 for record in read_records(published) if record.ok}
-        web = {"workers": workers, "tries": tries, "limit": limit, "pause": pause}
-        counts, shards = asyncio.run(_download(tsv, out, edge, expected, rounds, web))
+        web = {"workers": workers, "attempts": attempts, "timeout": timeout, "backoff": backoff}
+        counts, shards = asyncio.run(_download(tsv, out, min_side, expected, rounds, web))
         result = {**write_survivors(out, shards), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
 
 
 async def _download(
-    tsv: Path, out: Path, edge: int, expected: Mapping[int, str] | None, rounds: int, web: Mapping[str, Any]
+    tsv: Path, out: Path, min_side: int, expected: Mapping[int, str] | None, rounds: int, web: Mapping[str, Any]
 ) -> tuple[dict[str, int], int]:
     """Run all rounds; return what was done, and the number of shards."""
     again: list[int] | None = None
     shards = 0
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         async with opened_web(**web) as opened:
-            run = _Run(out, edge, opened, pool, expected)
+            run = _Run(out, min_side, opened, pool, expected)
             for turn in range(rounds):
                 number, again = await _round(run, _shards(tsv, again), first=turn == 0)
                 shards = shards or number
@@ -198,7 +198,7 @@ async def _record(run: _Run, row: Row) -> Record:
 
 
 def _store(run: _Run, row: Row, file: str, content: bytes) -> Record:
-    picture = shrunk(content, edge=run.edge)
+    picture = shrunk(content, min_side=run.min_side)
     with atomic_path(run.out / file) as temporary:
         temporary.write_bytes(picture.content)
     return Record(
@@ -226,8 +226,8 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _same_edge(out: Path, edge: int) -> None:
+def _same_min_side(out: Path, min_side: int) -> None:
     path = out / "download.json"
-    if path.exists() and (before := read_json(path).get("edge")) != edge:
-        raise DataError(f"{out}: its pictures were stored with edge {before}, not {edge}; use another folder")
-    write_json(path, {"edge": edge})
+    if path.exists() and (before := read_json(path).get("edge")) != min_side:
+        raise DataError(f"{out}: its pictures were stored with min_side {before}, not {min_side}; use another folder")
+    write_json(path, {"edge": min_side})

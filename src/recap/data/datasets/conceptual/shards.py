@@ -94,7 +94,7 @@ def read_records(path: Path) -> Iterator[Record]:
                 for values in batch.to_pylist():
                     record = Record(**values)
                     if record.row <= last:
-                        wrong = "stands twice" if record.row == last else f"comes after row {last}"
+                        wrong = "is duplicated" if record.row == last else f"comes after row {last}"
                         raise DataError(f"{path}: row {record.row} {wrong}; delete it and download again")
                     last = record.row
                     yield record

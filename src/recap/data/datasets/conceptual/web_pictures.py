@@ -50,30 +50,30 @@ class Picture:
 class Web:
     """Asks for pictures, at most ``workers`` at once, each request within ``limit`` seconds."""
 
-    def __init__(self, session: ClientSession, *, workers: int, tries: int, pause: float) -> None:
+    def __init__(self, session: ClientSession, *, workers: int, attempts: int, backoff: float) -> None:
         self.session = session
-        self.tries = tries
-        self.pause = pause
+        self.attempts = attempts
+        self.backoff = backoff
         self.asked = 0
         self._free = asyncio.Semaphore(workers)
 
     async def fetch(self, url: str) -> bytes:
-        """Return the bytes behind a url; a failure that may pass is tried again after a growing pause.
+        """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff.
 
         Raises:
             Failure: there are none.
         """
-        for attempt in range(self.tries):
+        for attempt in range(self.attempts):
             try:
                 async with self._free:
                     self.asked += 1
                     return await self._get(url)
             except Failure as failure:
-                if not failure.passing or attempt + 1 == self.tries:
+                if not failure.passing or attempt + 1 == self.attempts:
                     raise
-                wait = self.pause * 2**attempt if failure.wait is None else failure.wait
+                wait = self.backoff * 2**attempt if failure.wait is None else failure.wait
                 await asyncio.sleep(min(wait, LONGEST_WAIT))
-        raise AssertionError("no tries")
+        raise AssertionError("no attempts")
 
     async def _get(self, url: str) -> bytes:
         import aiohttp
@@ -108,31 +108,30 @@ async def _body(answer: ClientResponse) -> bytes:
 
 
 @asynccontextmanager
-async def opened_web(*, workers: int, tries: int, limit: float, pause: float) -> AsyncIterator[Web]:
+async def opened_web(*, workers: int, attempts: int, timeout: float, backoff: float) -> AsyncIterator[Web]:
     """Open connections; proxies are taken from the environment.
 
     Args:
         workers: requests at once over all hosts (at most PER_HOST to one).
-        tries: requests a url, where the failure may pass.
-        limit: seconds for one request from looking up the name to the last byte.
-        pause: seconds before the second try; doubles with every other one, unless the server says how long.
+        attempts: requests per url, where the failure may pass.
+        timeout: seconds for one request from looking up the name to the last byte.
+        backoff: seconds before the second try; doubles with every other one, unless the server says how long.
     """
     import aiohttp
 
-    timeout = aiohttp.ClientTimeout(total=limit)
     connector = aiohttp.TCPConnector(limit=workers, limit_per_host=PER_HOST, ttl_dns_cache=600)
     async with aiohttp.ClientSession(
         connector=connector,
-        timeout=timeout,
+        timeout=aiohttp.ClientTimeout(total=timeout),
         trust_env=True,
         headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
         cookie_jar=aiohttp.DummyCookieJar(),
     ) as session:
-        yield Web(session, workers=workers, tries=tries, pause=pause)
+        yield Web(session, workers=workers, attempts=attempts, backoff=backoff)
 
 
-def shrunk(content: bytes, *, edge: int) -> Picture:
-    """Return fetched bytes as RGB JPEG whose shorter side has at most ``edge`` pixels; metadata is left behind.
+def shrunk(content: bytes, *, min_side: int) -> Picture:
+    """Return fetched bytes as RGB JPEG whose shorter side has at most ``min_side`` pixels; metadata is left behind.
 
     Raises:
         Failure: the bytes are no whole picture, or a picture too large.
@@ -150,9 +149,9 @@ def shrunk(content: bytes, *, edge: int) -> Picture:
     except DataError as error:
         raise Failure("no picture", str(error)) from error
     original = picture.size
-    scale = edge / min(original)
+    scale = min_side / min(original)
     if scale < 1:
-        width, height = (max(edge, round(side * scale)) for side in original)
+        width, height = (max(min_side, round(side * scale)) for side in original)
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
     if max(picture.size) > LONGEST_JPEG:
         raise Failure("too large", f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}")

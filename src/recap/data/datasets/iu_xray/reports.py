@@ -30,13 +30,13 @@ def read_reports(path: Path) -> dict[str, Report]:
 
     Raises:
         DataError: the archive is damaged, an XML is malformed, declares entities or a document type, or is no report,
-            or a report stands twice.
+            or a report is duplicated.
     """
     reports: dict[str, Report] = {}
     for name, content in members(path, wanted=lambda name: name.endswith(".xml"), max_bytes=MAX_BYTES):
         report = parse_report(content, f"{path}: {name}")
         if report.uid in reports:
-            raise DataError(f"{path}: {name}: the report {report.uid} stands twice; remove one of them")
+            raise DataError(f"{path}: {name}: the report {report.uid} is duplicated; remove one of them")
         reports[report.uid] = report
     if not reports:
         raise DataError(f"{path}: no XML reports in it; is this NLMCXR_reports.tgz?")

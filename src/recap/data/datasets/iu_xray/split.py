@@ -35,7 +35,7 @@ def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
     the id starts with the report's uid, and ``k.png`` is picture k in the order of the report's XML.
 
     Raises:
-        DataError: the form is another, a study stands twice, or it names a report or picture that is not there.
+        DataError: the form is another, a study is duplicated, or it names a report or picture that is not there.
     """
     try:
         content = read_json(path)
@@ -50,7 +50,7 @@ def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
             study = _entry(entry, split, reports, path)
             if study.uid in splits:
                 raise DataError(
-                    f"{path}: {study.uid} stands twice (in {splits[study.uid]!r} and {split!r}); a study may stand once"
+                    f"{path}: {study.uid} is duplicated (in {splits[study.uid]!r} and {split!r}); list it once"
                 )
             splits[study.uid] = split
             studies.append(study)

@@ -25,7 +25,7 @@ def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool 
         partial: True allows other counts and says so.
 
     Raises:
-        DataError: a file is missing or broken, an id stands twice, or a count is not the published one.
+        DataError: a file is missing or broken, an id is duplicated, or a count is not the published one.
     """
     files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
     ids = {split: _ids(*files[split]) for split in SERVER}
@@ -52,5 +52,5 @@ def _ids(path: Path, name: str) -> list[int]:
             raise DataError(f"{path}: the image {file!r} has the id {number!r}, which is not COCO's")
         ids.append(number)
     if len(set(ids)) != len(ids):
-        raise DataError(f"{path}: an image id stands twice; fetch it again")
+        raise DataError(f"{path}: an image id is duplicated; fetch it again")
     return sorted(ids)

@@ -1,0 +1,49 @@
+"""What makes a store again: what is extracted, and not how the extractor works."""
+
+import pytest
+
+from recap.core.config.features import Features
+from recap.core.config.features.grid import GridFeatures
+from recap.core.errors import ConfigError
+from recap.core.params import validate
+from recap.features.extraction import job_hash
+
+SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
+
+
+def job(**changes):
+    return job_hash(GridFeatures(**SPEC, **changes), {}, [], ("features/grid",))
+
+
+def test_another_batch_or_shard_size_makes_no_store_again():
+    assert job() == job(batch_size=3, shard_size=7)
+    assert job() != job(grid=3)
+
+
+def test_stores_keep_the_names_of_settings_that_were_renamed_since():
+    spec = validate(Features, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}, "features/x.yaml")
+    assert spec.identity()["form"] == "npz_folder"
+    assert "format" not in spec.identity()
+    assert spec.model_dump()["format"] == "npz_folder"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"kind": "imported", "form": "npz_folder", "sources": ["a"]},
+            "'form' is called 'format' now; rename",
+        ),
+        (
+            {"kind": "regions", "renamed": {}, "weights": "random"},
+            "'renamed' is called 'key_map' now; rename",
+        ),
+        (
+            {"kind": "imported", "format": "npz_foldr", "sources": ["a"]},
+            "format: there is no 'npz_foldr'; did you mean 'npz_folder'?",
+        ),
+    ],
+)
+def test_an_old_or_unknown_name_is_told_the_right_one(values, sentence):
+    with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
+        validate(Features, values, "features/x.yaml")
