@@ -150,10 +150,8 @@ def test_absent_gpu_is_said(prepared):
 
 
 def test_unknown_key_and_model_are_named(prepared):
-    wrong = {"stage_settings": {"epochs": 1, "learning_rat": 0.1}}
-    assert "unknown key 'stage_settings.learning_rat'; did you mean 'learning_rate'" in refused(
-        prepared, "key", **wrong
-    )
+    wrong = {"stage_settings": {"epochs": 1, "learning_rate": 0.1, "clip_nrm": 1}}
+    assert "unknown key 'stage_settings.clip_nrm'; did you mean 'clip_norm'" in refused(prepared, "key", **wrong)
     sentence = refused(prepared, "kind", model_settings={"kind": "zodiak"})
     assert "unknown kind 'zodiak'; did you mean 'zodiac'" in sentence
     sentence = refused(prepared, "heads", model_settings={"kind": "zodiac", "d_model": 10, "heads": 3})

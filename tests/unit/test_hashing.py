@@ -125,7 +125,7 @@ def test_a_model_is_followed_only_where_it_is_named():
 
 
 def test_imports_inside_functions_count():
-    assert "data/datasets/scenes/build" in imported("data/corpus/build")
+    assert "training/job" in imported("cli/train")
 
 
 def test_the_digest_is_that_of_the_files():
