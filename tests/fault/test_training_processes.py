@@ -18,4 +18,4 @@ def test_a_training_of_two_processes_gives_the_losses_of_one(prepare, tiny_model
     one, two = (json.loads((prepared.folder / name / "run" / "training.json").read_text()) for name in ("one", "two"))
     assert two["best_val_cider_d"] == pytest.approx(one["best_val_cider_d"], abs=1e-3)
     config = yaml.safe_load((prepared.folder / "two" / "run" / "config.yaml").read_text())
-    assert config["processes"] == 2
+    assert config["spec"]["processes"] == 2
