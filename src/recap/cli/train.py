@@ -133,6 +133,6 @@ def become_processes(spec: RunSpec, execution: Execution) -> None:
 
 def _refuse_impossible(out: Path) -> None:
     """Let whoever named a folder that cannot be made hear it now, not when hours are over; nothing is left behind."""
-    if not out.is_dir():
+    if os.environ.get("RANK", "0") == "0" and not out.is_dir():  # of several processes the first looks
         out.mkdir(parents=True)
         out.rmdir()
