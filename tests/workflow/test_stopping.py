@@ -14,9 +14,11 @@ SNAKEFILE = """
 import sys
 
 sys.path.insert(0, {root!r})
+from recap.core.log import configure
 from workflow.at_work import hold_when_started
 from workflow.stopping import stop_before_jobs, stop_with_jobs
 
+configure()
 stop_before_jobs(workflow)
 hold_when_started(workflow, ["out"])
 
