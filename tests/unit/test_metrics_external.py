@@ -110,7 +110,7 @@ def test_a_metric_may_need_pictures_and_be_better_when_lower(tmp_path, chair):
 
 
 def test_a_metric_that_needs_pictures_says_so_where_there_are_none(tmp_path, chair):
-    with pytest.raises(MetricError, match="a metric needs the pictures; say with --images where they are"):
+    with pytest.raises(MetricError, match="a metric needs the pictures, which `recap evaluate` does not read"):
         evaluated(tmp_path, "CHAIR")
 
 

@@ -64,7 +64,10 @@ class Captions:
             MetricError: no pictures were given.
         """
         if self.pictures is None:
-            raise MetricError("a metric needs the pictures; say with --images where they are")
+            raise MetricError(
+                "a metric needs the pictures, which `recap evaluate` does not read; "
+                "give `pictures` to evaluate_captions"
+            )
         return self.pictures(image_id)
 
 

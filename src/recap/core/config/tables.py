@@ -59,22 +59,27 @@ class RowFile(RowSettings):
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
 
 
-class TableFile(Strict):
-    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+class _Table(Strict):
+    """What a table file and a planned table share."""
 
     title: str
-    source: str = Field("", description="where the printed numbers stand, with the data they were measured on")
-    note: str = Field("", description="sentences that stand under the table at every scale")
-    paper_note: str = Field("", description="sentences that stand there only where nothing is replaced")
     columns: list[Annotated[str, OneOf(column_names)]]
     baseline: str = Field(description="id of the row that the others are compared with")
-    seeds: PositiveInt = Field(1, description="runs of each row in the paper")
-    defaults: RowSettings = RowSettings()
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
-    rows: list[RowFile] = Field(min_length=1)
     attention: list[str] = Field(
         default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
     )
+
+
+class TableFile(_Table):
+    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+
+    source: str = Field("", description="where the printed numbers stand, with the data they were measured on")
+    note: str = Field("", description="sentences that stand under the table at every scale")
+    paper_note: str = Field("", description="sentences that stand there only where nothing is replaced")
+    seeds: PositiveInt = Field(1, description="runs of each row in the paper")
+    defaults: RowSettings = RowSettings()
+    rows: list[RowFile] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> TableFile:
@@ -97,21 +102,14 @@ class Row(Strict):
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
 
 
-class Table(Strict):
+class Table(_Table):
     """A planned table: rows, columns, and the row that the others are tested against."""
 
-    title: str
     scale: str = Field(description="what was scaled down, in words; stands under the table")
     paper_scale: bool = Field(
         False, description="data, features and training are the paper's: differences to it are shown"
     )
-    columns: list[Annotated[str, OneOf(column_names)]]
-    baseline: str = Field(description="id of the row that the others are compared with")
-    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     rows: list[Row] = Field(min_length=1)
-    attention: list[str] = Field(
-        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
-    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Table:
