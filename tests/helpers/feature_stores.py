@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from recap.features.writer import ImageFeatures, build_store
+from recap.features.records import ImageFeatures
+from recap.features.writer import build_store
 
 SIZE = (64, 48)
 
 
-def write_store(path, ids, *, stream="grid", width=6, rows=4, boxes=False):
+def write_store(path, ids, *, stream="grid", width=6, rows=4, boxes=False, dtype="float32"):
     """Write one stream whose vectors depend on the image and the width; `rows` is a number, or a function of the id."""
 
     def one(image):
@@ -24,7 +25,7 @@ def write_store(path, ids, *, stream="grid", width=6, rows=4, boxes=False):
         shards=path.parent / f"{path.stem}-shards",
         ids=list(ids),
         shard_size=50,
-        dtype="float32",
+        dtype=dtype,
         job="0" * 16,
         attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
         extract=lambda groups: (one(image) for group in groups for image in group),

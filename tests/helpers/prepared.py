@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from helpers.feature_stores import write_store
 
 EXECUTION = "{device: cpu, threads: 1, checkpoint_minutes: 1.0e-9}"
 MODEL = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
@@ -39,28 +39,6 @@ class Prepared:
         return subprocess.run(self.command(name, **changes), capture_output=True, text=True)
 
 
-def write_features(folder, image_ids):
-    from recap.features.records import ImageFeatures
-    from recap.features.writer import build_store
-
-    def extract(groups):
-        for group in groups:
-            for image in group:
-                values = np.random.default_rng(image).normal(size=(4, 6)).astype(np.float32)
-                yield ImageFeatures(image, (32, 32), values)
-
-    build_store(
-        out=folder / "features.h5",
-        shards=folder / "shards",
-        ids=image_ids,
-        shard_size=50,
-        dtype="float32",
-        job="0" * 16,
-        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
-        extract=extract,
-    )
-
-
 def prepare(folder, without=()):
     """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
     from recap.core.config.datasets.scenes import ScenesDataset
@@ -74,5 +52,5 @@ def prepare(folder, without=()):
     corpus = folder / "corpus.parquet"
     build_vocabulary(corpus=corpus, rule=spec.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
     draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
-    write_features(folder, [image for image in Corpus.read(corpus).image_ids() if image not in without])
+    write_store(folder / "features.h5", [image for image in Corpus.read(corpus).image_ids() if image not in without])
     return Prepared(folder)

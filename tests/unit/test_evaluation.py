@@ -3,12 +3,12 @@
 import json
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import save_file
 
+from helpers.feature_stores import write_store
 from recap.core.config import EvaluationSpec, Execution
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
@@ -18,8 +18,6 @@ from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation
 from recap.evaluation.job import evaluate
-from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
@@ -54,22 +52,9 @@ def prepared(tmp_path_factory):
     files = {name: folder / f"{name}.{end}" for name, end in (("corpus", "parquet"), ("vocabulary", "json"))}
     build_vocabulary(corpus=files["corpus"], rule=scenes.vocabulary, inputs=folder, out=files["vocabulary"])
 
-    def extract(groups):
-        for image in (image for group in groups for image in group):
-            yield ImageFeatures(image, (32, 32), np.random.default_rng(image).normal(size=(4, 6)).astype(np.float32))
-
     from recap.data.corpus.corpus import Corpus
 
-    build_store(
-        out=folder / "features.h5",
-        shards=folder / "shards",
-        ids=Corpus.read(files["corpus"]).image_ids(),
-        shard_size=50,
-        dtype="float32",
-        job="0" * 16,
-        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
-        extract=extract,
-    )
+    write_store(folder / "features.h5", Corpus.read(files["corpus"]).image_ids())
     words = load_vocabulary(files["vocabulary"])
     torch.manual_seed(0)
     model = build_model(MODEL, InputSpec.of(6, len(words)))

@@ -1,12 +1,10 @@
 """Features that stay in memory read as the store does, or are refused before anything is read."""
 
-import numpy as np
 import pytest
 import torch
 
+from helpers.feature_stores import write_store
 from recap.core.errors import FeatureError
-from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
 from recap.runs import resident
 from recap.runs.inputs import FeatureSources
 from recap.runs.resident import ResidentFeatures
@@ -19,22 +17,8 @@ CPU = torch.device("cpu")
 def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("resident")
 
-    def extract(groups):
-        for image in (image for group in groups for image in group):
-            values = np.random.default_rng(image).normal(size=(1 + image % 4, 6)).astype(np.float32)
-            yield ImageFeatures(image, (32, 32), values)
-
-    build_store(
-        out=folder / "features.h5",
-        shards=folder / "shards",
-        ids=IDS,
-        shard_size=50,
-        dtype="float16",
-        job="0" * 16,
-        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
-        extract=extract,
-    )
-    return FeatureSources([folder / "features.h5"])
+    store = write_store(folder / "features.h5", IDS, rows=lambda image: 1 + image % 4, dtype="float16")
+    return FeatureSources([store])
 
 
 @pytest.mark.parametrize("wanted", [[41, 3], [8], [20, 20, 11, 3, 41], [3, 8, 11, 20, 41]])
