@@ -9,7 +9,7 @@ parameter of its rule, so that changing one reruns exactly what depends on it.
 
 from snakemake.utils import min_version
 
-from workflow.at_work import hold_when_started
+from workflow.folder_lock import lock_when_started
 from workflow.messages import install as speak_of_runs
 from workflow.stopping import stop_before_jobs, stop_with_jobs
 
@@ -38,7 +38,7 @@ include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
 
-hold_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
+lock_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
 
 
 onstart:

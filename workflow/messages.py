@@ -1,6 +1,6 @@
-"""What a user reads while Snakemake works: which run begins, ends or fails, and why; its log file keeps every word.
+"""Messages while Snakemake works: which run begins, ends or fails, and why; Snakemake's log file has all details.
 
-`snakemake --quiet`, `--verbose`, `--printshellcmds` and `--debug-dag` ask for Snakemake's own messages and get them.
+`snakemake --quiet`, `--verbose`, `--printshellcmds` and `--debug-dag` print Snakemake's own messages instead.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.plan import label, plan, varying
 
 from recap.core.log import configure
-from recap.core.process.failures import VARIABLE, failure_file
+from recap.core.process.failures import FAILURES_VARIABLE, failure_file
 from recap.core.progress import duration
 
 LOGGER = "snakemake.logging"
-# Said by Snakemake without an event of its own; whatever else it says is passed on.
+# Starts of messages that Snakemake logs without an event; its other messages are passed on.
 NOISE = (
     "Assuming unrestricted shared filesystem usage.",
     "Building DAG of jobs...",
@@ -34,7 +34,7 @@ NOISE = (
     "Rules claiming more threads",
     "Rules with provenance triggered jobs:",
     "Select jobs to execute...",
-    "Some jobs were triggered by provenance information",  # advises to forget how results were made
+    "Some jobs were triggered by provenance information",  # advises to ignore the changes
     "Touching output file",
     "Using shell: ",
 )
@@ -43,68 +43,68 @@ STATUS = re.compile(r"returned non-zero exit status (\d+)|died with <Signals\.(\
 
 
 def install(workflow: Any) -> None:
-    """Let Snakemake speak of runs, unless the user asked for its own words."""
-    os.environ[VARIABLE] = str(Path(".snakemake/failures").absolute())
+    """Replace Snakemake's terminal output by messages about runs, unless the user asked for its own."""
+    os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
     configure()
     logger = logging.getLogger(LOGGER)
     settings = workflow.output_settings
-    own = settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag
+    asked = settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag
     terminal = next((handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"), None)
-    if terminal is not None and not own and workflow.is_main_process:
+    if terminal is not None and not asked and workflow.is_main_process:
         logger.removeHandler(terminal)
         logger.addHandler(Messages(workflow, terminal))
 
 
 class Messages(logging.Handler):
-    """Says Snakemake's events in terms of runs, and passes on what is not one of them.
+    """Prints Snakemake's events in terms of runs, and passes on all other messages.
 
     Args:
         workflow: Snakemake's.
-        terminal: the handler whose place this one takes, for what is passed on.
+        terminal: the handler that this one replaces; it prints what is passed on.
     """
 
     def __init__(self, workflow: Any, terminal: logging.Handler) -> None:
         super().__init__()
         self.workflow, self.terminal = workflow, terminal
-        self.names: dict[int, str] = {}  # job id -> what it is
-        self.begun: dict[int, float] = {}  # job id -> when
-        self.parts: set[str] | None = None  # of dataset, subset and features, those that tell runs apart
+        self.names: dict[int, str] = {}  # job id -> rule and run
+        self.started: dict[int, float] = {}  # job id -> time.monotonic()
+        self.parts: set[str] | None = None  # which of dataset, subset and features differ between runs
         self.planned = False
-        self.ended = ""  # the job that ended last
-        self.status: dict[int | None, re.Match[str]] = {}  # thread -> how the command that failed in it ended
+        self.ended = ""  # the job that ended last, until its progress is printed
+        self.status: dict[int | None, re.Match[str]] = {}  # thread -> exit status of its failed command
         self.failed: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say a record, or pass it on."""
+        """Print a record, or pass it on."""
         event = getattr(record, "event", None)
         text = str(record.msg or "")
-        told = {
+        handler = {
             LogEvent.RUN_INFO: self._plan,
             LogEvent.JOB_INFO: self._begin,
             LogEvent.JOB_FINISHED: self._end,
             LogEvent.PROGRESS: self._progress,
             LogEvent.JOB_ERROR: self._fail,
         }.get(event)
-        if told is not None:
-            told(record)
+        if handler is not None:
+            handler(record)
         elif event == LogEvent.ERROR and (status := STATUS.search(text)):
             self.status[record.thread] = status
         elif event == LogEvent.ERROR and "At least one job did not complete successfully." in text:
-            self._sum_up()
+            self._summarize()
         elif text.startswith("Elapsed time: "):
-            self._say(f"{duration(time.time() - self.workflow.start_time.timestamp())} in all")
+            self._print(f"{duration(time.time() - self.workflow.start_time.timestamp())} in all")
         elif event not in SILENT and not text.startswith(NOISE):
             self.terminal.handle(record)
 
     def _plan(self, record: Any) -> None:
-        """Say once how many jobs are due, and which runs."""
+        """Print once how many jobs are due, and which runs."""
         if self.planned:
             return
         self.planned = True
-        self._say(record.msg)
+        self._print(record.msg)
         lines = plan(self.workflow)
         if lines:
-            self._say("\n".join([*lines, ""]))
+            self._print("\n".join([*lines, ""]))
 
     def _begin(self, record: Any) -> None:
         if self.workflow.output_settings.dryrun or not record.output:
@@ -112,55 +112,55 @@ class Messages(logging.Handler):
         if self.parts is None:
             self.parts = varying(job.wildcards_dict for job in self.workflow.dag.jobs)
         self.names[record.jobid] = f"{record.rule_name} {label(dict(record.wildcards), self.parts)}".strip()
-        self.begun[record.jobid] = time.monotonic()
+        self.started[record.jobid] = time.monotonic()
         reason = self._failure(record)
         if reason is not None:
             reason.unlink(missing_ok=True)
-        self._say(f"{_clock()} begin   {self.names[record.jobid]}")
+        self._print(f"{_clock()} begin   {self.names[record.jobid]}")
 
     def _end(self, record: Any) -> None:
-        self.ended = self._took(record.job_id)
+        self.ended = self._duration(record.job_id)
 
     def _progress(self, record: Any) -> None:
         if self.ended:
-            self._say(f"{_clock()} end     {self.ended} ({record.done} of {record.total} jobs)")
+            self._print(f"{_clock()} end     {self.ended} ({record.done} of {record.total} jobs)")
         self.ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Say which job failed, and the sentence that its command left."""
+        """Print which job failed, and the reason that its command recorded."""
         file = self._failure(record)
         status = self.status.pop(record.thread, None)
         if file is not None and file.exists():
             reason = file.read_text(encoding="utf-8")
         elif status is None:
-            reason = "no word of why; see the messages above"
+            reason = "no reason was recorded; see the messages above"
         elif status.group(2):
             reason = f"killed by {status.group(2)}{' (out of memory?)' if status.group(2) == 'SIGKILL' else ''}"
         else:
-            reason = f"its command ended with status {status.group(1)}; see its messages above"
+            reason = f"its command exited with status {status.group(1)}; see its messages above"
         name = self.names.get(record.jobid, record.rule_name)
         self.failed.append(f"{name}: {reason}")
-        self._say(f"{_clock()} FAILED  {self._took(record.jobid)}: {reason}")
+        self._print(f"{_clock()} FAILED  {self._duration(record.jobid)}: {reason}")
 
-    def _sum_up(self) -> None:
-        if not self.failed:  # somebody stopped it
+    def _summarize(self) -> None:
+        if not self.failed:  # the user stopped it
             return
         jobs = "a job" if len(self.failed) == 1 else f"{len(self.failed)} jobs"
-        lines = [f"recap: {jobs} failed; when the cause is mended, the same command does what is left:"]
-        self._say("\n".join([*lines, *(f"  {failed}" for failed in self.failed)]))
+        lines = [f"recap: {jobs} failed; after fixing the cause, run the same command to finish the rest:"]
+        self._print("\n".join([*lines, *(f"  {failed}" for failed in self.failed)]))
 
-    def _took(self, job: int) -> str:
+    def _duration(self, job: int) -> str:
         name = self.names.get(job, "")
-        return f"{name}, {duration(time.monotonic() - self.begun[job])}" if name else ""
+        return f"{name}, {duration(time.monotonic() - self.started[job])}" if name else ""
 
     def _failure(self, record: Any) -> Path | None:
-        """Return the file in which the command of a job leaves why it failed, or None if it is no `recap` command."""
-        words = shlex.split(record.shellcmd or "")
-        pairs = zip(words, words[1:], strict=False)
+        """Return the file for the reason why a job's command failed, or None if it is no `recap` command."""
+        arguments = shlex.split(record.shellcmd or "")
+        pairs = zip(arguments, arguments[1:], strict=False)
         start = next((number + 2 for number, pair in enumerate(pairs) if pair == ("-m", "recap")), None)
-        return None if start is None else failure_file(Path(os.environ[VARIABLE]), words[start:])
+        return None if start is None else failure_file(Path(os.environ[FAILURES_VARIABLE]), arguments[start:])
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         stream = sys.stdout if self.workflow.output_settings.stdout else sys.stderr
         stream.write(f"{text}\n")
         stream.flush()

@@ -1,6 +1,6 @@
-"""What Snakemake is about to do, in words: which runs, and what changed since they were made.
+"""What Snakemake is about to run, as text: which runs, and what changed since they were made.
 
-Snakemake knows why a job must run; here its reasons become a line a job, in which a changed parameter has its key.
+Snakemake knows why a job must run; here its reasons become one line per job, with the key of each changed parameter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def plan(workflow: Any) -> list[str]:
     """Return the lines that name every run that is due, and every other job that is due because something changed."""
     jobs = list(workflow.dag.needrun_jobs())
     parts = varying(job.wildcards_dict for job in jobs)
-    seeds = defaultdict(list)  # of jobs that differ by their seed alone
+    seeds = defaultdict(list)  # of jobs that differ only in their seed
     for job in jobs:
         reason = why(job, workflow.dag, workflow.persistence)
         wildcards = job.wildcards_dict
@@ -41,7 +41,7 @@ def plan(workflow: Any) -> list[str]:
 
 
 def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return those of dataset, subset and features that differ between jobs, and so must be said."""
+    """Return those of dataset, subset and features that differ between jobs, and so must be printed."""
     values = defaultdict(set)
     for each in wildcards:
         for part in ("dataset", "subset", "features"):
@@ -51,11 +51,11 @@ def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
-    """Return what a job is for: ``zodiac@scenes seed 2``, or the values of its wildcards; it may have none.
+    """Return what a job is for: ``zodiac@scenes seed 2``, or the values of its wildcards; empty if it has none.
 
     Args:
         wildcards: of the job.
-        parts: which of dataset, subset and features a run is told apart by.
+        parts: those of dataset, subset and features that the label must name.
     """
     seed = wildcards.get("seed", "")
     seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
@@ -78,24 +78,24 @@ def why(job: Any, dag: Any, persistence: Any) -> str:
         made = any(persistence.metadata(file) for file in job.output)
         return f"{listed(missing)} is gone" if made else NEW
     stage = job.rule.name.removeprefix("train_")
-    said = []
+    found = []
     if reason.incomplete_output:
-        said.append("was interrupted")
+        found.append("was interrupted")
     if reason.params_changed:
-        said.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
+        found.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
     if reason.code_changed:
-        said.append("the command of its rule changed")
+        found.append("the command of its rule changed")
     if reason.input_changed:
-        said.append(other_inputs(set(persistence.input(job.output[0]) or []), set(map(str, job.input))))
+        found.append(other_inputs(set(persistence.input(job.output[0]) or []), set(map(str, job.input))))
     if reason.software_stack_changed:
-        said.append("its software environment changed")
+        found.append("its software environment changed")
     changed = sorted(map(str, reason.updated_input - reason.updated_input_run))
     if changed:
-        said.append(f"{listed(changed)} changed")
+        found.append(f"{listed(changed)} changed")
     makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
-    if not said:
+    if not found:
         return f"after {listed(makers)}" if makers else str(reason)
-    return "; ".join(said)
+    return "; ".join(found)
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:
@@ -103,19 +103,19 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
 
     Args:
         old: parameters of the job as Snakemake recorded them (their `repr`) that it no longer has.
-        new: those that it has and had not.
-        stage: what the settings of a training stage are called.
+        new: those that it has now and did not have.
+        stage: name to print for the settings of a training stage.
     """
     before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
-    said = []
+    found = []
     specs = [[spec for value in side if (spec := as_spec(value)) is not None] for side in (before, after)]
     for first, second in zip(*specs, strict=False):
-        said += differences(first, second, {**KEYS, "stage_settings": stage})
+        found += differences(first, second, {**KEYS, "stage_settings": stage})
     if any(is_digest(value) for value in before + after):
-        said.append("changed code")
+        found.append("changed code")
     rest = [[v for v in side if as_spec(v) is None and not is_digest(v)] for side in (before, after)]
-    said += [f"{first!r} -> {second!r}" for first, second in zip(*rest, strict=False)]
-    return listed(said) or "its parameters"
+    found += [f"{first!r} -> {second!r}" for first, second in zip(*rest, strict=False)]
+    return listed(found) or "its parameters"
 
 
 def as_spec(value: Any) -> dict[str, Any] | None:
@@ -132,6 +132,6 @@ def is_digest(value: Any) -> bool:
 
 
 def other_inputs(old: set[str], new: set[str]) -> str:
-    """Return which inputs a job has and had not, and had and has not."""
-    said = [f"new input {listed(sorted(new - old))}"] if new - old else []
-    return "; ".join([*said, *([f"no longer input {listed(sorted(old - new))}"] if old - new else [])])
+    """Return which inputs of a job are new, and which it no longer has."""
+    found = [f"new input {listed(sorted(new - old))}"] if new - old else []
+    return "; ".join([*found, *([f"no longer input {listed(sorted(old - new))}"] if old - new else [])])

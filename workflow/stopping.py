@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM end the workflow within seconds and in one sentence: its jobs are told to save and end.
+"""Ctrl-C and SIGTERM stop the workflow within seconds and with one message: its jobs get SIGTERM, save and exit.
 
-Snakemake by itself waits until running jobs have finished, which may take days, and then prints their commands.
+Snakemake alone waits until running jobs have finished, which may take days, and then prints their commands.
 """
 
 from __future__ import annotations
@@ -21,65 +21,65 @@ import psutil
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
 
-WORDS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+SIGNAL_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SHELLS = {"bash", "sh", "dash"}
-LOOK_SECONDS = 0.2
-REPEAT_SECONDS = 1.0
+POLL_SECONDS = 0.2
+REPEAT_SECONDS = 1.0  # a signal that comes sooner is a repetition of the first
 
 
 def stop_before_jobs(workflow: Workflow) -> None:
-    """Let a signal that comes before the first job end Snakemake in one sentence."""
+    """Exit with one message on a signal that comes before the first job."""
 
     def stop(number: int, _: FrameType | None) -> None:
-        sys.exit(f"recap: stopped by {WORDS[number]} before a job was started")
+        sys.exit(f"recap: stopped by {SIGNAL_NAMES[number]} before the first job")
 
     if workflow.is_main_process and threading.current_thread() is threading.main_thread():
-        for number in WORDS:
+        for number in SIGNAL_NAMES:
             signal.signal(number, stop)
 
 
 def stop_with_jobs(workflow: Workflow) -> None:
-    """Let a signal end Snakemake and its jobs: the first lets them save, a later one kills them.
+    """Stop Snakemake and its jobs on a signal: the first one lets jobs save, a second one kills them.
 
-    Called when the scheduler has been made, whose own handler this one replaces. The handlers only pass the signal on
-    to a thread: the main thread may have been interrupted while it holds a lock that stopping needs.
+    Called when the scheduler exists, whose handler this one replaces. The handlers only write the signal to a pipe that
+    a thread reads: the main thread may have been interrupted while it holds a lock that stopping needs.
     """
-    heard, tell = os.pipe()
-    threading.Thread(target=_listen, args=(workflow, heard), daemon=True).start()
-    for number in WORDS:
-        signal.signal(number, lambda number, _: os.write(tell, bytes([number])))
+    reader, writer = os.pipe()
+    threading.Thread(target=_listen, args=(workflow, reader), daemon=True).start()
+    for number in SIGNAL_NAMES:
+        signal.signal(number, lambda number, _: os.write(writer, bytes([number])))
 
 
-def _listen(workflow: Workflow, heard: int) -> None:
-    """Wait for a signal, start no more jobs, and tell those that run, and those that are just about to, to end."""
-    name = WORDS[os.read(heard, 1)[0]]
-    _silence()
-    sentence = "running jobs save their state and end; the same command goes on from there (once more: kill them)"
-    _say(f"recap: stopped by {name}: {sentence}")
+def _listen(workflow: Workflow, reader: int) -> None:
+    """Wait for a signal, start no more jobs, and send SIGTERM to running jobs, also to those that were just started."""
+    name = SIGNAL_NAMES[os.read(reader, 1)[0]]
+    _mute_snakemake()
+    sentence = "running jobs save their state and end; the same command continues from there (repeat to kill them)"
+    _print(f"recap: stopped by {name}: {sentence}")
     workflow.scheduler.exit_gracefully()
-    told: set[psutil.Process] = set()
+    signalled: set[psutil.Process] = set()
     since = time.monotonic()
-    while not _heard_again(heard, since):
-        for job in set(jobs(psutil.Process())) - told:
+    while not _signal_repeated(reader, since):
+        for job in set(jobs(psutil.Process())) - signalled:
             _send(job, signal.SIGTERM)
-            told.add(job)
-    _say("recap: once more: running jobs are killed; the same command goes on from what they saved last")
+            signalled.add(job)
+    _print("recap: second signal: running jobs are killed; the same command continues from what they saved last")
     while True:
         for job in psutil.Process().children(recursive=True):
             _send(job, signal.SIGKILL)
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
-def _heard_again(heard: int, since: float) -> bool:
-    """Wait a little and return whether another signal came; programs around Snakemake repeat the first at once."""
-    if not select.select([heard], [], [], LOOK_SECONDS)[0]:
+def _signal_repeated(reader: int, since: float) -> bool:
+    """Wait briefly and return whether another signal came; one at once after the first is its repetition."""
+    if not select.select([reader], [], [], POLL_SECONDS)[0]:
         return False
-    os.read(heard, 1)
+    os.read(reader, 1)
     return time.monotonic() - since > REPEAT_SECONDS
 
 
 def jobs(process: psutil.Process) -> Iterator[psutil.Process]:
-    """Yield the commands that a process runs, each behind the shell that Snakemake starts it with, if one stayed."""
+    """Yield the commands that a process runs, below the shell that Snakemake starts it with, if that is still there."""
     for child in process.children():
         try:
             is_shell = child.name() in SHELLS
@@ -95,15 +95,15 @@ def _send(process: psutil.Process, number: int) -> None:
     try:
         process.send_signal(number)
     except psutil.NoSuchProcess:
-        return  # it ended by itself
+        return  # already ended
 
 
-def _say(sentence: str) -> None:
+def _print(sentence: str) -> None:
     os.write(sys.stderr.fileno(), f"{sentence}\n".encode())
 
 
-def _silence() -> None:
-    """Keep from the terminal what Snakemake says of jobs that end early; its log file has it all."""
+def _mute_snakemake() -> None:
+    """Hide Snakemake's messages about jobs that end early from the terminal; its log file keeps them."""
     for handler in logging.getLogger("snakemake.logging").handlers:
         if not isinstance(handler, logging.FileHandler):
             handler.addFilter(lambda record: False)

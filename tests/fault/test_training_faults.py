@@ -75,7 +75,7 @@ def test_a_signal_before_the_first_step_ends_at_once(prepared):
         time.sleep(0.001)
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1]
-    assert process.returncode == 143 and "stopped by SIGTERM; the same command begins this step again\n" in said, said
+    assert process.returncode == 143 and "stopped by SIGTERM; the same command starts this step again\n" in said, said
 
 
 def test_two_trainings_never_share_a_state(prepared, unbroken):

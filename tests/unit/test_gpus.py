@@ -9,7 +9,7 @@ import pytest
 
 from recap.core.errors import RecapError
 from recap.core.gpus import VISIBLE, claim, devices
-from recap.core.process.parent import VARIABLE
+from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
 JOB = """
 import os, sys, time
@@ -26,7 +26,7 @@ sys.stdin.readline()
 def job(tmp_path):
     """Start jobs of a workflow on a machine with four GPUs; all end with the test."""
     started = []
-    named = {VARIABLE: f"name {socket.gethostname()} {tmp_path}", VISIBLE: "a,b,c,d"}
+    named = {WORKFLOW_VARIABLE: f"name {socket.gethostname()} {tmp_path}", VISIBLE: "a,b,c,d"}
 
     def start(number=1, device="cuda"):
         command = [sys.executable, "-c", JOB, device, str(number)]
@@ -69,7 +69,7 @@ def test_a_job_on_the_cpu_takes_none(job):
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv(VARIABLE, f"name {socket.gethostname()} {tmp_path}")
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"name {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
     with pytest.raises(RecapError, match="3 processes want a GPU each, but there are 2"):
         claim("auto", 3)
@@ -82,7 +82,7 @@ def test_what_the_user_hides_is_not_counted(monkeypatch, names, found):
 
 
 def test_without_a_workflow_the_users_choice_stays(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
     monkeypatch.setenv(VISIBLE, "2,3")
     claim("cuda")
     assert os.environ[VISIBLE] == "2,3"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from recap.core import progress as module
-from recap.core.process.failures import VARIABLE, failure_file, leave
+from recap.core.process.failures import FAILURES_VARIABLE, failure_file, record_failure
 from recap.core.progress import Lines, byte_bar, duration, progress, time_left
 
 
@@ -64,10 +64,10 @@ def test_bytes_are_counted_against_their_total(clock, capsys):
 
 def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
-    monkeypatch.delenv(VARIABLE, raising=False)
-    leave("nobody asked")
+    monkeypatch.delenv(FAILURES_VARIABLE, raising=False)
+    record_failure("nobody asked")
     assert not list(tmp_path.iterdir())
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "failures"))
-    leave("the loss is nan")
+    monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path / "failures"))
+    record_failure("the loss is nan")
     file = failure_file(tmp_path / "failures", ["train", "--stage", "xe"])
     assert file.read_text() == "the loss is nan"

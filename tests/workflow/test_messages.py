@@ -12,7 +12,7 @@ from workflow.messages import Messages
 from workflow.plan import changes, label, varying
 
 from recap.core.differences import listed
-from recap.core.process.failures import VARIABLE, failure_file
+from recap.core.process.failures import FAILURES_VARIABLE, failure_file
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
 TRAIN = "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\": 1}' --out 'a folder'"
@@ -61,7 +61,7 @@ def test_a_job_is_called_by_what_tells_it_apart():
 @pytest.fixture
 def told(monkeypatch, tmp_path, capsys):
     """Return a function that hands Snakemake's words to the messages, and returns all that a user saw by then."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path))
     dag = SimpleNamespace(jobs=[SimpleNamespace(wildcards_dict=RUN)])
     settings = SimpleNamespace(dryrun=False, stdout=False)
     own = logging.StreamHandler()
@@ -109,9 +109,9 @@ def test_what_is_not_known_to_be_noise_is_passed_on(told):
     "left, status, said",
     [
         ("the loss is nan", "returned non-zero exit status 2.", "the loss is nan"),
-        (None, "returned non-zero exit status 137.", "its command ended with status 137; see its messages above"),
+        (None, "returned non-zero exit status 137.", "its command exited with status 137; see its messages above"),
         (None, "died with <Signals.SIGKILL: 9>.", "killed by SIGKILL (out of memory?)"),
-        (None, None, "no word of why; see the messages above"),
+        (None, None, "no reason was recorded; see the messages above"),
     ],
 )
 def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, status, said):

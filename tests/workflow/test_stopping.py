@@ -15,12 +15,12 @@ import sys
 
 sys.path.insert(0, {root!r})
 from recap.core.log import configure
-from workflow.at_work import hold_when_started
+from workflow.folder_lock import lock_when_started
 from workflow.stopping import stop_before_jobs, stop_with_jobs
 
 configure()
 stop_before_jobs(workflow)
-hold_when_started(workflow, ["out"])
+lock_when_started(workflow, ["out"])
 
 
 onstart:
@@ -48,12 +48,12 @@ rule first:
 JOB = """
 import os, sys, time
 from pathlib import Path
-from recap.core.process.interrupt import ending_on_signals
-from recap.core.process.parent import watch
+from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.workflow_lock import exit_with_workflow
 part = Path(f"out/.first.{os.getpid()}.part")
-with ending_on_signals():
+with exit_on_signals():
     try:
-        watch()
+        exit_with_workflow()
         part.write_text("half")
         while not Path("finish").exists():
             time.sleep(0.05)
@@ -113,7 +113,7 @@ def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(tw
     assert list((two.folder / ".snakemake" / "locks").iterdir())
     said = two.finish()
     assert (two.folder / "ended").exists()
-    assert "the workflow before this one was killed" in said
+    assert "the previous workflow was killed" in said
     assert "was killed" not in two.finish()
 
 
@@ -124,7 +124,7 @@ def test_a_living_workflow_is_left_alone(two):
     refused = two.start()
     said = refused.communicate(timeout=60)[1]
     assert refused.returncode == 1
-    assert f"another workflow is at work here (process {living.pid}); wait for it, or stop it" in said
+    assert f"another workflow is running here (process {living.pid}); wait for it, or stop it" in said
     assert "Traceback" not in said
     dry = two.start("--dry-run")
     assert dry.wait(60) == 0
@@ -178,16 +178,16 @@ def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode not in (0, -signal.SIGINT)
-    assert "recap: once more: running jobs are killed" in said
+    assert "recap: second signal: running jobs are killed" in said
 
 
 def test_files_that_killed_jobs_had_begun_are_found_and_no_others(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    from workflow.at_work import half_written
+    from workflow.folder_lock import unfinished_files
 
     began = [tmp_path / "a" / ".corpus.parquet.x1.part", tmp_path / "a" / "b" / ".mlflow.db.x1.part-journal"]
     kept = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / "c" / ".other.x1.part"]
     for file in began + kept:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
-    assert sorted(half_written([tmp_path / "a", tmp_path / "none"])) == sorted(began)
+    assert sorted(unfinished_files([tmp_path / "a", tmp_path / "none"])) == sorted(began)

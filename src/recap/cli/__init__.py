@@ -19,18 +19,18 @@ from recap.cli.report import add_report, add_statistics
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process.interrupt import ending_on_signals
-from recap.core.process.parent import watch
+from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.workflow_lock import exit_with_workflow
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     with one_sentence():
         arguments = build_parser().parse_args(argv)
-        with ending_on_signals():
+        with exit_on_signals():
             configure(arguments.log_level, arguments.log_file)
             log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
-            watch()
+            exit_with_workflow()
             arguments.function(arguments)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from recap.core.errors import RecapError
 from recap.core.log import FILE_ONLY, log
-from recap.core.process.failures import leave
+from recap.core.process.failures import record_failure
 
 _REASONS = {
     errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",
@@ -62,14 +62,14 @@ def one_sentence() -> Iterator[None]:
 
 
 def _end(sentence: str) -> None:
-    leave(sentence)
+    record_failure(sentence)
     log.error(f"recap: {sentence}")
     sys.exit(2)
 
 
 def _leave_bug(error: Exception) -> None:
     sentence = f"{type(error).__name__}: {error} (a bug of recap: the traceback stands above)"
-    leave(sentence)
+    record_failure(sentence)
     log.error(sentence, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
 
 

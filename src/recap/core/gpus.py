@@ -10,7 +10,7 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.files.lock import taken
 from recap.core.log import log
-from recap.core.process.parent import workflow_folder
+from recap.core.process.workflow_lock import workflow_folder
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NONE = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"

@@ -17,7 +17,7 @@ from recap.core.files.checksums import record
 from recap.core.hashing import code_digest, sha256_file, value_hash
 from recap.core.log import log
 from recap.core.metrics import score_info
-from recap.core.process.stop import Stop
+from recap.core.process.graceful_stop import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained
@@ -31,7 +31,7 @@ from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model, run_model_config
 
 
-@Stop("evaluate")
+@GracefulStop("evaluate")
 def evaluate(
     *,
     spec: EvaluationSpec,

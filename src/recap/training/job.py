@@ -15,7 +15,7 @@ from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
 from recap.core.identities import TRAINING, job_code
 from recap.core.log import log
-from recap.core.process.stop import Stop
+from recap.core.process.graceful_stop import GracefulStop
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
@@ -86,7 +86,7 @@ def train(
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
     group = init_group(select_device(execution.device))
-    with Stop(run_name(spec)), _claimed(state, group):
+    with GracefulStop(run_name(spec)), _claimed(state, group):
         group.barrier()  # until the state is ours
         prepare(spec, execution, group)
         inputs = load_inputs(corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init)

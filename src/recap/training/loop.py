@@ -16,7 +16,7 @@ from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.files.atomic import write_json
 from recap.core.log import log
-from recap.core.process.stop import Stop
+from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
 from recap.decoding.step import NonFiniteLogits
@@ -88,7 +88,7 @@ class Training:
         self.optimizer = build_optimizer(model.parameters(), stage)
         self.progress = Counters()
         self._logged: list[str] | None = None  # names that the objective logs, once they are known
-        self._stop = Stop(name)
+        self._stop = GracefulStop(name)
 
     @property
     def best_weights(self) -> Path:
@@ -103,7 +103,7 @@ class Training:
             SystemExit: SIGTERM or SIGINT came; the state is saved first.
         """
         self._resume()
-        with self._stop, self._stop.held():
+        with self._stop, self._stop.deferred():
             if self.trained and self.progress.best_epoch < 0:
                 self._score_start()
             while self.progress.epoch < self.stage.epochs and not self._out_of_patience():
@@ -163,12 +163,12 @@ class Training:
                 self._step(batch)
                 now = time.monotonic()
                 due = self.group.is_main and now - saved > 60 * self.checkpoint_minutes
-                stop, save = self.group.all_reduce_sum(self._stop.asked is not None, due)
+                stop, save = self.group.all_reduce_sum(self._stop.received is not None, due)
                 if stop or save:
                     progress.seconds, since, saved = progress.seconds + now - since, now, now
                     self._save()
                     if stop:
-                        raise self._stop.leave(SAVED)
+                        raise self._stop.exit(SAVED)
         self._close_epoch(since)
 
     def _step(self, batch: Batch) -> None:
@@ -280,14 +280,14 @@ class Training:
         """Validate. A signal ends this at once: nothing changes or is drawn here, so the state is as it was before."""
         random_states = self.group.random_states()
         try:
-            with self._stop.let_go():
+            with self._stop.interruptible():
                 (score,) = self.group.all_reduce_sum(self.validate())
         except BaseException:
-            if self._stop.asked is None:
+            if self._stop.received is None:
                 raise
             self.progress.seconds += time.monotonic() - since
             self._save(random_states)
-            raise self._stop.leave(SAVED) from None
+            raise self._stop.exit(SAVED) from None
         return score
 
     def _keep_best(self, score: float, epoch: int) -> None:

@@ -22,16 +22,16 @@ __all__ = ["atomic_path", "naming_full_disk", "read_json", "write_json", "write_
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on failure removed.
 
-    What a killed write of the same file left behind is removed first; the unfinished file of a living one is not.
+    The temporary file of a killed write of the same file is removed first; that of a running one is kept.
 
     Raises:
-        RecapError: the disk is full or may not be written, or a folder is where the file should be or the reverse; also
-            where a library raised an error of its own because of it.
+        RecapError: the disk is full or read-only, or a folder is where the file should be or the reverse; also where a
+            library raised another exception because of it.
     """
     path = Path(path)
     with naming_full_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path)
+        remove_leftovers(path.parent, re.escape(path.name))
         handle, temporary = _new_part(path)
     try:
         with naming_full_disk(path):
@@ -41,40 +41,47 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
     finally:
-        # A disk that is read-only by now keeps the part; the next write removes it.
+        # If the disk became read-only, the temporary file remains; the next write removes it.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         os.close(handle)
 
 
 def _new_part(path: Path) -> tuple[int, Path]:
-    """Return a new file beside ``path`` and its handle, whose lock says that the writer lives: it dies with it."""
+    """Return a new file beside ``path`` and its handle, whose lock shows that the writer is running."""
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         if _locked(handle) and Path(name).exists():
             return handle, Path(name)
-        # Another writer took it for a leftover before the lock was on it.
+        # Another writer removed it as a leftover before it was locked.
         os.close(handle)
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Remove the unfinished files that killed writes of ``path`` left, and what a library put beside them."""
-    form = re.compile(rf"(\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part)(-[a-z]+)?")
-    with os.scandir(path.parent) as entries:
-        found = [match for match in map(form.fullmatch, (entry.name for entry in entries)) if match]
+def remove_leftovers(folder: Path, names: str) -> None:
+    """Remove the temporary files of killed writes, and what a library wrote beside them; not those of a running one.
+
+    Args:
+        folder: of the files; it may be missing.
+        names: regular expression for the names of the files that were to be written.
+    """
+    if not folder.is_dir():
+        return
+    temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
+    with os.scandir(folder) as entries:
+        found = [match for match in map(temporary.fullmatch, (entry.name for entry in entries)) if match]
     for match in found:
-        if not is_written(path.parent / match[1]):
-            (path.parent / match[0]).unlink(missing_ok=True)
+        if not is_being_written(folder / match[1]):
+            (folder / match[0]).unlink(missing_ok=True)
 
 
-def is_written(part: Path) -> bool:
-    """Say whether the writer of an unfinished file lives."""
+def is_being_written(part: Path) -> bool:
+    """Return whether the process that writes a temporary file is running."""
     try:
         handle = os.open(part, os.O_RDONLY)
     except FileNotFoundError:
         return False
     except PermissionError:
-        # Another user's: not ours to remove.
+        # It belongs to another user.
         return True
     try:
         return not _locked(handle)
@@ -91,7 +98,7 @@ def _locked(handle: int) -> bool:
 
 
 def _umask() -> int:
-    """Return the process's umask (mkstemp ignores it; other users of the artefacts do not)."""
+    """Return the process's umask (mkstemp ignores it; other readers of the files do not)."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

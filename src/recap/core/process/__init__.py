@@ -1,1 +1,1 @@
-"""A command as a process: its workflow, signals, and how it ends."""
+"""A command as a process: the workflow that started it, signals, and the reason if it fails."""

@@ -1,4 +1,4 @@
-"""Why a job of a workflow failed, left in a file: the workflow says it beside the job's name, and again at its end."""
+"""The reason why a job failed, in a file: the workflow prints it beside the job's name, and again in its summary."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from recap.core.hashing import value_hash
 from recap.core.log import log
 
 # Set by the workflow for its jobs: the folder of these files.
-VARIABLE = "RECAP_FAILURES"
+FAILURES_VARIABLE = "RECAP_FAILURES"
 
 
 def in_workflow() -> bool:
     """Return whether this process is a job of a workflow, and so shares the terminal with others."""
-    return VARIABLE in os.environ
+    return FAILURES_VARIABLE in os.environ
 
 
-def failure_file(folder: Path, words: Sequence[str]) -> Path:
-    """Return where a command leaves why it failed; it follows from the words after ``recap``, which both sides know."""
-    return folder / f"{value_hash(list(words))}.txt"
+def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
+    """Return the file for a command's failure, named by the arguments of ``recap``, which both sides know."""
+    return folder / f"{value_hash(list(arguments))}.txt"
 
 
-def leave(reason: str) -> None:
-    """Leave why this command fails; nothing outside a workflow."""
+def record_failure(reason: str) -> None:
+    """Write the reason why this command fails; outside a workflow do nothing."""
     if not in_workflow():
         return
-    file = failure_file(Path(os.environ[VARIABLE]), sys.argv[1:])
+    file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason, encoding="utf-8", errors="replace")
     except OSError as error:
-        # What failed may be the disk; the reason itself stands on standard error.
+        # The disk itself may be the failure; the reason is printed to standard error in any case.
         log.error(f"recap: {file}: {error.strerror}")

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.process.parent import VARIABLE
+from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
-# A workflow: holds the folder, starts one job if it is given a command for it, and says so.
+# A workflow: locks the folder, starts one job if a command is given, and prints whether the previous one was killed.
 WORKFLOW = """
 import subprocess, sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.log import configure
-from recap.core.process.parent import hold
+from recap.core.process.workflow_lock import lock_workflow
 configure()
 try:
-    print("killed before" if hold(Path(sys.argv[1])) else "first", flush=True)
+    print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
 except RecapError as error:
     sys.exit(str(error))
 if sys.argv[3:]:
@@ -32,11 +32,11 @@ time.sleep(float(sys.argv[2]))
 JOB = """
 import sys, time
 from pathlib import Path
-from recap.core.process.interrupt import ending_on_signals
-from recap.core.process.parent import watch
-with ending_on_signals():
+from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.workflow_lock import exit_with_workflow
+with exit_on_signals():
     try:
-        watch()
+        exit_with_workflow()
         Path(sys.argv[1]).write_text("at work")
         time.sleep(60)
     finally:
@@ -76,7 +76,7 @@ def test_the_next_workflow_waits_for_the_jobs_of_the_killed_one(killed):
     assert then.wait(30) == 0
     assert (killed / "job").read_text() == "cleared up"
     assert then.stdout.read() == "killed before\n"
-    assert "(a job of the workflow that was killed is about to end) is in use" in then.stderr.read()
+    assert "(a job of the killed workflow is still ending) is in use" in then.stderr.read()
 
 
 def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
@@ -84,7 +84,7 @@ def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_
     assert first.stdout.readline() == "first\n"
     second = start(tmp_path, 0)
     assert second.wait(30) == 1
-    sentence = f"another workflow is at work here (process {first.pid}); wait for it, or stop it"
+    sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
     assert second.stderr.read().strip() == f"{Path.cwd()}: {sentence}"
     assert first.poll() is None
     first.terminate()
@@ -101,7 +101,7 @@ def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
 def test_a_job_that_starts_under_the_next_workflow_ends(tmp_path):
     workflow = start(tmp_path, 30)
     workflow.stdout.readline()
-    environment = {**os.environ, VARIABLE: f"another {socket.gethostname()} {tmp_path}"}
+    environment = {**os.environ, WORKFLOW_VARIABLE: f"another {socket.gethostname()} {tmp_path}"}
     job = subprocess.run([sys.executable, "-c", JOB, str(tmp_path / "job"), "0"], env=environment, timeout=20)
     assert job.returncode == 128 + signal.SIGTERM
     workflow.kill()

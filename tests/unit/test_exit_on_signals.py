@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from recap.core.process.parent import VARIABLE
+from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
 WRITER = """
 import sys, time
 from recap.core.files.atomic import atomic_path
-from recap.core.process.interrupt import ending_on_signals
-with ending_on_signals(), atomic_path(sys.argv[1]) as file:
+from recap.core.process.exit_on_signals import exit_on_signals
+with exit_on_signals(), atomic_path(sys.argv[1]) as file:
     try:
         print(file, flush=True)
         time.sleep(60)
@@ -26,7 +26,9 @@ with ending_on_signals(), atomic_path(sys.argv[1]) as file:
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signalled_command_leaves_no_half_written_file_also_if_it_is_signalled_again(tmp_path, number, status):
     command = [sys.executable, "-c", WRITER, str(tmp_path / "result")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, VARIABLE: "a job's"})
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, WORKFLOW_VARIABLE: "a job's"}
+    )
     assert process.stdout.readline().strip().endswith(".part")
     process.send_signal(number)
     assert process.stdout.readline() == "clearing up\n"
