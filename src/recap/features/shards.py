@@ -1,4 +1,4 @@
-"""The shards of an unfinished feature store: each whole or absent, with notes beside it of what it was made from."""
+"""The shards of an unfinished feature store: each complete or absent, with a note of the source files beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import write_json
+from recap.core.files.atomic import remove_leftovers, write_json
 from recap.core.log import log
 from recap.features.layout import image_digest
 from recap.features.origins import Origins, joint_hash, recall, taken
@@ -24,15 +24,15 @@ _NAME = re.compile(r"[0-9a-f]{16}-\d{6}\.(shard\.h5|origins\.json)")
 
 
 class Shard:
-    """Some images of a store to be.
+    """Some images of a feature store that is being written.
 
     Attributes:
-        ids: of its images, rising.
-        path: the shard, a feature store of its own.
+        ids: of its images, ascending.
+        path: the shard, itself a feature store.
     """
 
     def __init__(self, folder: Path, job: str, number: int, ids: list[int], origins: Origins) -> None:
-        """Mark what the images are made from, before any of it is read."""
+        """Note the state of the source files of the images, before any of them is read."""
         self.ids = ids
         self.path = folder / f"{job}-{number:06d}.shard.h5"
         self._job, self._origins = job, origins
@@ -41,19 +41,18 @@ class Shard:
 
     @cached_property
     def made_from(self) -> list[str]:
-        """The hashes of what its images are made from; only what has another mark than is noted is read."""
+        """The hashes of the source files of its images; only files that differ from the note are read."""
         return recall(self._origins, self.ids, self._notes)
 
     def finished(self) -> bool:
-        """Tell whether an earlier run has finished it, from the bytes that its images are made from now."""
+        """Return whether an earlier run finished it from the current bytes of the source files."""
         return finished(self.path, self._job, self.ids, made_from=lambda: joint_hash(self.made_from))
 
     def write(self, records: Iterator[ImageFeatures], *, header: Mapping[str, str]) -> None:
         """Take the features of its images from ``records`` and write them.
 
         Raises:
-            FeatureError: they do not fit together, something they are made from was changed meanwhile, or the disk is
-                too small.
+            FeatureError: they are inconsistent, a source file changed meanwhile, or the disk is too small.
         """
         streams = header["streams"].split()
         images: list[dict[str, np.ndarray]] = []
@@ -76,7 +75,7 @@ class Shard:
 
 
 def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[], str]) -> bool:
-    """Tell whether ``path`` is a whole store or shard of exactly these images, made by this job from these bytes."""
+    """Return whether ``path`` is a complete store or shard of these images, made by this job from these bytes."""
     if not path.exists():
         return False
     try:
@@ -88,13 +87,13 @@ def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[]
     if store.attributes["job"] != job or not np.array_equal(store.ids, np.unique(np.asarray(ids, dtype=np.int64))):
         return False
     if store.attributes.get("made_from") != made_from():
-        log.warning(f"{path}: pictures or files that it was made from have changed since (making it again)")
+        log.warning(f"{path}: its source files have changed since (making it again)")
         return False
     return True
 
 
-def check_place(path: Path) -> None:
-    """Make the folder of a file that will be written, before hours are spent on what goes into it.
+def check_writable(path: Path) -> None:
+    """Create the folder of a file that will be written, before hours are spent on its content.
 
     Raises:
         FeatureError: the folder cannot be made or written, or the file is a folder.
@@ -109,21 +108,16 @@ def check_place(path: Path) -> None:
         raise FeatureError(f"{path}: is a folder; name a file in it")
 
 
-def remove_parts(shards: Path, out: Path) -> None:
-    """Remove the unfinished files of a run that was killed."""
-    for part in [
-        *shards.glob(".*.shard.h5.*.part"),
-        *shards.glob(".*.origins.json.*.part"),
-        *out.parent.glob(f".{out.name}.*.part"),
-    ]:
-        part.unlink(missing_ok=True)
+def remove_unfinished(shards: Path) -> None:
+    """Remove the temporary files of shards whose writer was killed."""
+    remove_leftovers(shards, _NAME.pattern)
 
 
-def clear(shards: Path) -> None:
+def remove_shards(shards: Path) -> None:
     """Remove all shards, also those of other jobs, and the folder if that leaves it empty."""
     if not shards.is_dir():
         return
-    remove_parts(shards, shards / "none")
+    remove_unfinished(shards)
     for path in shards.iterdir():
         if _NAME.fullmatch(path.name):
             path.unlink()
