@@ -8,7 +8,7 @@ from recap.core.errors import ConfigError
 from recap.models.attention_maps import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.reporting.attention import Look, grid_boxes, shaded, write_attention
+from recap.reporting.attention import AttentionMap, grid_boxes, shaded, write_attention
 
 
 def test_a_model_without_the_hook_is_named():
@@ -28,9 +28,14 @@ def test_the_strongest_box_is_bright_and_outlined():
 
 def test_figure_of_two_models(tmp_path):
     Image.new("RGB", (40, 20), (0, 200, 0)).save(tmp_path / "a.png")
-    looks = {7: [Look("one", ["a", "dog"], grid_boxes(2), [[0.25] * 4, [1, 0, 0, 0]]), Look("two", [], [], [])]}
+    maps = {
+        7: [
+            AttentionMap("one", ["a", "dog"], grid_boxes(2), [[0.25] * 4, [1, 0, 0, 0]]),
+            AttentionMap("two", [], [], []),
+        ]
+    }
     out = tmp_path / "figure.png"
-    where = {"looks": looks, "files": {7: "a.png"}, "image_roots": [tmp_path], "out": out}
+    where = {"maps": maps, "files": {7: "a.png"}, "image_roots": [tmp_path], "out": out}
     write_attention(heading="", **where)
     with Image.open(out) as figure:
         width, height = figure.size

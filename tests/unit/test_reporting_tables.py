@@ -162,7 +162,7 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     made = texts(tmp_path, table, (5,))
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
     assert "seed 5 alone, so no spread" in made["md"]
-    assert "with one seed, p speaks of other images alone, not of another training" in made["md"]
+    assert "with one seed, p generalises over images only, not over training runs" in made["md"]
     assert [kind for kind, _ in lines_of(made["md"])][-1] == "p, images (Holm)"
     assert "nan" not in "".join(made.values()).lower()
 
@@ -281,4 +281,4 @@ def test_an_ensemble_row_is_one_run_of_all_seeds(tmp_path):
     assert [row["cells"]["CIDEr"]["n"] for row in result["rows"]] == [2, 1]
     comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
     assert comparison["paired"]["p_holm"] < 0.05 and comparison["mark"] == 0
-    assert "No test: a row has one run alone." in texts(tmp_path, table, (1, 2))["md"]
+    assert "No test: a row has only one run." in texts(tmp_path, table, (1, 2))["md"]

@@ -146,7 +146,7 @@ def test_one_seed_has_no_spread_and_no_welch(tmp_path):
     cell = compare(tmp_path, table, [7])["rows"][1]["cells"]["CIDEr"]
     assert cell["sd"] is None and cell["n"] == 1
     assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["welch"]["p_holm"] is None
-    assert cell["comparison"]["welch"]["reason"] == "a row has one run alone"
+    assert cell["comparison"]["welch"]["reason"] == "a row has only one run"
     assert cell["comparison"]["paired"]["p"] is not None
 
 
@@ -213,7 +213,7 @@ def test_missing_and_broken_files_are_named(tmp_path):
     with pytest.raises(RecapError, match=r"seed-2.*metrics.json: no such file"):
         compare(tmp_path, table, [1, 2])
     (folder / "scores.test.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(MetricError, match=r"scores.test.parquet: not a file of scores"):
+    with pytest.raises(MetricError, match=r"scores.test.parquet: not a score file"):
         compare(tmp_path, table, [1])
     (folder / "scores.test.parquet").unlink()
     with pytest.raises(MetricError, match=r"scores.test.parquet: no such file; evaluate"):

@@ -33,9 +33,7 @@ def test_the_joint_p_is_never_below_those_of_images_and_runs():
 def test_the_joint_test_has_the_sign_of_the_difference_and_reasons():
     assert compare_jointly(paired(-9.0, 1e-9), Welch(t=-5.0, degrees=3.0, p=0.02)).t < 0
     assert "opposite" in compare_jointly(paired(-9.0, 1e-9), Welch(t=5.0, degrees=3.0, p=0.02)).reason
-    assert (
-        compare_jointly(paired(3.0, 0.01), Welch(reason="a row has one run alone")).reason == "a row has one run alone"
-    )
+    assert compare_jointly(paired(3.0, 0.01), Welch(reason="a row has only one run")).reason == "a row has only one run"
     assert compare_jointly(Paired(1, 0.1, reason="needs"), Welch(t=5.0, degrees=3.0, p=0.02)).reason == "needs"
 
 

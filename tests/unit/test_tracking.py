@@ -9,9 +9,9 @@ import yaml
 from recap.core.errors import RecapError
 from recap.core.files.checksums import record
 from recap.tracking.publish import publish as publish_now
-from recap.tracking.publish import read_records, withdraw
+from recap.tracking.publish import read_records, remove_runs
 from recap.tracking.records import flat
-from recap.tracking.views import addresses
+from recap.tracking.views import run_list_urls
 
 SETTING = "scenes/full/grid/transformer@demo"
 
@@ -166,7 +166,7 @@ def test_pages_open_on_a_list_with_columns(publish, store):
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.runs"])["state"])
     assert {"tags.`model`", "tags.`seed`", "tags.`stage`", "metrics.`CIDEr`"} <= set(view["selectedColumns"])
-    assert addresses(store=store, port=5) == {
+    assert run_list_urls(store=store, port=5) == {
         "scenes": f"http://127.0.0.1:5/#/experiments/{experiment.experiment_id}/runs"
         "?workflowType=machine_learning&viewStateShareKey=runs"
     }
@@ -238,7 +238,7 @@ def test_a_profile_is_withdrawn_and_others_stay(publish, tmp_path, store):
     write_run(tmp_path / "results" / "other", cider=0.1)
     publish("other", tmp_path / "results" / "other")
     publish()
-    withdraw(profile="demo", store=store)
+    remove_runs(profile="demo", store=store)
     assert {run.data.tags["recap_profile"] for run in active(store)} == {"other"}
 
 
@@ -277,9 +277,9 @@ def test_flat_params_keep_their_path():
 
 
 def test_withdrawn_runs_are_gone_and_those_of_other_profiles_stay(tmp_path, publish):
-    from recap.tracking.publish import withdraw
+    from recap.tracking.publish import remove_runs
 
     publish()
     publish("other")
-    withdraw(profile="demo", store=tmp_path / "mlflow" / "mlflow.db")
+    remove_runs(profile="demo", store=tmp_path / "mlflow" / "mlflow.db")
     assert {profile for profile, _ in publish("other")} == {"other"}

@@ -19,7 +19,7 @@ def refusal(store):
         init_store(store)
     sentence = str(error.value)
     assert "\n" not in sentence
-    assert "results are safe" in sentence
+    assert "no result is lost" in sentence
     # The folder of a store may be anything, even the user's home: nobody is told to delete it.
     assert "delete" not in sentence
     return sentence

@@ -64,7 +64,7 @@ def test_a_file_that_no_list_names_is_a_problem(results):
     stray = results / "runs" / "a" / "seed-1" / "xe" / ".config.yaml.x.part"
     stray.write_text("")
     (sentence,) = problems(results)
-    assert sentence.startswith(f"{stray}: no list names it")
+    assert sentence.startswith(f"{stray}: in no list")
 
 
 def test_an_unlisted_table_with_damaged_pages_is_found_by_reading_it(results):

@@ -1,4 +1,4 @@
-"""What a reader sees: tables, sample captions with their pictures, and the numbers for `dvc metrics`."""
+"""What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ def curve_runs():
 
 
 def sample_dataset(wildcards):
-    """Return the data set of a table's baseline, whose pictures the contact sheet shows."""
+    """Return the data set of a table's baseline, whose images the contact sheet shows."""
     table = PLAN.tables[table_id(wildcards)]
     return next(row.dataset for row in table.rows if row.id == table.baseline)
 
@@ -111,9 +111,9 @@ def attention_code(wildcards):
 
 
 def attention_heading(wildcards):
-    """Return what stands above a figure of attention."""
+    """Return the heading of an attention figure."""
     table = PLAN.tables[table_id(wildcards)]
-    shading = "Where the first seed looks; bright relative to the strongest cell of the word, which is outlined in red."
+    shading = "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is outlined in red."
     return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
 
 

@@ -1,1 +1,1 @@
-"""Finished results as a whole: checked, brought to and from a DVC remote, removed."""
+"""Finished results: verify them, push and pull them with DVC, remove them."""

@@ -1,4 +1,4 @@
-"""Removes what one profile has made, in the folders of the workflow and in MLflow; other profiles keep theirs."""
+"""Removes the results of one profile, in the workflow's folders and in MLflow; other profiles keep theirs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from recap.core.errors import ConfigError
 STORE = Path("mlflow/mlflow.db")
 
 
-def belongings(profile: str) -> list[Path]:
-    """Return the folders and files of a profile that are there.
+def existing_paths(profile: str) -> list[Path]:
+    """Return the existing folders and files of a profile.
 
     Raises:
-        ConfigError: the name is no plain name.
+        ConfigError: the name is not a plain name.
     """
     if not profile or profile != Path(profile).name or profile in (".", ".."):
         raise ConfigError(f"{profile!r} is not the name of a profile, such as demo")
@@ -23,16 +23,16 @@ def belongings(profile: str) -> list[Path]:
 
 
 def remove(profile: str) -> None:
-    """Remove what ``belongings`` names, and the profile's runs in MLflow.
+    """Remove ``existing_paths`` and the profile's runs in MLflow.
 
     Raises:
-        TrainingError: MLflow's store cannot be written.
+        RecapError: MLflow's store cannot be written.
     """
     if STORE.exists():
-        from recap.tracking.publish import withdraw
+        from recap.tracking.publish import remove_runs
 
-        withdraw(profile=profile, store=STORE)
-    for path in belongings(profile):
+        remove_runs(profile=profile, store=STORE)
+    for path in existing_paths(profile):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -40,5 +40,5 @@ def remove(profile: str) -> None:
 
 
 def _marker(profile: str) -> Path:
-    """Return the file that says that a profile's runs are in MLflow."""
+    """Return the file that marks a profile's runs as published."""
     return STORE.parent / f"{profile}.published.json"

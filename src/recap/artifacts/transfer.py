@@ -1,4 +1,4 @@
-"""Results of one profile to and from a DVC remote: DVC and Snakemake are called as commands, never imported."""
+"""Pushes and pulls the results of one profile with DVC; DVC and Snakemake run as commands and are not imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def push(*, inputs: str | None = None) -> None:
     """Record the finished results of dvc.yaml's profile in dvc.lock and send them to the DVC remote.
 
     Args:
-        inputs: the folder of outside files, if it is not the profile's own.
+        inputs: the folder of outside files; None: the profile's.
 
     Raises:
         RecapError: results are missing or not up to date, no remote is set, or DVC fails.
@@ -26,28 +26,28 @@ def push(*, inputs: str | None = None) -> None:
     remote = _remote()
     planned = _snakemake(profile, inputs, "--dry-run", "kept_all")
     if "Nothing to be done" not in planned:
-        raise RecapError(
-            f"results/{profile}: jobs are still to be done, so there is nothing to keep; run Snakemake first"
-        )
+        raise RecapError(f"results/{profile}: some jobs have not run yet; run Snakemake before pushing")
     # A run that was killed after its last job has not written the provenance beside the results.
     _snakemake(profile, inputs, "--cores", "1", "save_provenance")
     _dvc("commit", "--force", "--quiet")
     _dvc("push", "--quiet")
-    log.info(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git, for a clone pulls what they name")
+    log.info(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git: a clone pulls what they name")
 
 
 def pull(*, inputs: str | None = None) -> None:
-    """Bring the results that dvc.lock names from the DVC remote, and publish them in MLflow again; train nothing.
+    """Pull the results that dvc.lock names from the DVC remote and publish them in MLflow, without any training.
 
     Args:
-        inputs: the folder of outside files, if it is not the profile's own.
+        inputs: the folder of outside files; None: the profile's.
 
     Raises:
-        RecapError: there is no dvc.lock or no remote, DVC fails, or a file that came is not what was pushed.
+        RecapError: there is no dvc.lock or no remote, DVC fails, or a pulled file is not the one that was pushed.
     """
     profile = _profile()
     if not Path("dvc.lock").exists():
-        raise RecapError("dvc.lock: no such file, so nothing says which results to pull; recap artifacts push makes it")
+        raise RecapError(
+            "dvc.lock: no such file, so it is unknown which results to pull; `recap artifacts push` writes it"
+        )
     remote = _remote()
     _dvc("pull", "--quiet")
     view = f"mlflow/{profile}.published.json"
@@ -56,7 +56,7 @@ def pull(*, inputs: str | None = None) -> None:
 
 
 def _profile() -> str:
-    """Return the profile that dvc.yaml keeps."""
+    """Return the profile that dvc.yaml names."""
     if not STAGES.exists():
         raise ConfigError(f"{STAGES}: no such file; run this in the project's folder")
     variables = [each for each in read_mapping(STAGES).get("vars", []) if isinstance(each, dict)]
@@ -67,11 +67,11 @@ def _profile() -> str:
 
 
 def _remote() -> str:
-    """Return the address of DVC's default remote; `dvc remote list` would break long ones over lines."""
+    """Return the URL of DVC's default remote; `dvc remote list` would wrap long ones."""
     settings = dict(line.split("=", 1) for line in _dvc("config", "--list").splitlines() if "=" in line)
     name = settings.get("core.remote")
     if name is None:
-        raise ConfigError("DVC has no default remote; say where results go: dvc remote add -d NAME FOLDER_OR_URL")
+        raise ConfigError("DVC has no default remote; set one: dvc remote add -d NAME FOLDER_OR_URL")
     return settings.get(f"remote.{name}.url", name)
 
 
@@ -87,13 +87,13 @@ def _snakemake(profile: str, inputs: str | None, *arguments: str) -> str:
 
 
 def _run(name: str, command: list[str]) -> str:
-    """Run a command; if it fails, the first line in which it says why becomes the sentence."""
+    """Run a command and return its output; if it fails, its first error line becomes the message."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return done.stdout + done.stderr
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    marks = ("ERROR: ", "recap: ")
-    why = next((line for line in lines if line.startswith(marks)), lines[-1] if lines else "it does not say why")
-    for mark in marks:
-        why = why.removeprefix(mark)
-    raise RecapError(f"{name} failed (exit status {done.returncode}): {why}")
+    prefixes = ("ERROR: ", "recap: ")
+    reason = next((line for line in lines if line.startswith(prefixes)), lines[-1] if lines else "no output")
+    for prefix in prefixes:
+        reason = reason.removeprefix(prefix)
+    raise RecapError(f"{name} failed (exit status {done.returncode}): {reason}")

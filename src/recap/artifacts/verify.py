@@ -1,4 +1,4 @@
-"""A folder of results, checked whole: every file is what its lists say, and what checks itself is read."""
+"""Verifies a folder of results: hashes of all files against their lists, and checksums inside files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LISTS = (checksums.NAME, provenance.NAME)
 
 
 def problems(folder: Path) -> Iterator[str]:
-    """Yield one sentence for each file that is missing, changed, damaged, or named by no list.
+    """Yield one sentence for each file that is missing, changed, damaged, or not listed.
 
     Files are compared with `SHA256SUMS` and `.provenance.json` beside or above them; feature stores, weights and
     Parquet files are also read and compared with the checksums inside them.
 
     Raises:
-        RecapError: the folder is missing, or no list is in it.
+        RecapError: the folder is missing or contains no list.
     """
     if not folder.is_dir():
         raise RecapError(f"{folder}: no such folder; name a folder of results, such as results/demo")
@@ -40,7 +40,7 @@ def problems(folder: Path) -> Iterator[str]:
 
 
 def _listed(path: Path) -> dict[Path, str]:
-    """Return the hashes that one list gives, by file."""
+    """Return the hashes of one list, by file."""
     if path.name == checksums.NAME:
         return {path.parent / name: digest for name, digest in checksums.recorded(path.parent).items()}
     entries = provenance.read(path.parent)
@@ -49,18 +49,18 @@ def _listed(path: Path) -> dict[Path, str]:
 
 
 def _root(home: Path, entries: dict) -> Path:
-    """Return the folder from which a provenance names its files: the one from which some of them lie in ``home``."""
+    """Return the folder to which the paths of a provenance file are relative: some of them are in ``home``."""
     parts = home.parts
     for count in range(1, len(parts)):
         if any(file.startswith("/".join(parts[count:]) + "/") for file in entries):
             return Path(*parts[:count])
-    raise RecapError(f"{home / provenance.NAME}: names files of other folders; this folder was moved or renamed")
+    raise RecapError(f"{home / provenance.NAME}: lists files of other folders; this folder was moved or renamed")
 
 
 def _file_problems(file: Path, expected: dict[str, str]) -> Iterator[str]:
-    """Yield what is wrong with one file; a changed file is not opened."""
+    """Yield the problems of one file; a changed file is not opened."""
     if not file.exists():
-        yield f"{file}: missing, but {' and '.join(expected)} of its folder names it; restore it or make it again"
+        yield f"{file}: missing, but listed in {' and '.join(expected)}; restore it or make it again"
         return
     digest = sha256_file(file) if expected else ""
     wrong = [name for name, each in expected.items() if each != digest]
@@ -74,7 +74,7 @@ def _file_problems(file: Path, expected: dict[str, str]) -> Iterator[str]:
         except RecapError as error:
             yield str(error)
     elif not expected:
-        yield f"{file}: no list names it; delete it if it was left over, or run the workflow, which lists what it makes"
+        yield f"{file}: in no list; delete it if it is a leftover, or run the workflow, which lists its results"
 
 
 def _check_store(file: Path) -> None:
@@ -99,7 +99,7 @@ def _check_weights(file: Path) -> None:
     read_weights(file)
 
 
-# What reads a kind of file against the checksums inside it; a RecapError is a problem.
+# File suffix -> function that verifies the checksums inside such a file, and raises RecapError.
 CHECKS: dict[str, Callable[[Path], None]] = {
     ".h5": _check_store,
     ".parquet": _check_parquet,

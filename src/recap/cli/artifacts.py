@@ -90,9 +90,9 @@ def _add_clean(commands: Commands) -> None:
 
 
 def _clean(a: Arguments) -> None:
-    from recap.artifacts.clean import belongings, remove
+    from recap.artifacts.clean import existing_paths, remove
 
-    paths = belongings(a.profile)
+    paths = existing_paths(a.profile)
     if not paths:
         print(f"{a.profile}: nothing is there")
     elif a.yes or _confirmed(a.profile, paths):

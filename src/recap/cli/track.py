@@ -62,7 +62,7 @@ def _add_addresses(commands: Commands) -> None:
 
 
 def _addresses(a: Arguments) -> None:
-    from recap.tracking.views import addresses as found
+    from recap.tracking.views import run_list_urls as found
 
     for experiment, address in found(store=a.store, port=a.port).items():
         print(f"runs on {experiment}: {address}")

@@ -1,4 +1,4 @@
-"""Captions of chosen images with the attention behind every word, from trained models."""
+"""Captions of chosen images with the attention weights of every word, from trained models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recap.core.errors import FeatureError
 from recap.data.vocabulary.words import BOS, load_vocabulary
 from recap.evaluation.decode import decode_images
 from recap.models.attention_maps import attention_maps
-from recap.reporting.attention import Look, grid_boxes
+from recap.reporting.attention import AttentionMap, grid_boxes
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model
 
@@ -26,13 +26,13 @@ def caption_with_attention(
     image_ids: Sequence[int],
     beam: int,
     max_length: int,
-) -> dict[int, Look]:
+) -> dict[int, AttentionMap]:
     """Return a trained model's captions of images with their attention over the image, on the CPU.
 
     Args:
         run: the run folder.
         label: of the model in the figure.
-        features: the feature stores that training saw; the main stream is one of square grids.
+        features: the feature stores that training saw; the main stream holds square grids.
         vocabulary: the vocabulary of the training.
         image_ids: images to caption.
         beam, max_length: of the search.
@@ -57,5 +57,5 @@ def caption_with_attention(
         maps = attention_maps(model, tokens, model.encode(images))[0, 0]  # [T, N]
         words = [vocab.decode([token]) for token in captions[image]]
         weights = maps[: len(words), mask[0]].tolist()
-        figures[image] = Look(label, words, grid_boxes(side), weights)
+        figures[image] = AttentionMap(label, words, grid_boxes(side), weights)
     return figures

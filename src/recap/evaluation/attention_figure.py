@@ -1,4 +1,4 @@
-"""The figure of where several trained models look on the same test images."""
+"""The figure of the attention maps of several trained models on the same test images."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def write_attention_figure(
     heading: str,
     out: Path,
 ) -> None:
-    """Caption images with each run and draw the attention behind every token.
+    """Caption images with each run and draw the attention map of every token.
 
     Args:
         corpus, vocabulary: files of the data set.
         features: the feature stores that training saw.
-        image_roots: folders or zips with the pictures.
+        image_roots: folders or zips with the images.
         runs, labels: run folders and their names in the figure, one label per run.
         image_ids: images to show; None: `count` test images, the same on every call.
         count: images that are drawn where none are named.
@@ -43,7 +43,7 @@ def write_attention_figure(
 
     Raises:
         ConfigError: not one label per run.
-        RecapError: a file does not fit, or a model does not show where it looks.
+        RecapError: a file does not fit, or a model does not expose its attention.
     """
     if len(labels) != len(runs):
         raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
@@ -61,8 +61,8 @@ def write_attention_figure(
         )
         for run, label in zip(runs, labels, strict=True)
     ]
-    looks = {image: [model[image] for model in each] for image in images}
-    write_attention(heading=heading, looks=looks, files=table.files(), image_roots=image_roots, out=out)
+    maps = {image: [model[image] for model in each] for image in images}
+    write_attention(heading=heading, maps=maps, files=table.files(), image_roots=image_roots, out=out)
 
 
 def _drawn(ids: Sequence[int], count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Writes feature stores in shards, so that an interrupted run continues where it stopped, then packs them into one file.
+"""Writes feature stores in shards, so that an interrupted run continues where it stopped, then packs them.
 
 Every file is complete or absent. Equal features give equal bytes, however often the run was interrupted.
 """

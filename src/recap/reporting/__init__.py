@@ -1,1 +1,1 @@
-"""Tables (LaTeX, CSV, Markdown) and contact sheets; never torch."""
+"""Tables (LaTeX, CSV, Markdown, HTML) and figures of finished runs; does not import torch."""

@@ -1,4 +1,4 @@
-"""What a result table says, as text, before it becomes LaTeX or Markdown."""
+"""The content of a result table as text, before it is formatted as LaTeX, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NONE = "--"
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell: ``text``, ``strong`` when marked as better than the baseline, ``mark`` of its footnote if any."""
+    """One cell: ``text``, ``strong`` if marked as better than the baseline, ``mark`` of its footnote if any."""
 
     text: str
     strong: bool = False
@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a block: what it holds, and one entry a column."""
+    """One line of a block: its kind, and one entry per column."""
 
     kind: str
     entries: list[Entry]
@@ -52,7 +52,7 @@ class Content:
     signatures: list[str] = field(default_factory=list)
 
     def mark(self, text: str) -> str:
-        """Return the mark of a footnote, a new one unless the text already stands there."""
+        """Return the mark of a footnote, a new one unless the text is already a footnote."""
         for mark, known in self.footnotes.items():
             if known == text:
                 return mark
@@ -62,10 +62,10 @@ class Content:
 
 
 def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
-    """Turn the statistics of a table into text.
+    """Return the content of a table from its statistics.
 
     Raises:
-        RecapError: the statistics belong to another version of the table.
+        RecapError: the statistics were made for another version of the table.
     """
     _check(table, statistics)
     content = Content(table.title, table.scale, list(table.columns))
@@ -100,10 +100,12 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"
         )
     if "units" not in statistics["family"]:
-        raise RecapError(f"the statistics of table {statistics['table']!r} lack the test over both units; {again}")
+        raise RecapError(
+            f"the statistics of table {statistics['table']!r} lack the joint test over images and runs; {again}"
+        )
 
 
-# Lines that stand under a row only where the paper has numbers for it: name, key of the cell, with a sign.
+# Lines shown only for rows with printed numbers: name, key of the cell, whether it has a sign.
 _PRINTED = (
     ("printed", "printed_percent", False),
     ("ours minus printed", "difference_to_printed_percent", True),
@@ -113,7 +115,7 @@ _PRINTED = (
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
     baseline, units = statistics["baseline"], statistics["family"]["units"]
-    cells = _zip(row, content)
+    cells = _columns(row, content)
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
     kind = "ours" if same is None else f"ours (n = {same})"
@@ -123,15 +125,15 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
             entries = [Entry(_number(cell[key], score_info(name).digits, signed=signed)) for name, cell in cells]
             lines.append(Line(kind, entries))
     if row["id"] != baseline:
-        lines.append(Line("ours minus baseline", [_to_baseline(cell, column, content) for column, cell in cells]))
+        lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
         for unit in units:
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
     label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
     return Block(label, lines)
 
 
-def _zip(row: Mapping[str, Any], content: Content) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the columns with their cells."""
+def _columns(row: Mapping[str, Any], content: Content) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return pairs of column and cell."""
     return [(column, row["cells"][column]) for column in content.columns]
 
 
@@ -158,12 +160,12 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
 
 
 def _not_run(cell: Mapping[str, Any], column: str, content: Content) -> str:
-    """Return the mark of the footnote that says why a row lacks a metric."""
+    """Return the mark of the footnote with the reason why a row lacks a metric."""
     return content.mark(f"{column} was not run: {plain(cell['reason'])}.")
 
 
 def _incomparable(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
-    """Return the cell of a comparison that lacks one side."""
+    """Return the cell of a comparison for which one row has no score."""
     if cell["mean"] is None:
         return Entry(NONE, mark=_not_run(cell, column, content))
     return Entry(NONE, mark=content.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
@@ -174,10 +176,10 @@ def _mark(cell: Mapping[str, Any]) -> int:
     return 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
 
 
-def _to_baseline(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
+def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
     """Return the difference of corpus scores to the baseline on the scale of the metric, with an arrow if marked.
 
-    The arrow shows where the score went, up or down; whether that is better is for the metric to say.
+    The arrow shows the direction of the difference; whether that is better depends on the metric.
     """
     comparison = cell["comparison"]
     if comparison["difference"] is None:
@@ -211,10 +213,10 @@ def _signatures(statistics: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the sentences that stand below a table."""
+    """Return the sentences below a table."""
     seeds = statistics["seeds"]
     listed = ", ".join(str(seed) for seed in seeds)
-    spread = f"seed {listed} alone, so no spread"
+    spread = f"one seed ({listed}), so no spread"
     if len(seeds) > 1:
         spread = f"mean ± standard deviation over seeds {listed}"
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
@@ -235,20 +237,22 @@ def _notes_on_scales(columns: Sequence[str]) -> list[str]:
 
 
 def _note_on_p(statistics: Mapping[str, Any]) -> str:
-    """Return what the p of a table speak of, and what its arrows mark."""
+    """Return the note that says what the p-values of a table test, and what its arrows mark."""
     family = statistics["family"]
     label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
     tests = f"p: two-sided against {label}, of each kind Holm-corrected over the comparisons of this table."
     bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
     images = f"Images: paired t over images{bleu}"
-    below = f"below {SIGNIFICANT:g}; bold is better so. Wilcoxon, intervals and effect sizes stand in the CSV."
+    below = (
+        f"below {SIGNIFICANT:g}; bold: better by this rule. Wilcoxon tests, intervals and effect sizes are in the CSV."
+    )
     if family["units"] == ["images"]:
         return (
-            f"{tests} {images}: with one seed, p speaks of other images alone, not of another training, which may turn "
-            f"a difference round. An arrow marks p {below}"
+            f"{tests} {images}: with one seed, p generalises over images only, not over training runs: other "
+            f"runs may reverse a difference. An arrow marks p {below}"
         )
     return (
-        f"{tests} {images}, speaks of other images for these trainings. Runs: Welch over the runs, speaks of other "
-        "trainings on these images. Both: the largest of these two and of their joint test (min F'), images and runs "
-        f"drawn by chance. An arrow marks a difference with all three {below}"
+        f"{tests} {images}, generalises over images for these training runs. Runs: Welch over the runs, generalises "
+        "over training runs for these images. Both: the largest p of these two and of the joint test (min F'), which "
+        f"takes images and runs as random. An arrow marks a difference with all three {below}"
     )

@@ -1,4 +1,4 @@
-"""Learning curves of all runs: the numbers as a CSV, validation CIDEr-D as a picture for ``dvc plots`` and reports."""
+"""Learning curves of all runs: the numbers as a CSV, validation CIDEr-D as a figure for ``dvc plots`` and reports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 _READ = COLUMNS[3:]
 _FIRST, _SECOND = "xe", "scst"
-# Colours that the colour-blind can part (Okabe and Ito); further labels begin again.
+# Colours that colour-blind readers can distinguish (Okabe and Ito); further labels repeat them.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One training stage of one seed: the lines of its history, texts by column."""
+    """One training stage of one seed: the rows of its history, as text by column."""
 
     label: str
     seed: int
@@ -40,7 +40,7 @@ class Curve:
 
 
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV with one line an epoch, and validation CIDEr-D as a PNG.
+    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a PNG.
 
     Args:
         spec: ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below runs}, ...]}``.
@@ -49,7 +49,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
         figure: the PNG to write.
 
     Raises:
-        RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text in place of a number.
+        RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text instead of a number.
     """
     curves = [
         Curve(run["label"], run["seed"], run["stage"], _history(runs / run["path"] / "history.csv"))
@@ -65,7 +65,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch as a PNG: a colour a label, a dash a seed; self-critical epochs follow."""
+    """Draw validation CIDEr-D by epoch as a PNG: a colour per label, a dash per seed; self-critical epochs follow."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -87,7 +87,7 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
         )
     axes.set_title("Validation CIDEr-D after each epoch")
     axes.set_xlabel("epoch (self-critical epochs, triangles, follow those of cross-entropy)")
-    axes.set_ylabel("CIDEr-D (10 is the most)")
+    axes.set_ylabel("CIDEr-D (maximum 10)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     _legend(axes, labels, seeds)
@@ -96,7 +96,7 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
 
 
 def _legend(axes: Axes, labels: Sequence[str], seeds: Sequence[int]) -> None:
-    """Say beside the axes which colour is which label, and which dash which seed."""
+    """Add a legend beside the axes: colours of labels, dashes of seeds."""
     from matplotlib.lines import Line2D
 
     colours = [Line2D([], [], color=_COLOURS[index % len(_COLOURS)], linewidth=3) for index in range(len(labels))]
@@ -108,7 +108,7 @@ def _legend(axes: Axes, labels: Sequence[str], seeds: Sequence[int]) -> None:
 
 
 def _history(path: Path) -> list[dict[str, str]]:
-    """Read a history; a missing file or column, or text in place of a number, is an error that names it."""
+    """Read a history; a missing file or column, or text instead of a number, is an error that names it."""
     check(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -126,8 +126,8 @@ def _history(path: Path) -> list[dict[str, str]]:
 
 
 def _check_numbers(path: Path, line: Mapping[str, str]) -> None:
-    """Refuse a line whose cells are no numbers; validation, and the loss before the first step, may be left out."""
+    """Refuse a row whose cells are not numbers; validation, and the loss before the first step, may be empty."""
     try:
         int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
     except (TypeError, ValueError) as error:
-        raise RecapError(f"{path}: {error} in a line of the history; delete it and train this run again") from error
+        raise RecapError(f"{path}: {error} in a row of the history; delete it and train this run again") from error

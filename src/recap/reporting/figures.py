@@ -1,4 +1,4 @@
-"""Contact sheets: photos with the captions that each row of a table gives them."""
+"""Contact sheets: images with the captions of each row of a table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from recap.reporting.samples import Sample, choose_samples, samples_markdown
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_PHOTO = 300  # edge of the box of a photo, in pixels
-_TEXT = 560  # width of the text beside it
+_EDGE = 300  # edge of the box of an image, in pixels
+_TEXT_WIDTH = 560  # of the text beside it
 _MARGIN = 24
-_SIZE = 17  # font size
-_LEADING = 23  # from line to line
-_INK, _GREY, _PAPER = (20, 20, 20), (110, 110, 110), (255, 255, 255)
+_FONT_SIZE = 17
+_LINE = 23  # pixels from line to line
+_TEXT_COLOR, _GREY, _BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
 _ROW_COLOURS = ((0, 84, 147), (176, 58, 20), (24, 112, 60), (112, 48, 140), (140, 100, 0))
 
 Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), colour
@@ -38,72 +38,72 @@ def write_samples(
     out: Path,
     count: int,
 ) -> list[Sample]:
-    """Write ``<name>_captions.png`` (photos, captions of every row, references) and the same text as ``.md``.
+    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``.
 
     Args:
         name: id of the table.
         table: the table.
         seeds: the first seed's captions are shown.
         corpus_path: the corpus with references and file names.
-        image_roots: folders or zips with the photos.
+        image_roots: folders or zips with the images.
         scores_root: folder above ``<dataset>/<subset>/...`` with ``captions.<split>.json``.
         out: folder.
-        count: number of photos, drawn by chance, the same on every run.
+        count: number of images, drawn at random, the same ones on every run.
 
     Returns:
         The samples shown.
 
     Raises:
-        RecapError: captions and corpus do not fit together, or a photo is missing or broken.
+        RecapError: captions and corpus do not match, or an image is missing or broken.
     """
     samples = choose_samples(
         name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
     )
     source = ImageSource(list(image_roots))
-    photos = [_side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
-    sheet = contact_sheet(samples, photos, title=plain(table.title), scale=plain(table.scale))
-    picture = out / f"{name}_captions.png"
-    with atomic_path(picture) as temporary:
+    images = [_side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
+    sheet = contact_sheet(samples, images, title=plain(table.title), scale=plain(table.scale))
+    figure = out / f"{name}_captions.png"
+    with atomic_path(figure) as temporary:
         sheet.save(temporary, format="PNG")
-    text = samples_markdown(samples, title=table.title, scale=table.scale, picture=picture.name)
+    text = samples_markdown(samples, title=table.title, scale=table.scale, figure=figure.name)
     write_text(out / f"{name}_captions.md", text)
     return samples
 
 
-def contact_sheet(samples: Sequence[Sample], photos: Sequence[Image], *, title: str, scale: str) -> Image:
-    """Return the sheet as an RGB picture: cards in two columns (one where there are at most two samples)."""
+def contact_sheet(samples: Sequence[Sample], images: Sequence[Image], *, title: str, scale: str) -> Image:
+    """Return the sheet as an RGB image: cards in two columns (one where there are at most two samples)."""
     from PIL import Image, ImageDraw
 
     columns = 1 if len(samples) <= 2 else 2
-    fonts = fonts_of_sheets()
+    fonts = sheet_fonts()
     texts = [_card_lines(number, sample, fonts) for number, sample in enumerate(samples, start=1)]
-    heights = [max(_PHOTO, _LEADING * len(lines)) + _MARGIN for lines in texts]
+    heights = [max(_EDGE, _LINE * len(lines)) + _MARGIN for lines in texts]
     rows = [range(start, min(start + columns, len(samples))) for start in range(0, len(samples), columns)]
-    card_width = _PHOTO + _TEXT + 2 * _MARGIN
-    parts = ((title, "bold", _INK), (f"Scale of this run: {scale}", "plain", _GREY))
+    card_width = _EDGE + _TEXT_WIDTH + 2 * _MARGIN
+    parts = ((title, "bold", _TEXT_COLOR), (f"Scale of this run: {scale}", "plain", _GREY))
     width = columns * card_width - _MARGIN
     head = [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], width)]
-    height = _MARGIN + _LEADING * len(head) + _MARGIN + sum(max(heights[i] for i in row) for row in rows)
-    sheet = Image.new("RGB", (columns * card_width + _MARGIN, height), _PAPER)
+    height = _MARGIN + _LINE * len(head) + _MARGIN + sum(max(heights[i] for i in row) for row in rows)
+    sheet = Image.new("RGB", (columns * card_width + _MARGIN, height), _BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     _write(draw, fonts, (_MARGIN, _MARGIN), head)
-    top = 2 * _MARGIN + _LEADING * len(head)
+    top = 2 * _MARGIN + _LINE * len(head)
     for row in rows:
         for column, index in enumerate(row):
             left = _MARGIN + column * card_width
-            sheet.paste(_fitted(photos[index]), (left, top))
-            _write(draw, fonts, (left + _PHOTO + _MARGIN, top), texts[index])
+            sheet.paste(_fitted(images[index]), (left, top))
+            _write(draw, fonts, (left + _EDGE + _MARGIN, top), texts[index])
         top += max(heights[i] for i in row)
     return sheet
 
 
 def _side_by_side(views: Sequence[Image]) -> Image:
-    """Return the views of an example as one picture, from left to right; a lone one as it is."""
+    """Return the views of an example side by side as one image; a single view unchanged."""
     from PIL import Image
 
     if len(views) == 1:
         return views[0]
-    joined = Image.new("RGB", (sum(view.width for view in views), max(view.height for view in views)), _PAPER)
+    joined = Image.new("RGB", (sum(view.width for view in views), max(view.height for view in views)), _BACKGROUND)
     left = 0
     for view in views:
         joined.paste(view, (left, 0))
@@ -111,23 +111,23 @@ def _side_by_side(views: Sequence[Image]) -> Image:
     return joined
 
 
-def _fitted(photo: Image) -> Image:
-    """Return a photo scaled into the box, small ones enlarged."""
+def _fitted(image: Image) -> Image:
+    """Return an image scaled to fit the box; small ones are enlarged."""
     from PIL import Image
 
-    scale = _PHOTO / max(photo.size)
-    size = (max(1, round(photo.width * scale)), max(1, round(photo.height * scale)))
-    return photo.resize(size, Image.Resampling.LANCZOS)
+    scale = _EDGE / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styled]:
-    """Return the text beside one photo: every row's label and caption, then the references in grey."""
+    """Return the text beside one image: every row's label and caption, then the references in grey."""
     parts: list[Styled] = [(f"{number}. image {sample.image_id}", "plain", _GREY)]
     for index, (label, caption) in enumerate(sample.captions):
         parts.append((label, "bold", _ROW_COLOURS[index % len(_ROW_COLOURS)]))
-        parts.append((caption or "(empty caption)", "plain", _INK))
+        parts.append((caption or "(empty caption)", "plain", _TEXT_COLOR))
     parts += [(f"· {reference}", "plain", _GREY) for reference in sample.references]
-    return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT)]
+    return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT_WIDTH)]
 
 
 def wrapped(text: str, font: Any, width: int) -> list[str]:
@@ -145,18 +145,18 @@ def wrapped(text: str, font: Any, width: int) -> list[str]:
     return [line for line in lines if line]
 
 
-def fonts_of_sheets() -> dict[str, Any]:
-    """Return the fonts that come with matplotlib, so that a sheet looks the same everywhere."""
+def sheet_fonts() -> dict[str, Any]:
+    """Return the fonts that come with matplotlib, so that a sheet is the same on every machine."""
     import matplotlib
     from PIL import ImageFont
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     names = {"plain": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}
-    return {style: ImageFont.truetype(str(folder / file), _SIZE) for style, file in names.items()}
+    return {style: ImageFont.truetype(str(folder / file), _FONT_SIZE) for style, file in names.items()}
 
 
 def _write(draw: Any, fonts: dict[str, Any], position: tuple[int, int], lines: Sequence[Styled]) -> None:
     """Write lines of text below each other."""
     left, top = position
     for number, (text, style, colour) in enumerate(lines):
-        draw.text((left, top + number * _LEADING), text, font=fonts[style], fill=colour)
+        draw.text((left, top + number * _LINE), text, font=fonts[style], fill=colour)

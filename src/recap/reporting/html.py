@@ -1,4 +1,4 @@
-"""A result table as a piece of HTML that stands alone in a browser and inside a report; it loads nothing."""
+"""A result table as an HTML fragment for a browser or a report, without external files."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ _LATIN_END = 0x17F  # what pdfLaTeX sets without further packages
 _PUNCTUATION = "–—‘’“”…•"
 
 
-_WIDE = 6  # columns that fit in the text width of an ordinary article at footnote size
+_MAX_COLUMNS = 6  # that fit the text width of an article at \footnotesize
 
 
 def escape(text: str) -> str:
-    """Return text that LaTeX sets as it stands; a letter beyond Latin is named by its code point."""
+    """Return text escaped for LaTeX; characters beyond Latin are replaced by their code point."""
     return "".join(_escape_char(char) for char in plain(text))
 
 
@@ -53,7 +53,7 @@ def _escape_char(char: str) -> str:
 
 
 def latex_table(content: Content, name: str) -> str:
-    """Return a ``table`` environment with, on top, what the document's preamble needs."""
+    """Return a ``table`` environment; a comment on top names the packages that it needs."""
     columns = content.columns
     lines = [
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
@@ -63,7 +63,7 @@ def latex_table(content: Content, name: str) -> str:
         rf"\caption{{{escape(content.title)}. \textbf{{Scale of this run: {escape(content.scale)}}}}}",
         rf"\label{{tab:{''.join(char if char.isalnum() else '-' for char in name)}}}",
         r"\medskip",
-        r"\footnotesize" if len(columns) <= _WIDE else r"\scriptsize",
+        r"\footnotesize" if len(columns) <= _MAX_COLUMNS else r"\scriptsize",
         r"\setlength{\tabcolsep}{3pt}",
         rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}",
         r"\toprule",
@@ -72,7 +72,7 @@ def latex_table(content: Content, name: str) -> str:
         *_body(content),
         r"\bottomrule",
         r"\end{tabular}",
-        *_below(content),
+        *_notes(content),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -100,14 +100,14 @@ def _block(block: Block, columns: int) -> list[str]:
 
 
 def _kind(kind: str) -> str:
-    """Return the name of a line; n, p and differences are mathematics."""
+    """Return the name of a line; n, p and minus signs in math mode."""
     return escape(kind).replace("(n =", "($n$ =").replace("p, ", "$p$, ").replace(" minus ", " $-$ ")
 
 
 def _cell(entry: Entry) -> str:
-    """Return one cell without its spread; that gets a line of its own, for eight of them would not fit beside means."""
+    """Return one cell without its spread, which is on the next line: beside the means, eight would be too wide."""
     text = entry.text.partition(" ± ")[0]
-    # The arrow goes in front, so that the numbers stay below each other.
+    # The arrow goes in front, so that the digits stay aligned.
     arrow = text[-1] if text[-1] in "↑↓" else ""
     text = escape(arrow) + _signed(text.removesuffix(arrow).strip())
     if entry.strong:
@@ -128,7 +128,7 @@ def _signed(text: str) -> str:
     return escape(text)
 
 
-def _below(content: Content) -> list[str]:
+def _notes(content: Content) -> list[str]:
     """Return the notes below the table."""
     notes = [rf"\textsuperscript{{{mark}}} {escape(text)}" for mark, text in content.footnotes.items()]
     notes += [escape(note) for note in content.notes]
@@ -138,5 +138,5 @@ def _below(content: Content) -> list[str]:
 
 
 def _signature(text: str) -> str:
-    """Return a signature that may be broken after each of its fields."""
+    """Return a signature with a possible line break after each field."""
     return r"\texttt{" + escape(text).replace(r"\textbar{}", r"\textbar{}\allowbreak ") + "}"

@@ -29,7 +29,7 @@ class Sample:
 def choose_samples(
     *, name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
-    """Draw images by chance, the same on every run, and look up what every row says about them.
+    """Draw images at random, the same ones on every run, and look up the captions of every row.
 
     Args:
         name: id of the table; with the first seed it decides the draw.
@@ -40,7 +40,7 @@ def choose_samples(
         count: number of images; fewer where the split is smaller.
 
     Raises:
-        MetricError: the rows' captions belong to other images than the corpus.
+        MetricError: the captions of a row are of other images than the corpus.
     """
     rows = {row.id: row_runs(row, list(seeds))[0].path for row in table.rows}
     found = {row_id: _captions(scores_root / path) for row_id, path in rows.items()}
@@ -75,10 +75,10 @@ def samples_text(samples: Sequence[Sample], *, width: int = 100) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def samples_markdown(samples: Sequence[Sample], *, title: str, scale: str, picture: str) -> str:
-    """Return samples as Markdown below the contact sheet ``picture``."""
+def samples_markdown(samples: Sequence[Sample], *, title: str, scale: str, figure: str) -> str:
+    """Return samples as Markdown below the contact sheet ``figure``."""
     lines = [f"# {_markdown(title)}: captions", "", f"**Scale of this run: {_markdown(scale)}**", ""]
-    lines += ["Test images drawn by chance; captions of the first seed.", "", f"![contact sheet]({picture})", ""]
+    lines += ["Test images drawn at random; captions of the first seed.", "", f"![contact sheet]({figure})", ""]
     for number, sample in enumerate(samples, start=1):
         lines += [f"## {number}. image {sample.image_id}: {_markdown(sample.file)}", ""]
         lines += [
@@ -102,7 +102,7 @@ def _wrapped(label: str, text: str, width: int) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Return text without the characters that Markdown or HTML would act on."""
+    """Return text with the special characters of Markdown and HTML escaped."""
     text = plain(text)
     for char in "\\`*_[]<>#|":
         text = text.replace(char, f"\\{char}")

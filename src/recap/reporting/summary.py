@@ -1,4 +1,4 @@
-"""A small flat file for comparing versions of the results with ``dvc metrics diff``: mean scores of every table row."""
+"""A flat file for comparing versions of the results with ``dvc metrics diff``: mean scores of every table row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
         seeds = [read_metrics(scores / run)["scores"] for run in runs]
         for metric in seeds[0]:
             values = [seed.get(metric) for seed in seeds]
-            # A metric that could not run for some seed has no mean; it is left out, never counted as 0.
+            # A metric that is missing for a seed has no mean; it is left out, not counted as 0.
             if all(value is not None for value in values):
                 summary[f"{row}.{metric}"] = sum(values) / len(values)
     write_json(out, summary)

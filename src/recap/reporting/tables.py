@@ -18,7 +18,7 @@ from recap.reporting.latex import latex_table
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
 _JOINT = _WELCH
-# A spreadsheet runs a cell that starts so as a formula.
+# Spreadsheets run cells that start with these as formulas.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -52,7 +52,7 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
 
 def markdown_table(content: Content) -> str:
-    """Return the table as Markdown whose source can be read in a terminal."""
+    """Return the table as Markdown with aligned columns."""
     rows: list[list[str]] = [["", *content.columns]]
     for block in content.blocks:
         rows.append([f"**{_cell_text(block.label)}**", *[""] * len(content.columns)])
@@ -67,9 +67,9 @@ def markdown_table(content: Content) -> str:
 
 
 def csv_table(statistics: Mapping[str, Any]) -> str:
-    """Return one line a row and metric with all numbers; scores are fractions, printed values percent.
+    """Return one line per row and metric with all numbers; scores are fractions, printed values percent.
 
-    The sentence about the scale is the Markdown's and the JSON's; a line says only whether it is the paper's.
+    Column ``scale`` is ``paper`` or ``other``; Markdown and JSON describe the scale in full.
     """
     records = list(_records(statistics))
     buffer = io.StringIO()
@@ -113,7 +113,7 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of rows that the paper quotes: no run, a printed value alone."""
+    """Yield the lines of rows that the paper quotes: no run, only a printed value."""
     for row in statistics["quoted"]:
         for metric, value in row["printed"].items():
             yield {
@@ -131,7 +131,7 @@ def _reasons(*reasons: str | None) -> str:
 
 
 def _csv_value(value: Any) -> Any:
-    """Return a value for the CSV: nothing for None, and text that no spreadsheet takes for a formula."""
+    """Return a value for the CSV: empty for None, text quoted if a spreadsheet would run it as a formula."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -148,7 +148,7 @@ def _padded(row: list[str], widths: list[int]) -> str:
 
 
 def _cell_text(text: str) -> str:
-    """Return text that cannot end a cell or start HTML."""
+    """Return text with the characters escaped that end a cell or start HTML."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 

@@ -1,1 +1,1 @@
-"""Tests on scores: paired over images, Welch over runs, Holm over a table; never torch."""
+"""Tests on scores: paired over images, Welch over runs, Holm over a table; does not import torch."""

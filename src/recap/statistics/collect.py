@@ -17,21 +17,21 @@ from recap.core.plan import row_runs
 from recap.core.signatures import parse_signature
 from recap.statistics.scores import read_image_scores, read_metrics, split_of
 
-# Scores that differ in one of these are scores of different things.
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
+# Fields of a signature in which comparable scores agree.
 COMPARABLE = ("tok", "refs", "images", "split")
-# Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted why in so many words.
+# Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted one of these reasons.
 _FAILED = re.compile("(METEOR|SPICE) (stopped|did not finish|answered|failed|ended|gave)|no Java was found|MemoryError")
 
 
 @dataclass
 class RowScores:
-    """What the runs of one row scored.
+    """The scores of the runs of one row.
 
     Attributes:
         row: the row of the table.
         signatures: seed -> signature.
-        values: metric -> seed -> corpus score; only where it ran.
+        values: metric -> seed -> corpus score, of the metrics that were computed.
         reasons: metric -> why a run lacks it.
         images: metric -> ``[images]``, mean over the seeds, in the order of ``image_ids``.
         image_ids: sorted ids of the images scored.
@@ -55,12 +55,12 @@ def collect(table: Table, seeds: Sequence[int], scores_root: Path) -> list[RowSc
 
     Args:
         table: the table.
-        seeds: one run a seed and row.
+        seeds: one run per seed and row.
         scores_root: folder above ``<dataset>/<subset>/...``.
 
     Raises:
         RecapError: a file is missing or broken.
-        MetricError: two runs differ in tokeniser, references, images or split, or were scored on other images.
+        MetricError: two runs differ in tokenizer, references, images or split, or were scored on other images.
     """
     rows = [_read_row(row, seeds, table.columns, scores_root) for row in table.rows]
     for other in rows[1:]:
@@ -87,12 +87,12 @@ def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_roo
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
         scores.image_ids = ids
         for column in columns:
-            _take(column, run.seed, metrics, images, scores, per_image, folder)
+            _add_metric(column, run.seed, metrics, images, scores, per_image, folder)
     scores.images = {column: np.mean(values, axis=0) for column, values in per_image.items()}
     return scores
 
 
-def _take(
+def _add_metric(
     column: str,
     seed: int,
     metrics: dict[str, Any],
@@ -101,7 +101,7 @@ def _take(
     per_image: dict[str, list[np.ndarray]],
     folder: Path,
 ) -> None:
-    """Take one metric of one run, or the reason why it is missing."""
+    """Add one metric of one run, or the reason why it is missing."""
     value = metrics["scores"].get(column)
     if value is None:
         unknown = SERVER_ALONE if column in server_names() else "not in metrics.json"
@@ -119,7 +119,7 @@ def _reason(reason: str, folder: Path) -> str:
     """Return why a score is missing, and what to do if it should be there."""
     if not _FAILED.match(reason):
         return reason
-    return f"{reason}; this is a failure and no result: delete {folder / 'metrics.json'} and run the same command again"
+    return f"{reason}; this failure is not a result: delete {folder / 'metrics.json'} and run the same command again"
 
 
 def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:

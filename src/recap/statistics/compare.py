@@ -1,4 +1,4 @@
-"""Everything that a result table says in numbers, as one JSON: means, spread, tests against the baseline row."""
+"""All numbers of a result table as one JSON: means, spread, tests against the baseline row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from recap.statistics.comparison import UNITS, compare_rows, correct, no_compari
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
-    "the paired tests compare image scores, averaged over the runs: they speak of other images, not other trainings",
-    "Welch's test compares corpus scores, one a run: it speaks of other trainings, not other images",
-    "the joint test takes images and runs for drawn by chance (Clark's min F'); its p is the largest of the three, and "
+    "the paired tests compare image scores, averaged over the runs: they generalise over images, not training runs",
+    "Welch's test compares corpus scores, one per run: it generalises over training runs, not images",
+    "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three, and "
     "with several seeds a difference is marked only if all three are significant",
-    "in the tests, a BLEU below 0.001 counts as 0, which it stands for in pycocoevalcap",
+    "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in place of 0",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
     "a paired difference need not equal the difference of the corpus scores",
 ]
@@ -37,7 +37,7 @@ def compare_table(
     Args:
         table: the table.
         name: its id.
-        seeds: one run a seed and row.
+        seeds: one run per seed and row.
         scores_root: folder above ``<dataset>/<subset>/...`` with ``metrics.json`` and ``scores.<split>.parquet``.
         statistics_out: file to write.
 
@@ -129,7 +129,7 @@ def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]
     """Correct and mark the comparisons of all rows, and describe the family."""
     comparisons = [cell["comparison"] for row in rows for cell in row["cells"].values()]
     made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
-    # One seed cannot tell what another training would give; the table then says so.
+    # One seed allows no test over training runs; the table notes that.
     units = list(UNITS) if len(seeds) > 1 else ["images"]
     tests = correct(made, units=units)
     marked = sum(comparison["mark"] != 0 for comparison in made)
@@ -138,5 +138,5 @@ def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]
 
 def _summary(family: dict[str, Any]) -> str:
     """Return one line for the log."""
-    units = "over images alone (one seed)" if family["units"] == ["images"] else "over images, runs and both"
-    return f"{family['marked']} of {family['made']} differences to the baseline row hold {units}"
+    units = "over images (one seed)" if family["units"] == ["images"] else "over images, runs and both"
+    return f"{family['marked']} of {family['made']} differences to the baseline row are significant {units}"

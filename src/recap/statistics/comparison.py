@@ -1,4 +1,4 @@
-"""One metric of two rows against each other: the tests, their correction over a table, and what is marked."""
+"""Comparison of two rows on one metric: the tests, their correction over a table, and the marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from recap.statistics.paired import compare_paired
 from recap.statistics.welch import welch
 
 SIGNIFICANT = 0.05
-# What a table shows of each unit: name -> where the comparison keeps its test.
+# Units of a table's tests: name -> key of the test in a comparison.
 UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
 # pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as the caption shrinks.
 _BLEU_FLOOR = 1e-3
@@ -35,7 +35,7 @@ def compare_rows(
     Args:
         metric: its name; in the tests, a BLEU below 0.001 counts as 0.
         baseline_images, images: scores ``[images]``, averaged over the runs, in one order.
-        baseline_runs, runs: corpus scores ``[runs]``; the rows may differ in their number.
+        baseline_runs, runs: corpus scores ``[runs]``; the rows may have different numbers of runs.
         higher_is_better: whether a larger value of the metric is better.
 
     Returns:
@@ -50,7 +50,7 @@ def compare_rows(
         "joint": asdict(compare_jointly(paired, over_runs)),
         "mark": 0,
         "reason": None,
-        # Said only where it is so: what was written before such metrics stays as it is.
+        # Only where it is true, so that files written before such metrics are unchanged.
         **({} if higher_is_better else {"lower_is_better": True}),
     }
 
@@ -61,14 +61,14 @@ def no_comparison(reason: str) -> dict[str, Any]:
 
 
 def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str]) -> dict[str, int]:
-    """Add Holm's p to every kind of test of one family of comparisons, then ``mark`` what holds.
+    """Add Holm's p to every kind of test of one family of comparisons, then ``mark`` the significant ones.
 
     Args:
         comparisons: made by :func:`compare_rows`; changed in place.
         units: of ``UNITS``; a difference is marked if it is significant in all of them.
 
     Returns:
-        Kind of test -> how many of the comparisons it could be made for.
+        Kind of test -> number of comparisons that allow it.
     """
     counts = {}
     for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
@@ -84,7 +84,7 @@ def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str]) -> d
 def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
     """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0.
 
-    Image scores and corpus score must point the same way: for BLEU and METEOR they need not.
+    Not marked if the mean image score and the corpus score differ in opposite directions, as BLEU and METEOR can.
     """
     adjusted = [comparison[UNITS[unit]]["p_holm"] for unit in units]
     if any(p is None or p >= SIGNIFICANT for p in adjusted):
@@ -97,7 +97,7 @@ def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
 
 
 def _tested(metric: str, values: Sequence[float]) -> list[float]:
-    """Return scores as the tests see them."""
+    """Return the scores for the tests, with small BLEU as 0."""
     if not metric.startswith("BLEU"):
         return list(values)
     scores = np.asarray(values, np.float64)

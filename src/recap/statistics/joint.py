@@ -1,4 +1,4 @@
-"""Test of two systems over images and over training runs at once."""
+"""Joint test of two systems over images and training runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recap.statistics.welch import Welch
 
 @dataclass(frozen=True)
 class Joint:
-    """Whether a difference holds on other images and for other trainings; None where it cannot be tested.
+    """Test of a difference over images and training runs together; None where there is no value, with the reason.
 
     Attributes:
         t: root of Clark's min F' (1973): the difference over the root of both squared standard errors.
@@ -26,10 +26,11 @@ class Joint:
 
 
 def compare_jointly(paired: Paired, runs: Welch) -> Joint:
-    """Combine the test over images with the test over runs, which look at one difference.
+    """Combine the test over images with the test over runs of the same difference.
 
-    Each of the two takes the other's chance for fixed, so both may hold by chance more often than 5 in 100 times: with
-    ten seeds and equal standard errors 10 times. Together they do not (`benchmarks/table_marks.py`).
+    Each of the two treats the other's random factor as fixed, so both together can reject a true null hypothesis more
+    often than 5 % of the time: 10 % with ten seeds and equal standard errors. The joint test does not
+    (`benchmarks/table_marks.py`).
     """
     if paired.t is None or paired.p is None:
         return Joint(reason=paired.reason)
@@ -45,5 +46,5 @@ def compare_jointly(paired: Paired, runs: Welch) -> Joint:
     images, trainings = paired.t**-2, runs.t**-2
     t = (images + trainings) ** -0.5
     degrees = (images + trainings) ** 2 / (images**2 / (paired.images - 1) + trainings**2 / runs.degrees)
-    alone = float(2 * stats.t.sf(t, degrees))
-    return Joint(t=t if runs.t > 0 else -t, degrees=degrees, p=max(alone, paired.p, runs.p))
+    p_joint = float(2 * stats.t.sf(t, degrees))
+    return Joint(t=t if runs.t > 0 else -t, degrees=degrees, p=max(p_joint, paired.p, runs.p))

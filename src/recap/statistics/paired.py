@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Means over seeds differ by rounding in the last digits; without this, equal images would be ranked by noise.
+# Means over seeds differ by rounding in the last digits; without rounding, tied images would be ranked by noise.
 _DECIMALS = 12
 
 

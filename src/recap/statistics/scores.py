@@ -1,4 +1,4 @@
-"""Reads the score files of one run, each checked against the hash of the file that was finished."""
+"""Reads the score files of one run, each verified against `SHA256SUMS`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """Return ``metrics.json`` of a run: "scores", "not_run", "signature", "images".
 
     Raises:
-        RecapError: it is missing, or not the file that was finished.
+        RecapError: it is missing, or not the file that `SHA256SUMS` lists.
     """
     path = folder / "metrics.json"
     check(path)
     metrics = read_json(path)
     if not isinstance(metrics, dict) or not isinstance(metrics.get("scores"), dict):
-        raise MetricError(f"{path}: not a file of scores; delete it and evaluate this run again")
+        raise MetricError(f"{path}: not a score file; delete it and evaluate this run again")
     return metrics
 
 
@@ -60,5 +60,5 @@ def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
         raise MetricError(f"{path}: no such file; evaluate this run again") from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
-        raise MetricError(f"{path}: not a file of scores ({reason}); delete it and evaluate this run again") from error
+        raise MetricError(f"{path}: not a score file ({reason}); delete it and evaluate this run again") from error
     return {name: table[name].to_numpy() for name in table.column_names}

@@ -28,8 +28,8 @@ class Welch:
 def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
     """Compare corpus scores ``[runs]`` of two systems; the seeds of one need not be those of the other."""
     if min(len(first), len(second)) < 2:
-        return Welch(reason="a row has one run alone")
-    # Rounded as in the paired test: seeds that agree must not differ by the last digit.
+        return Welch(reason="a row has only one run")
+    # Rounded as in the paired test: equal scores must not differ in the last digit.
     one, two = np.round(np.asarray(first, np.float64), 12), np.round(np.asarray(second, np.float64), 12)
     if np.ptp(one) == 0 and np.ptp(two) == 0:
         return Welch(reason="the runs of each row all give the same value")

@@ -1,4 +1,4 @@
-"""The view of all runs in MLflow: made from the files that jobs wrote, so that deleting it loses nothing.
+"""All runs in MLflow: made from the result files, so that deleting MLflow's store loses nothing.
 
-Training and scoring never import this room: no run depends on a tracking service being well.
+Training and scoring never import this package: no run depends on a tracking service.
 """

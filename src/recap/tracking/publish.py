@@ -1,4 +1,4 @@
-"""Brings MLflow's store in line with the results of a profile."""
+"""Synchronises MLflow's store with the results of a profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recap.core.errors import RecapError
 from recap.core.files.atomic import write_json
 from recap.core.log import log
 from recap.tracking.records import Record, read_runs
-from recap.tracking.store import opened
+from recap.tracking.store import open_store
 from recap.tracking.tables import describe_settings, read_tables, table_record
 from recap.tracking.views import experiment_tags
 
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
     from mlflow.tracking import MlflowClient
 
-# MLflow takes at most 1,000 metrics and 100 params a call.
+# MLflow accepts at most 1,000 metrics and 100 params per call.
 METRIC_CHUNK = 1000
 PARAM_CHUNK = 100
-# Relative to the folder that the server is given, so that a clone may move.
+# Relative to the artifact folder of the server, so that a clone may be moved.
 LOCATION = "mlflow-artifacts:/"
 
 
 def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Path) -> None:
-    """Bring the store in line with the results of a profile, then write what was done to ``out``.
+    """Synchronise the store with the results of a profile, then write the keys of its runs to ``out``.
 
-    A run is recognised by its tag ``job_key`` and replaced if what it was made from has changed; runs whose results are
-    gone are removed. Runs of other profiles are left alone. Results without a single finished run are an error, so that
-    a mistyped folder removes nothing.
+    A run is identified by its tag ``job_key`` and replaced if its files have changed; runs whose results no longer
+    exist are removed. Runs of other profiles are not touched. Results without a finished run are an error, so that a
+    mistyped folder removes nothing.
 
     Args:
         profile: name of the profile.
         results: the folder ``results/<profile>``.
         reports: the folder ``reports/<profile>`` with tables and figures.
-        store: the SQLite file; made if it is missing. Artifacts lie beside it in ``artifacts``.
-        out: a JSON with the number of runs and their keys.
+        store: the SQLite file; created if missing. Artifacts are beside it in ``artifacts``.
+        out: JSON to write, with the number of runs and their keys.
 
     Raises:
-        RecapError: there are no results, one of them is broken, or the store cannot be written or is no MLflow store.
+        RecapError: results are missing or broken, or the store cannot be written or is not an MLflow store.
     """
     records = read_records(profile=profile, results=results, reports=reports)
-    with opened(store) as address:
+    with open_store(store) as address:
         changed = _synchronise(address, store.parent / "artifacts", profile, records)
     write_json(out, {"runs": len(records), "keys": sorted(record.key for record in records), "store": store.name})
     log.info(f"mlflow: {changed} of {len(records)} runs written to {store}")
 
 
-def withdraw(*, profile: str, store: Path) -> None:
-    """Remove the runs of a profile from the store; those of others stay.
+def remove_runs(*, profile: str, store: Path) -> None:
+    """Remove the runs of a profile from the store; those of other profiles are kept.
 
     Raises:
-        RecapError: the store cannot be written or is no MLflow store.
+        RecapError: the store cannot be written or is not an MLflow store.
     """
-    with opened(store) as address:
+    with open_store(store) as address:
         _synchronise(address, store.parent / "artifacts", profile, [])
 
 
@@ -77,7 +77,7 @@ def read_records(*, profile: str, results: Path, reports: Path) -> list[Record]:
 
 
 def _synchronise(address: str, artifacts: Path, profile: str, records: list[Record]) -> int:
-    """Create, replace and remove runs until the store shows the records; return how many were written."""
+    """Create, replace and remove runs so that the store equals the records; return how many were written."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=address)
@@ -86,7 +86,7 @@ def _synchronise(address: str, artifacts: Path, profile: str, records: list[Reco
     written = 0
     for record in records:
         run = known.pop(record.key, None)
-        if run is not None and _shows(run, record, experiments[record.experiment]):
+        if run is not None and _is_current(run, record, experiments[record.experiment]):
             continue
         if run is not None:
             client.delete_run(run.info.run_id)
@@ -94,23 +94,23 @@ def _synchronise(address: str, artifacts: Path, profile: str, records: list[Reco
         written += 1
     for run in known.values():
         client.delete_run(run.info.run_id)
-    _remove_emptied(client)
+    _delete_empty_renamed(client)
     return written
 
 
-def _shows(run: Run, record: Record, experiment: str) -> bool:
-    """Return whether a run is the record, whole and in its place."""
+def _is_current(run: Run, record: Record, experiment: str) -> bool:
+    """Return whether a run was written completely from this record, in this experiment."""
     return run.data.tags.get("content_hash") == record.hash and run.info.experiment_id == experiment
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
     """Return the id of a data set's experiment; one that was deleted by hand is restored.
 
-    One whose artifacts lie below an absolute path gives its name to a new one: the path cannot be changed.
+    One with an absolute artifact path, which cannot be changed, is renamed and a new one gets its name.
     """
     found = client.get_experiment_by_name(name)
     if found is not None and found.artifact_location != LOCATION:
-        client.rename_experiment(found.experiment_id, f"{name}{_earlier(found)}")
+        client.rename_experiment(found.experiment_id, f"{name}{_renamed_suffix(found)}")
         found = None
     if found is None:
         return str(client.create_experiment(name, artifact_location=LOCATION, tags=experiment_tags()))
@@ -122,21 +122,21 @@ def _experiment(client: MlflowClient, name: str) -> str:
     return str(found.experiment_id)
 
 
-def _earlier(experiment: Experiment) -> str:
-    """Return how the name of an experiment ends that has given its name away."""
+def _renamed_suffix(experiment: Experiment) -> str:
+    """Return the suffix of the name of a renamed experiment."""
     return f" (earlier, {experiment.experiment_id})"
 
 
-def _remove_emptied(client: MlflowClient) -> None:
-    """Remove experiments that have given their name away and whose runs have all been published anew."""
+def _delete_empty_renamed(client: MlflowClient) -> None:
+    """Delete renamed experiments whose runs have all been published again."""
     for experiment in client.search_experiments():
-        emptied = not client.search_runs([experiment.experiment_id], max_results=1)
-        if emptied and experiment.name.endswith(_earlier(experiment)):
+        empty = not client.search_runs([experiment.experiment_id], max_results=1)
+        if empty and experiment.name.endswith(_renamed_suffix(experiment)):
             client.delete_experiment(experiment.experiment_id)
 
 
 def _known_runs(client: MlflowClient, profile: str) -> dict[str, Run]:
-    """Return the profile's runs by key; of two with one key (a publish that was killed) only one stays."""
+    """Return the profile's runs by key; of two with the same key (after a killed publish) only one is kept."""
     ids = [experiment.experiment_id for experiment in client.search_experiments()]
     known: dict[str, Run] = {}
     token = None
@@ -153,7 +153,7 @@ def _known_runs(client: MlflowClient, profile: str) -> dict[str, Run]:
 
 
 def _create(client: MlflowClient, experiment: str, record: Record, artifacts: Path) -> None:
-    """Write one run; the content hash comes last, so that half a run is replaced next time."""
+    """Write one run; the content hash is written last, so that an incomplete run is replaced next time."""
     from mlflow.entities import Metric, Param
 
     tags = {**record.tags, "job_key": record.key, "mlflow.note.content": record.description}
@@ -165,8 +165,8 @@ def _create(client: MlflowClient, experiment: str, record: Record, artifacts: Pa
         [Metric(name, value, record.ended, step) for name, value, step in record.points()], METRIC_CHUNK
     ):
         client.log_batch(run_id, metrics=chunk)
-    for where, file in record.artifacts.items():
-        target = artifacts / run_id / "artifacts" / where
+    for path, file in record.artifacts.items():
+        target = artifacts / run_id / "artifacts" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
     client.set_tag(run_id, "content_hash", record.hash)

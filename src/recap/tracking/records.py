@@ -1,7 +1,7 @@
-"""Reads what training and evaluation wrote, as flat records; knows nothing of any tracking service.
+"""Reads the files of training and evaluation as flat records, independent of any tracking service.
 
-A record is one training stage of one seed. Records are flat, without parents: a list of them shows every score, and
-means over seeds are a grouping of the list.
+A record is one training stage of one seed. Records have no parent runs: a list of them shows every score, and means
+over seeds are a grouping of that list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recap.core.files.checksums import check
 from recap.core.files.yaml_files import read_mapping
 from recap.core.hashing import sha256_file, value_hash
 
-# Part of every record's hash: change it when records are built in another way, and all are published anew.
+# Part of every record's hash: increase it when records are built differently, so that all are published again.
 LAYOUT = 2
 MAIN_METRIC = "CIDEr"
 STAGE_FILES = ("config.yaml", "history.csv", "training.json")
@@ -30,9 +30,9 @@ STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 @dataclass
 class Record:
-    """What a tracking service is told of one run.
+    """One run as a tracking service stores it.
 
-    ``description`` is Markdown, ``artifacts`` are files by where they lie below the run's artifacts, ``started`` and
+    ``description`` is Markdown, ``artifacts`` are files by their path below the run's artifacts, ``started`` and
     ``ended`` are milliseconds since 1970.
     """
 
@@ -50,9 +50,9 @@ class Record:
     hash: str = ""
 
     def points(self) -> list[tuple[str, float, int]]:
-        """Return every number as name, value and step (the epoch; 0 for what holds for the whole run).
+        """Return every number as name, value and step (the epoch; 0 for numbers of the whole run).
 
-        The scores come first, led by the main metric: comparisons open on the number that was written first.
+        The scores are first, beginning with the main metric: MLflow compares runs by the metric that was written first.
         """
         names = sorted(self.scores, key=lambda name: (name != MAIN_METRIC, name))
         return [*((name, self.scores[name], 0) for name in names), *self.metrics]
@@ -64,10 +64,10 @@ def read_runs(*, profile: str, results: Path, descriptions: Mapping[str, str]) -
     Args:
         profile: name of the profile; part of every record's key.
         results: the folder ``results/<profile>``.
-        descriptions: what the tables say of a setting (``<dataset>/<subset>/<features>/<model>@<recipe>``).
+        descriptions: descriptions from the tables by setting (``<dataset>/<subset>/<features>/<model>@<recipe>``).
 
     Raises:
-        RecapError: a file of a run is missing or broken; the sentence names it.
+        RecapError: a file of a run is missing or broken; the message names it.
     """
     runs = results / "runs"
     folders = sorted(path.parent for path in runs.glob("*/*/*/*@*/seed-*/*/training.json"))
@@ -113,7 +113,7 @@ def setting_names(setting: str) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """Return a file's hash; a missing, unreadable or changed one is an error that names it."""
+    """Return a file's hash; a missing, unreadable or changed file is an error that names it."""
     try:
         check(path)
         return sha256_file(path)
@@ -132,13 +132,13 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _described(tables: str | None, seed: str, stage: str) -> str:
-    """Return the description of a run: what it is, and what the tables that show its setting say of it."""
+    """Return the description of a run: seed and stage, and what the tables with its setting say."""
     head = f"Seed {seed}, {STAGE_NAMES.get(stage, stage)}."
     return f"{tables}\n\n{head}" if tables else head
 
 
 def _config(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings of a run as flat params, and the hashes of what it was made from, which are no settings."""
+    """Return the settings of a run as flat params, and the hashes of its inputs."""
     try:
         config = read_mapping(path)
     except ConfigError as error:
@@ -157,7 +157,7 @@ def _add_facts(record: Record, facts: dict[str, Any]) -> None:
 
 
 def _add_scores(record: Record, metrics: dict[str, Any]) -> None:
-    """Add metrics.json, rounded to what a column shows; what did not run is a tag with the reason, never a number."""
+    """Add metrics.json, rounded for display; a metric that was not computed becomes a tag with the reason."""
     record.scores = {name: round(float(value), 6) for name, value in metrics["scores"].items() if value is not None}
     record.tags["signature"] = str(metrics["signature"])
     record.tags |= {f"not_run.{name}": str(reason) for name, reason in metrics.get("not_run", {}).items()}
@@ -177,5 +177,5 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
 
 
 def _epoch_name(column: str) -> str:
-    """Return the metric's name of a column; seconds and steps of an epoch are no facts of the whole run."""
+    """Return the metric's name of a column; seconds and steps per epoch are renamed."""
     return {"seconds": "epoch_seconds", "step": "optimizer_step"}.get(column, column)

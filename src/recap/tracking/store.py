@@ -1,4 +1,4 @@
-"""The SQLite store of MLflow: made whole or not at all, one writer at a time, and what to do when it refuses."""
+"""The SQLite store of MLflow: created atomically, one writer at a time, with one message per kind of failure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path
 from recap.core.files.lock import exclusive
 
-# Making a store takes seconds, on a busy machine minutes; publishing a large profile, too.
+# Creating a store, or publishing a large profile, takes seconds, on a busy machine minutes.
 _WAIT_SECONDS = 600
-# What SQLite and the file system say, and what to do about it; the first that fits counts.
-_REFUSALS = (
+# Messages of SQLite and the file system, and the remedy; the first match is used.
+_FAILURES = (
     (
         ("database is locked", "database table is locked"),
-        "another program is writing to this store; stop it or let it end",
+        "another program is writing to this store; stop it or wait for it",
     ),
     (("disk is full", os.strerror(errno.ENOSPC).lower()), "the disk is full ({free:.0f} MiB free); make room"),
     (
@@ -29,54 +29,54 @@ _REFUSALS = (
     ),
     (
         ("not a database", "malformed", "locate revision", "no such table", "no such column", "already exists"),
-        "this is no store that this MLflow can read ({reason}); move the file {store} away",
+        "this MLflow cannot read this store ({reason}); move the file {store} away",
     ),
 )
 
 
 def init_store(store: Path) -> None:
-    """Make or upgrade the SQLite store, one process at a time; a store that is up to date stays as it is.
+    """Create or upgrade the SQLite store, one process at a time; an up-to-date store is not changed.
 
-    Processes that meet in a fresh store break it for good, hence the lock.
+    Two processes that create a store at the same time corrupt it, hence the lock.
 
     Raises:
-        RecapError: the store cannot be written or is no MLflow store.
+        RecapError: the store cannot be written or is not an MLflow store.
     """
-    with opened(store):
+    with open_store(store):
         pass
 
 
 @contextmanager
-def opened(store: Path) -> Iterator[str]:
-    """Hold the lock of the store, make or upgrade it, and yield its address for MLflow's client.
+def open_store(store: Path) -> Iterator[str]:
+    """Lock the store, create or upgrade it, and yield its URI for MLflow's client.
 
     Raises:
-        RecapError: the store refuses, at any time; the sentence says what to do.
+        RecapError: MLflow, SQLite or the file system failed, also within the context; the message says what to do.
     """
     with (
         exclusive(store.with_name(f".{store.name}.lock"), wait_seconds=_WAIT_SECONDS, what=f"the store {store}"),
-        _explained(store),
+        _explain_failures(store),
     ):
         _upgrade(store)
-        yield uri(store)
+        yield store_uri(store)
 
 
-def uri(store: Path) -> str:
-    """Return the address of a store for MLflow's client."""
+def store_uri(store: Path) -> str:
+    """Return the URI of a store for MLflow's client."""
     return f"sqlite:///{store.resolve()}"
 
 
-def quiet() -> None:
-    """Keep MLflow from reporting usage and from writing every migration step on the console."""
+def silence_mlflow() -> None:
+    """Disable MLflow's telemetry and its log of migration steps."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 @contextmanager
-def _explained(store: Path) -> Iterator[None]:
-    """Turn whatever the store refuses into one sentence; results do not depend on it."""
-    quiet()
+def _explain_failures(store: Path) -> Iterator[None]:
+    """Turn failures of the store into one message."""
+    silence_mlflow()
     from alembic.util.exc import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -86,26 +86,26 @@ def _explained(store: Path) -> Iterator[None]:
     except (MlflowException, SQLAlchemyError, CommandError, OSError) as error:
         raise RecapError(
             f"{store}: {_advice(store, str(error))}, and run the same command again; "
-            "all results are safe: this is a view made from them"
+            "no result is lost: the store is made from the result files"
         ) from error
 
 
 def _advice(store: Path, text: str) -> str:
-    """Return what is wrong with a store and what to do; an unknown refusal is quoted."""
+    """Return what is wrong with a store and what to do; an unknown failure is quoted."""
     reason = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    for words, advice in _REFUSALS:
+    for words, advice in _FAILURES:
         if any(word in text.lower() for word in words):
             free = shutil.disk_usage(store.parent).free / 2**20
             return advice.format(free=free, reason=reason, store=store.name)
-    return f"MLflow cannot use this store ({reason}); see to that"
+    return f"MLflow cannot use this store ({reason}); fix the cause"
 
 
 def _upgrade(store: Path) -> None:
-    """Make the store, whole or not at all, or bring its tables to this MLflow's version."""
+    """Create the store atomically, or upgrade its tables to this MLflow's version."""
     from mlflow.db import upgrade
 
     if store.exists():
-        upgrade.main(args=[uri(store)], standalone_mode=False)
+        upgrade.main(args=[store_uri(store)], standalone_mode=False)
         return
     with atomic_path(store) as fresh:
-        upgrade.main(args=[uri(fresh)], standalone_mode=False)
+        upgrade.main(args=[store_uri(fresh)], standalone_mode=False)

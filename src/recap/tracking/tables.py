@@ -1,4 +1,4 @@
-"""The result tables as records, and what they say of the runs behind their rows."""
+"""The result tables as records, and descriptions of runs from them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from recap.core.files.atomic import read_json
 from recap.core.hashing import value_hash
 from recap.tracking.records import LAYOUT, Record, digest
 
-# MLflow cuts a description after 8,000 characters.
-_LONGEST = 7900
+# MLflow truncates a description after 8,000 characters.
+_MAX_DESCRIPTION = 7900
 _PARTS = ("dataset", "subset", "features")
 _FIGURES = ("captions", "attention")
 
@@ -24,19 +24,19 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
         results: the folder ``results/<profile>``.
 
     Raises:
-        RecapError: a file is broken, or not the statistics of a table.
+        RecapError: a file is broken, or does not hold statistics of a table.
     """
     return [_read(path) for path in sorted((results / "statistics").glob("[!.]*.json"))]
 
 
 def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what the tables say of each setting, as Markdown: label of the row, title and scale of the table."""
-    said: dict[str, list[str]] = {}
+    """Return a description of each setting as Markdown: label of the row, title and scale of each table."""
+    descriptions: dict[str, list[str]] = {}
     for table in tables:
         for row in table["rows"]:
             sentence = f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n{_scale(table)}"
-            said.setdefault(_setting(row), []).append(sentence)
-    return {setting: "\n\n".join(dict.fromkeys(sentences)) for setting, sentences in said.items()}
+            descriptions.setdefault(_setting(row), []).append(sentence)
+    return {setting: "\n\n".join(dict.fromkeys(sentences)) for setting, sentences in descriptions.items()}
 
 
 def table_record(*, profile: str, table: Mapping[str, Any], results: Path, reports: Path) -> Record:
@@ -65,7 +65,7 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
         description=_description(table, artifacts.get(f"tables/{name}.md")),
         artifacts=artifacts,
     )
-    digests = [[where, digest(file)] for where, file in artifacts.items()]
+    digests = [[name, digest(file)] for name, file in artifacts.items()]
     record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, digests])
     return record
 
@@ -88,13 +88,13 @@ def _scale(table: Mapping[str, Any]) -> str:
 
 
 def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
-    """Return the table itself where it was written and is short enough, else its title and scale."""
+    """Return the table itself if it exists and is short enough, else its title and scale."""
     text = markdown.read_text(encoding="utf-8") if markdown else ""
-    return text if 0 < len(text) <= _LONGEST else f"**{table['title']}**\n\n{_scale(table)}"
+    return text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{_scale(table)}"
 
 
 def _reports(reports: Path, name: str) -> dict[str, Path]:
-    """Return what a reader sees of a table, and the learning curves of all runs."""
+    """Return the files of a table and its figures, and the learning curves of all runs."""
     stems = {name, "curves", *(f"{name}_{kind}" for kind in _FIGURES)}
     found = sorted(file for file in reports.glob("*/*") if file.stem in stems)
     return {file.relative_to(reports).as_posix(): file for file in found}
@@ -104,7 +104,7 @@ def _cards(results: Path, table: Mapping[str, Any]) -> dict[str, Path]:
     """Return the cards of a table's data sets."""
     names = sorted({row["dataset"] for row in table["rows"]})
     cards = {f"data/{name}.md": results / "data" / name / "card.md" for name in names}
-    return {where: card for where, card in cards.items() if card.exists()}
+    return {name: card for name, card in cards.items() if card.exists()}
 
 
 def _listed(seeds: Sequence[int]) -> str:

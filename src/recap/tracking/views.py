@@ -1,7 +1,7 @@
-"""How MLflow's pages open: on a list of runs with their scores, and the addresses that lead there.
+"""Saved views of MLflow's run list (columns, order, grouping), and URLs that open them.
 
-MLflow keeps a view (columns, order, grouping) as a tag of the experiment; its menu "Views" lists them, and an address
-may name one. Which half of its pages it shows, model training or generative AI, stands in the address alone.
+MLflow stores a view as a tag of the experiment; its menu "Views" lists them, and a URL may name one. Whether it shows
+the pages for model training or for generative AI is part of the URL only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from recap.core.errors import RecapError
 from recap.tracking.records import MAIN_METRIC
-from recap.tracking.store import quiet, uri
+from recap.tracking.store import silence_mlflow, store_uri
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -48,7 +48,7 @@ _MEANS = {
 
 
 def experiment_tags() -> dict[str, str]:
-    """Return the tags of an experiment that decide how its pages look."""
+    """Return the tags of an experiment that set up its pages."""
     return {
         "mlflow.experimentKind": "custom_model_development",
         "mlflow.experiment.primaryMetric.name": MAIN_METRIC,
@@ -57,22 +57,22 @@ def experiment_tags() -> dict[str, str]:
     }
 
 
-def addresses(*, store: Path, port: int) -> dict[str, str]:
-    """Return the address of every experiment's list of runs by the experiment's name.
+def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
+    """Return the URL of every experiment's run list, by the name of the experiment.
 
     Args:
         store: the SQLite file.
-        port: where the server listens on this machine.
+        port: of the server on this machine.
 
     Raises:
         RecapError: there is no store yet, or nothing was published.
     """
     if not store.exists():
         raise RecapError(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
-    quiet()
+    silence_mlflow()
     from mlflow.tracking import MlflowClient
 
-    client: MlflowClient = MlflowClient(tracking_uri=uri(store))
+    client: MlflowClient = MlflowClient(tracking_uri=store_uri(store))
     ids = {found.name: found.experiment_id for found in client.search_experiments() if f"{_VIEW_TAG}runs" in found.tags}
     query = urlencode({"workflowType": "machine_learning", "viewStateShareKey": "runs"})
     return {name: f"http://127.0.0.1:{port}/#/experiments/{ids[name]}/runs?{query}" for name in sorted(ids)}
