@@ -38,7 +38,7 @@ class Decoding:
     Args:
         model: with plain attentions, see `plain.plainly`.
         features, mask: of the images.
-        times: rows an image.
+        times: rows per image.
     """
 
     def __init__(self, model: Transformer, features: Tensor, mask: Tensor, times: int) -> None:
@@ -65,7 +65,7 @@ class Decoding:
 
 
 def sample(decoding: Decoding, length: int) -> tuple[Tensor, Tensor]:
-    """Draw one caption a row; log-probabilities keep their graph."""
+    """Draw one caption per row; log-probabilities keep their graph."""
     words = torch.full((len(decoding.memory.values),), BOS)
     drawn, chosen = [], []
     for _ in range(length):

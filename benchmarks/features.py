@@ -1,4 +1,4 @@
-"""Random batches of features: our store beside a raw memory map, one HDF5 dataset an image, and one npz an image.
+"""Random batches of features: our store beside a raw memory map, one HDF5 dataset per image, and one npz per image.
 
 python -m benchmarks.features batches [--images 2000] [--folder DIR]     one JSON line a reader and type
 python -m benchmarks.features whole [--images 123287] [--folder DIR]     a store of COCO's size, in bounded memory

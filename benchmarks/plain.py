@@ -1,6 +1,6 @@
 """What released captioning code does, written plainly on the same weights: the reference of every speed-up.
 
-Features are repeated for each caption and encoded once a caption; captions are padded to the longest and all places get
+Features are repeated for each caption and encoded once per caption; captions are padded to the longest; all tokens get
 logits; each word of a decoding encodes the whole prefix anew; scores are sorted completely; sampling keeps its graph.
 """
 
@@ -76,7 +76,7 @@ def cross_entropy(model: Captioner, features: Tensor, mask: Tensor, tokens: Tens
 
 
 def sample(model: Captioner, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
-    """Draw one caption a row, encoding the prefix anew for each word; log-probabilities keep their graph."""
+    """Draw one caption per row, encoding the prefix anew for each word; log-probabilities keep their graph."""
     rows = memory.values.shape[0]
     words = torch.full((rows, 1), BOS, dtype=torch.long)
     chosen = []

@@ -25,7 +25,7 @@ def padded_loss(scores: Tensor, tokens: Tensor) -> Tensor:
 
 
 def sample(step: Step, model: Any, state: State, length: int, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Draw a caption a row, or say the words of `said` [R, T]; log-probabilities [R, T] keep their graph."""
+    """Draw one caption per row, or say the words of `said` [R, T]; log-probabilities [R, T] keep their graph."""
     rows = len(state["fixed.g"])
     words = torch.full((rows,), BOS, dtype=torch.long)
     done = torch.zeros(rows, dtype=torch.bool)
@@ -58,7 +58,7 @@ def greedy(step: Step, model: Any, state: State, length: int) -> Tensor:
 
 @torch.no_grad()
 def beam_search(step: Step, model: Any, state: State, beam: int, length: int) -> Tensor:
-    """Return [images, beam, T], best first; `state` has a row an image."""
+    """Return [images, beam, T], best first; `state` has one row per image."""
     images = len(state["fixed.g"])
     state = repeat(state, beam)
     words = torch.full((images * beam,), BOS, dtype=torch.long)

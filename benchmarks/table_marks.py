@@ -129,7 +129,7 @@ def rates(
 
     Args:
         parts: what scores are made of.
-        seeds: runs a row.
+        seeds: runs per row.
         difference: true difference of the first metric; the others differ by as much of their training spread.
         tables: how many to draw.
         random: source of chance.

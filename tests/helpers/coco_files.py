@@ -20,7 +20,7 @@ def name_2017(image_id):
 
 
 def annotations(image_ids, name, first):
-    """Return the content of a captions_*.json, five captions an image, ids from ``first``."""
+    """Return the content of a captions_*.json, five captions per image, ids from ``first``."""
     images = [{"id": image_id, "file_name": name(image_id), "license": 1} for image_id in image_ids]
     pairs = [(image_id, text) for text in SENTENCES for image_id in image_ids]
     rows = [{"id": first + n, "image_id": image_id, "caption": text} for n, (image_id, text) in enumerate(pairs)]

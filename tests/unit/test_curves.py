@@ -70,8 +70,8 @@ def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
     [
         (None, "no such file"),
         ("epoch,loss\n0,1\n", "'val_cider_d' is missing"),
-        (f"{HEAD}1,5,much,0.1,0.3,9\n", "'much' in a line of the history"),
-        (f"{HEAD}1,5\n", "in a line of the history"),
+        (f"{HEAD}1,5,much,0.1,0.3,9\n", "'much' in a row of the history"),
+        (f"{HEAD}1,5\n", "in a row of the history"),
     ],
 )
 def test_a_missing_or_broken_history_is_named(tmp_path, write, text, message):

@@ -103,7 +103,7 @@ def test_a_changed_url_is_fetched_again(web, tmp_path):
 
 @pytest.mark.parametrize(("failing", "asked"), [(1, 1), (2, 2)])
 def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, tmp_path, monkeypatch, failing, asked):
-    # 20 rows a shard: one failure is 5 %, two are more.
+    # 20 rows per shard: one failure is 5 %, two are more.
     monkeypatch.setattr(conceptual_shards, "SHARD", 20)
     monkeypatch.setattr(conceptual_download, "SHARD", 20)
     urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]

@@ -1,4 +1,4 @@
-"""Boxes of a store are cut out of their pictures and encoded, one vector a box."""
+"""Boxes of a store are cut out of their pictures and encoded, one vector per box."""
 
 import json
 

@@ -93,8 +93,8 @@ def test_verify_names_the_image_that_was_damaged(store):
 
 def test_info_tells_every_stream(store):
     said = info(store.path)
-    assert "region     1 to 5 vectors an image, 6 long, float16, with boxes, classes, class_scores" in said
-    assert "grid       4 to 4 vectors an image, 5 long" in said
+    assert "region     1 to 5 vectors per image, 6 long, float16, with boxes, classes, class_scores" in said
+    assert "grid       4 to 4 vectors per image, 5 long" in said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One job a GPU: four jobs see four, a fifth waits. The GPUs are names that nobody looks behind."""
+"""One job per GPU: four jobs get four GPUs, a fifth waits. The GPUs are names without devices."""
 
 import os
 import socket

@@ -236,7 +236,7 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
 
 def test_two_tables_whose_files_have_one_name_are_refused(params):
     shutil.copy(params / "tables" / "xlan" / "t3.yaml", params / "tables" / "xlan_t3.yaml")
-    with pytest.raises(ConfigError, match="table 'xlan_t3': another one's files have the same names"):
+    with pytest.raises(ConfigError, match="table 'xlan_t3': another table has files of the same names"):
         planned(params, tables=["xlan/t3", "xlan_t3"])
 
 

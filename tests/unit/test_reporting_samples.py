@@ -7,7 +7,7 @@ from PIL import Image
 
 from helpers.score_files import make_table, write_scores
 from recap.core.errors import DataError, MetricError
-from recap.core.plan import row_runs
+from recap.core.run import row_runs
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.reporting.figures import contact_sheet, write_samples
 from recap.reporting.samples import Sample, choose_samples, samples_text

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import RecapError
-from recap.core.plan import row_runs
+from recap.core.run import row_runs
 from recap.reporting.latex import escape
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table
@@ -161,7 +161,7 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     write_scores(tmp_path / "scores", table, [5])
     made = texts(tmp_path, table, (5,))
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
-    assert "seed 5 alone, so no spread" in made["md"]
+    assert "one seed (5), so no spread" in made["md"]
     assert "with one seed, p generalises over images only, not over training runs" in made["md"]
     assert [kind for kind, _ in lines_of(made["md"])][-1] == "p, images (Holm)"
     assert "nan" not in "".join(made.values()).lower()
@@ -246,7 +246,7 @@ def test_statistics_of_an_earlier_version_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
     del result["family"]["units"]
-    with pytest.raises(RecapError, match="lack the test over both units; make them again"):
+    with pytest.raises(RecapError, match="lack the joint test over images and runs; make them again"):
         write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
 
 

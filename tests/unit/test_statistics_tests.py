@@ -82,8 +82,8 @@ def test_welch_against_a_hand_calculation():
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
     [
-        ([0.5], [0.6, 0.7], "one run alone"),
-        ([0.5, 0.6], [0.6], "one run alone"),
+        ([0.5], [0.6, 0.7], "only one run"),
+        ([0.5, 0.6], [0.6], "only one run"),
         ([0.5, 0.5], [0.6, 0.6], "same value"),
     ],
 )

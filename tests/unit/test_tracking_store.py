@@ -28,7 +28,7 @@ def refusal(store):
 def test_garbage_in_place_of_a_store_is_one_sentence_and_stays(tmp_path):
     store = tmp_path / "mlflow.db"
     store.write_text("this is no database, and long enough to be recognised as none")
-    assert "no store that this MLflow can read" in refusal(store)
+    assert "this MLflow cannot read this store" in refusal(store)
     assert "move the file mlflow.db away" in refusal(store)
     assert store.read_text().startswith("this is no database")
 
@@ -36,7 +36,7 @@ def test_garbage_in_place_of_a_store_is_one_sentence_and_stays(tmp_path):
 def test_a_store_of_another_mlflow_is_one_sentence(mlflow_store):
     with sqlite3.connect(mlflow_store) as database:
         database.execute("UPDATE alembic_version SET version_num = 'of a later day'")
-    assert "no store that this MLflow can read" in refusal(mlflow_store)
+    assert "this MLflow cannot read this store" in refusal(mlflow_store)
 
 
 def test_a_locked_store_is_one_sentence(mlflow_store):

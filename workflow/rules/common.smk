@@ -10,8 +10,9 @@ from recap.core.config.datasets import PICTURES
 from recap.core.config.features import FEATURES
 from recap.core.errors import RecapError
 from recap.core.gpus import devices
-from recap.core.plan import Run, RunPlan, file_name, row_runs
+from recap.core.plan import RunPlan, file_name
 from recap.core.params import load_profile
+from recap.core.run import Run, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.hashing import code_digest
 from recap.core.plugins import module_of

@@ -1,4 +1,4 @@
-"""Which training captions a run sees, drawn once a data set, subset and seed."""
+"""Which training captions a run sees, drawn once per data set, subset and seed."""
 
 
 rule subset:

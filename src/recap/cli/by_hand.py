@@ -13,7 +13,7 @@ from recap.core.by_hand import NAME, ByHand, by_hand
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.plan import Run
+from recap.core.run import Run
 
 Command = Callable[[list[str]], None]  # runs the words of a `recap` command
 

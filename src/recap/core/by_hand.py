@@ -12,7 +12,8 @@ import yaml
 from recap.core.config import EvaluationSpec, Execution, Profile, RunSpec
 from recap.core.errors import ConfigError, nearest
 from recap.core.params import merged, validate
-from recap.core.plan import Run, RunPlan, row_runs
+from recap.core.plan import RunPlan
+from recap.core.run import Run, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 
 NAME = "by_hand"  # of the profile that stands for such a training, and of its folder below work/

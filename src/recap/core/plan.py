@@ -1,65 +1,25 @@
-"""The runs that the rows of all requested tables need, planned before the first job; equal rows are trained once.
-
-Paths: ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``, where features may be several (``a+b``), and
-model and recipe say what a row changes of their files (``xlan+encoder_layers=2``).
-"""
+"""The runs that the rows of all requested tables need, planned before the first job; equal rows are trained once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recap.core.config import Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.errors import ConfigError, nearest
 from recap.core.params import base_files, load_named, read_mapping, validate
+from recap.core.run import Run, row_runs
 from recap.core.scale_text import Pair, sentence
 from recap.core.scaling import PlannedRow, Scaler
 from recap.core.variants import Variant
-
-
-@dataclass(frozen=True, order=True)
-class Run:
-    """One training stage of one seed, or, with `members`, the models of several seeds decoding together."""
-
-    dataset: str
-    subset: str
-    features: str
-    model: str
-    recipe: str
-    seed: int
-    stage: str
-    members: tuple[int, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """The folder of this run below ``runs/`` and ``scores/``."""
-        together = "+".join(str(seed) for seed in self.members)
-        return f"{self.setting}/{f'ensemble-{together}' if together else f'seed-{self.seed}'}/{self.stage}"
-
-    @property
-    def setting(self) -> str:
-        """The folder shared by all seeds and stages."""
-        return f"{self.dataset}/{self.subset}/{self.features}/{self.model}@{self.recipe}"
-
-    def parts(self) -> list[Run]:
-        """Return the trained runs behind this one: itself, or the members."""
-        return [replace(self, seed=seed, members=()) for seed in self.members] or [self]
-
-
-def row_runs(row: Row, seeds: list[int]) -> list[Run]:
-    """Return the scored runs of a table row: one per seed, or the one of an ensemble of all seeds."""
-    first = Run(row.dataset, row.subset, row.features, row.model, row.recipe, seeds[0], row.stage)
-    if row.ensemble:
-        return [replace(first, members=tuple(seeds))]
-    return [replace(first, seed=seed) for seed in seeds]
 
 
 class RunPlan:
     """Everything a profile needs, loaded and checked before the first job.
 
     Attributes:
-        profile: what is asked for.
+        profile: the requested tables, scale and seeds.
         params: the folder ``params/``.
         tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
@@ -113,7 +73,7 @@ class RunPlan:
         )
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):
-            raise ConfigError(f"table {table_id!r}: another one's files have the same names; rename one of the two")
+            raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
 
     def _check(self, planned: PlannedRow, row: RowFile, who: str) -> None:
         """Load everything that a row names, and keep its variants."""
@@ -124,14 +84,14 @@ class RunPlan:
             key = (variant.section, variant.name)
             loaded = self._loaded(variant, who)
             if self._files.setdefault(key, loaded) != loaded:
-                raise ConfigError(f"{who}: {variant.section} {variant.name!r} means two things; give one another file")
+                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
         self._features["+".join(planned.features)] = planned.features
         if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
             raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
 
     def _row(self, row: RowFile, planned: PlannedRow) -> Row:
-        """Return a row with parts of paths; a cross-entropy row has the recipe that its training and scores share."""
+        """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
         recipe = planned.recipe.name
         if planned.stage == "xe":
             recipe = self._shared(recipe, "xe", "processes", "evaluation")
@@ -149,7 +109,7 @@ class RunPlan:
         )
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
-        """Return what a row trains on, for the sentence that says what was replaced."""
+        """Return the settings of a row, for the sentence about what was replaced."""
         model = self._loaded(row.model, who)
         return {
             "dataset": (row.dataset,),
@@ -161,7 +121,7 @@ class RunPlan:
         }
 
     def _asked(self, section: str, name: str, who: str) -> Any:
-        """Return a config object; what is wrong with it is said together with who asks for it."""
+        """Return a config object; an error also names the table, row or profile that asks for it."""
         try:
             return self.get(section, name)
         except ConfigError as error:
@@ -189,14 +149,14 @@ class RunPlan:
         return self._variants.get((section, name), Variant(section, name))
 
     def resolve_with_sources(self, section: str, name: str) -> dict[str, tuple[Any, str]]:
-        """Return the values behind a part of a path by dotted key, each with where it comes from.
+        """Return the values behind a part of a path by dotted key, each with its source.
 
         The source is a file of ``params/``, a key of the scale, a row of a table, or ``default``.
         """
         return self.variant(section, name).with_sources(self.params)
 
     def source(self, section: str, name: str) -> str:
-        """Return where a part of a path is written: the row or scale that changes it, or its file."""
+        """Return the source of a part of a path: the row or scale that changes it, or its file."""
         variant = self.variant(section, name)
         return variant.changes[-1].source if variant.changes else f"{self.params.name}/{section}/{variant.base}.yaml"
 
@@ -235,23 +195,23 @@ class RunPlan:
         return self.first_stage(run) if run.stage == "xe" else run
 
     def first_stage(self, run: Run) -> Run:
-        """Return the cross-entropy training of a run, which recipes that differ in the second stage alone share."""
+        """Return the cross-entropy training of a run, which recipes that differ only in the second stage share."""
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
 
     def _shared(self, recipe: str, *keys: str) -> str:
-        """Return the name of the lowest base of a recipe that is like it in some keys."""
+        """Return the name of the lowest base of a recipe that equals it in ``keys``."""
         variant = self.variant("recipes", recipe)
         bases = [Path(source).stem for source, _ in base_files(self.params, "recipes", variant.base)][::-1]
         own = self.get("recipes", recipe)
-        alike = recipe
+        equal = recipe
         for base in bases:
             if any(getattr(self.get("recipes", base), key) != getattr(own, key) for key in keys):
                 break
-            alike = base
-        return alike
+            equal = base
+        return equal
 
     def names(self) -> set[tuple[str, str]]:
-        """Return section and name of everything that a table or a row names and that becomes part of a path."""
+        """Return section and name of everything in tables and rows that becomes part of a path."""
         rows = [row for table in self.tables.values() for row in table.rows]
         features = {("features", name) for row in rows for name in self.feature_names(row.features)}
         parts = {("datasets", row.dataset) for row in rows} | {("subsets", row.subset) for row in rows} | features
@@ -268,12 +228,12 @@ class RunPlan:
 
 
 def file_name(table_id: str) -> str:
-    """Return what the files of a table are called: ``xlan_t3`` for ``xlan/t3``."""
+    """Return the name of a table's files without suffix: ``xlan_t3`` for ``xlan/t3``."""
     return table_id.replace("/", "_")
 
 
 def _titles(params: Path) -> Titles:
-    """Read what data sets and features are called; a folder of parameters may do without."""
+    """Read the titles of data sets and features; the file is optional."""
     path = params / "titles.yaml"
     titles: Titles = validate(Titles, read_mapping(path) if path.exists() else {}, str(path))
     return titles

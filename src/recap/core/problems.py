@@ -48,7 +48,7 @@ _LONGEST = 80  # characters of a wrong value that are repeated
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what validates a kind of settings; made once a process."""
+    """Return what validates a kind of settings; created once per process."""
     return TypeAdapter(kind)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from recap.core.config.execution import Execution
 from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 from recap.core.errors import ConfigError
-from recap.core.plan import Run, RunPlan
+from recap.core.plan import RunPlan
+from recap.core.run import Run
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:

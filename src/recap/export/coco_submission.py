@@ -1,7 +1,7 @@
 """A submission to the COCO caption server: captions of all of val2014 and test2014 in one zip.
 
 The server takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a
-list of {"image_id", "caption"} with one caption an image, and scores the second against hidden references (c5, c40).
+list of {"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
 """
 
 from __future__ import annotations

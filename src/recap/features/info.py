@@ -53,7 +53,7 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     dead = (real.std(0) < 1e-6).float().mean()
     beside = ", ".join(store.columns(stream))
     return (
-        f"{counts.min()} to {counts.max()} vectors an image, {real.shape[1]} long, {store.dtype(stream)}"
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.dtype(stream)}"
         f"{', with ' + beside if beside else ''}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
         f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels "
         f"(in {len(sample)} images)"

@@ -1,7 +1,7 @@
 """A small client of meteor-1.5.jar: one process a corpus, a deadline, and no process left behind.
 
 The jar speaks lines: ``SCORE ||| ref ||| ... ||| hypothesis`` gives the statistics of one image, and
-``EVAL ||| stats ||| stats ...`` gives one score an image and the score of the corpus.
+``EVAL ||| stats ||| stats ...`` gives one score per image and the score of the corpus.
 """
 
 from __future__ import annotations

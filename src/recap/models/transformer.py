@@ -33,7 +33,7 @@ from recap.models.state import PER_BEAM, Memory, State
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
-MAX_POSITIONS = 512  # tokens a caption may have
+MAX_POSITIONS = 512  # maximum tokens per caption
 
 
 @dataclass(frozen=True, kw_only=True)

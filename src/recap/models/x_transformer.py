@@ -40,7 +40,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory, State
 from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
 
-MAX_POSITIONS = 128  # tokens a caption may have
+MAX_POSITIONS = 128  # maximum tokens per caption
 
 
 @dataclass(frozen=True, kw_only=True)

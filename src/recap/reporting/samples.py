@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recap.core.config import Table
 from recap.core.errors import MetricError
-from recap.core.plan import row_runs
+from recap.core.run import row_runs
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.reporting.content import plain

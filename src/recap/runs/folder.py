@@ -77,7 +77,7 @@ def write_run(
 
 
 def _curve(history: list[dict[str, float]]) -> str:
-    """Return a line an epoch as CSV; what was scored before the first step has no loss and leaves its cell empty."""
+    """Return one CSV line per epoch; the score before the first step has no loss, so that cell is empty."""
     rows = io.StringIO()
     writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
     writer.writeheader()

@@ -13,7 +13,7 @@ import numpy as np
 from recap.core.config import Row, Table
 from recap.core.errors import MetricError
 from recap.core.metrics import server_names
-from recap.core.plan import row_runs
+from recap.core.run import row_runs
 from recap.core.signatures import parse_signature
 from recap.statistics.scores import read_image_scores, read_metrics, split_of
 

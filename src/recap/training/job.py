@@ -97,7 +97,7 @@ def train(
 
 
 def run_name(spec: RunSpec) -> str:
-    """Return what messages call a run."""
+    """Return the name of a run in messages."""
     return f"{spec.model}@{spec.recipe} seed {spec.seed} {spec.stage}"
 
 

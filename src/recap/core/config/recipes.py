@@ -26,7 +26,7 @@ class Stage(Strict):
     )
     # Never None: `_one_schedule` refuses a stage without a rate before the default is looked at.
     schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
-    images_per_batch: PositiveInt = Field(10, description="images a step; each brings its captions or samples")
+    images_per_batch: PositiveInt = Field(10, description="images per step, each with its captions or samples")
     optimizer: Literal["adam", "adamw", "radam"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: PositiveFloat = 1e-9

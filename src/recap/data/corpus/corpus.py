@@ -1,4 +1,4 @@
-"""The corpus: one Parquet file a data set, one row a caption; nothing after it knows where images came from."""
+"""The corpus: one Parquet file per data set, one row per caption; later steps need nothing else of a data set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "need_splits", "wr
 
 
 class Corpus:
-    """A verified corpus file: ids and splits in memory (17 bytes a row), texts read when they are asked for."""
+    """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
 
     def __init__(self, path: Path, about: Mapping[str, str], ids: Mapping[str, np.ndarray]) -> None:
         self.path = path

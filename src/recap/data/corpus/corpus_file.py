@@ -31,7 +31,7 @@ ROWS = 50_000
 class Caption:
     """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
 
-    An example with several views (an X-ray study) is one image, whose ``file`` names them all, parted by VIEWS.
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all, separated by VIEWS.
     """
 
     image_id: int
@@ -107,7 +107,7 @@ def _table(rows: list[Caption]) -> pa.Table:
 
 
 class _Checks:
-    """What must hold over all rows; remembers 17 bytes a row."""
+    """Checks over all rows; keeps 17 bytes per row."""
 
     def __init__(self, dataset: str) -> None:
         self.dataset = dataset

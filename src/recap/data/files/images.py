@@ -99,7 +99,7 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
 class ImageSource:
     """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
 
-    Pickles as its paths alone; zips are opened lazily, once a process, so that forked workers share no file position.
+    Pickles as its paths alone; zips are opened lazily, once per process, so that forked workers share no file position.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:

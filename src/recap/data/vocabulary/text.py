@@ -9,7 +9,7 @@ from collections.abc import Sequence
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"[^\W_]+")
 # Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later caption of a
-# tokeniser that reads a line a caption.
+# tokeniser that reads one caption per line.
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
 
 

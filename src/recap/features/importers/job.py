@@ -69,7 +69,7 @@ def import_features(
     )
     store = FeatureStore(out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
-    said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} an image" for s, r in rows.items())
+    said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items())
     log.info(f"{out}: {len(store)} images, none twice; {said}")
     return store
 

@@ -1,4 +1,4 @@
-"""Conceptual Captions: the rows whose pictures were fetched, one caption an image, streamed."""
+"""Conceptual Captions: the rows whose pictures were fetched, one caption per image, streamed."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def write_studies(
     reasons: Mapping[str, tuple[str, str]],
     views: Mapping[str, str],
 ) -> None:
-    """Write a table with a line a report: its split or why it is left out, its pictures, frontal or lateral."""
+    """Write a table with one line per report: its split or why it is left out, its pictures, frontal or lateral."""
     used = {study.uid: study for study in studies}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

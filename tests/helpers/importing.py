@@ -1,0 +1,52 @@
+"""Imports feature files in a test's folder, and checks the store or the error."""
+
+import numpy as np
+import pytest
+
+from helpers.feature_files import DIM, SIZES, regions
+from recap.core.config.features.imported import ImportedFeatures
+from recap.core.errors import FeatureError
+from recap.data.corpus.corpus import Caption, write_corpus
+from recap.features.importers.job import import_features
+
+
+def import_settings(format, *sources, **changes):
+    values = {"dtype": "float32", "shard_size": 2, **changes}
+    return ImportedFeatures(kind="imported", format=format, sources=[str(source) for source in sources], **values)
+
+
+def run_import(folder, format, *sources, corpus=None, **changes):
+    spec = import_settings(format, *sources, **changes)
+    return import_features(
+        spec=spec, inputs=folder, corpus=corpus, shards=folder / "shards", out=folder / "out" / "f.h5"
+    )
+
+
+def refuses_import(folder, words, format, *sources, **changes):
+    with pytest.raises(FeatureError, match=words) as error:
+        run_import(folder, format, *sources, **changes)
+    assert "\n" not in str(error.value)
+    assert not (folder / "out" / "f.h5").exists()
+
+
+def check_regions(store, *, dim=DIM, boxes=True, sizes=True):
+    store.verify()
+    assert store.ids.tolist() == sorted(SIZES)
+    for image_id in SIZES:
+        vectors, corners, _, _ = regions(image_id, dim)
+        np.testing.assert_array_equal(store.read([image_id])[0][0], vectors)
+        if boxes:
+            np.testing.assert_array_equal(store.column([image_id], "boxes")[0], corners)
+        assert tuple(store.sizes([image_id])[0]) == (SIZES[image_id] if sizes else (0, 0))
+
+
+def write_corpus_of(folder, files):
+    rows = [Caption(number, file, "train", number, "a dog", ["a", "dog"]) for number, file in files.items()]
+    write_corpus(rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
+    return folder / "corpus.parquet"
+
+
+def with_field(line, place, change):
+    fields = line.split(b"\t")
+    fields[place] = change(fields[place])
+    return b"\t".join(fields)
