@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MEANT = {
     "Specify a conda environment or container": "requirements/lock.txt pins one environment for all jobs",
     "Shell command directly uses variable": "they hold for a whole run; as params they would rerun finished jobs",
-    "Mixed rules and functions in same snakefile": "a function stands beside the only rules that use it",
+    "Mixed rules and functions in same snakefile": "a function is beside the only rules that use it",
     "Param ": "commands take folders that hold files of many rules",
 }
 WITHOUT_LOG = {"save_provenance"}  # runs no command

@@ -18,7 +18,7 @@ class SpecText(str):
     """A spec as JSON, sorted, so that equal specs are equal parameters of a job.
 
     Attributes:
-        file: where the same JSON stands, for ``--spec``; its name is the hash of what it says.
+        file: with the same JSON, for ``--spec``; its name is the hash of its content.
     """
 
     file: str

@@ -33,7 +33,7 @@ CHANGES = {
     "caption of emoji alone": (lambda c: sentence(c).update(raw="\U0001f436", tokens=[]), "image id 0, sentid 1"),
     "half a surrogate": (lambda c: sentence(c).update(raw="a \ud83d dog"), "sentid 1: 'raw' holds half of a surrogate"),
     "tokens no list": (lambda c: sentence(c).update(tokens="a dog"), "image id 0, sentid 1: 'tokens' must be a list"),
-    "sentid twice": (lambda c: sentence(c).update(sentid=7), "sentid 7 stands at image ids 0 and 1"),
+    "sentid twice": (lambda c: sentence(c).update(sentid=7), "sentid 7 is used by image ids 0 and 1"),
     "sentid a text": (lambda c: sentence(c).update(sentid="1"), "image id 0: 'sentid' must be a whole number"),
     "no raw": (lambda c: sentence(c).pop("raw"), "image id 0, sentid 1: the key 'raw' is missing"),
     "no filename": (lambda c: image(c).pop("filename"), "image id 0: the key 'filename' is missing"),

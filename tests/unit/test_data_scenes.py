@@ -84,7 +84,7 @@ def test_no_more_objects_of_a_kind_than_asked_for(most):
 
 @pytest.mark.parametrize("most", [0, 6])
 def test_a_count_that_no_picture_holds(tmp_path, most):
-    with pytest.raises(DataError, match=f"max_per_kind is {most}; it must lie between 1 and 5"):
+    with pytest.raises(DataError, match=f"max_per_kind is {most}; it must be between 1 and 5"):
         render_scenes(train=1, val=1, test=1, size=32, max_per_kind=most, seed=0, out=tmp_path)
 
 

@@ -96,8 +96,8 @@ def test_sizes_grow_with_the_fraction(total, one, other):
     ("fraction", "unit", "message"),
     [
         (0.00001, "pair", "subset 's': a fraction of 1e-05 of 5000 training pairs leaves none; raise it"),
-        (0.0, "pair", "fraction must lie above 0"),
-        (1.5, "image", "fraction must lie above 0 and at most at 1, got 1.5"),
+        (0.0, "pair", "fraction must be above 0"),
+        (1.5, "image", "fraction must be above 0 and at most 1, got 1.5"),
         (0.5, "images", "no such unit as 'images'; did you mean 'image'?"),
     ],
 )

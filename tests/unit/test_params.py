@@ -29,8 +29,8 @@ def params(tmp_path):
         ("a: !!bool x", " line 1: 'x' is no value"),
         ("a: 1" + "0" * 5000, " line 1: '1000000"),
         ("a: " + "[" * 3000 + "]" * 3000, ": its values are nested too deep; write it with fewer levels"),
-        (BOMB, " line 1: stands for more than 100,000 values; write less"),
-        ("a: &a [*a]", " line 1: stands for more than 100,000 values; write less"),
+        (BOMB, " line 1: expands to more than 100,000 values; write less"),
+        ("a: &a [*a]", " line 1: expands to more than 100,000 values; write less"),
         ("a: [1, 2", " line 1: not valid YAML: "),
         ("a: b: c", " line 1: not valid YAML: mapping values are not allowed here"),
         ("\0", ": not valid YAML: unacceptable character"),
@@ -121,7 +121,7 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
     ("change", "sentence"),
     [
         ({"baseline": "b"}, "t.yaml: baseline 'b' is no row id; known are: a"),
-        ({"rows": [ROW, ROW]}, "t.yaml: two rows have the id 'a'; give each an id of its own"),
+        ({"rows": [ROW, ROW]}, "t.yaml: two rows have the id 'a'; give each a different id"),
         ({"columns": ["CIDer"]}, "t.yaml: columns.0: there is no 'CIDer'; did you mean 'CIDEr'?"),
     ],
 )

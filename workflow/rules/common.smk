@@ -81,7 +81,7 @@ EXECUTION = f"{WORK}/execution"
 write_executions(PLAN, Path(EXECUTION))
 DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-# Jobs that ask for a GPU share those of the machine, one each; on the CPU nobody asks, and nobody waits.
+# Jobs that ask for a GPU share those of the machine, one each; on the CPU no job waits.
 GPU = int(uses_gpus(PROFILE))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))

@@ -59,7 +59,7 @@ if TO_FETCH:
             " data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
-# A rule has one list of outputs, so data sets whose readers write other files have a rule of their own.
+# A rule has one list of outputs, so data sets whose readers write other files have a separate rule.
 for PRODUCTS, NAMES in datasets_by_products().items():
 
     rule:

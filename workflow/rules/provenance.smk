@@ -2,7 +2,7 @@
 
 from workflow.provenance import Keeper
 
-# The folders that DVC keeps. Each has a file of its own, because the outputs of two stages may not overlap.
+# The folders that DVC keeps. Each has a separate file, because the outputs of two stages may not overlap.
 KEEPER = Keeper(
     homes=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")] + [REPORTS, f"{R}/statistics"],
     loose=[f"{R}/summary.json", f"{R}/curves.csv"],

@@ -105,7 +105,9 @@ def _clean(a: Arguments) -> None:
 def _confirmed(profile: str, paths: list[Path]) -> bool:
     """Ask on the terminal; without one, refuse."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{profile}: nobody is here to ask; say CONFIRM=yes or --yes to remove its results")
+        raise ConfigError(
+            f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
+        )
     print("\n".join(map(str, paths)))
     answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
     return answer.strip().lower() in ("y", "yes")

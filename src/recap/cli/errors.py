@@ -68,7 +68,7 @@ def _end(sentence: str) -> None:
 
 
 def _leave_bug(error: Exception) -> None:
-    sentence = f"{type(error).__name__}: {error} (a bug of recap: the traceback stands above)"
+    sentence = f"{type(error).__name__}: {error} (a bug of recap: see the traceback above)"
     record_failure(sentence)
     log.error(sentence, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
 

@@ -55,13 +55,13 @@ class Parser(argparse.ArgumentParser):
             if name == "--":
                 return
             known = [option for option in self._option_string_actions if option.startswith("--")]
-            # A word with a space is a value; the beginning of an option stands for it.
+            # A word with a space is a value; the prefix of an option is accepted for it.
             if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in known):
                 self.error(f"there is no option {name}; {nearest(name, known)}")
 
 
 def group(commands: Commands, name: str, *, purpose: str) -> Commands:
-    """Add a command that has commands of its own, and return what those are added to; alone it prints its help."""
+    """Add a command with subcommands, and return the object to add them to; alone it prints its help."""
     parser = commands.add_parser(name, help=purpose, description=_sentence(purpose))
     parser.set_defaults(function=lambda _: parser.print_help())
     return parser.add_subparsers(metavar="COMMAND", title="commands")
@@ -73,8 +73,8 @@ def command(commands: Commands, name: str, *, purpose: str, example: str) -> Par
     Args:
         commands: what it is added to.
         name: the word of the command line.
-        purpose: stands in the list of commands, and on top of the page of this one.
-        example: command lines that work as they stand but for the names of files.
+        purpose: shown in the list of commands, and on top of this command's help.
+        example: command lines that work after changing the names of files.
     """
     epilog = f"example:\n{textwrap.indent(textwrap.dedent(example).strip(), '  ')}"
     parser: Parser = commands.add_parser(name, help=purpose, description=_sentence(purpose), epilog=epilog)

@@ -35,7 +35,7 @@ def add_train(commands: Commands) -> None:
     spec(parser, "RunSpec", among=whole)
     add_execution(whole)
     paths(whole, *FILES, required=False)
-    paths(whole, state="folder of the resumable state: the same command goes on from it", required=False)
+    paths(whole, state="folder of the resumable state: the same command continues from it", required=False)
     whole.add_argument("--init", type=Path, metavar="PATH", help="run folder whose weights are the start")
     _add_row(parser.add_argument_group("a row by hand, in this process"))
     paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
@@ -132,7 +132,7 @@ def become_processes(spec: RunSpec, execution: Execution) -> None:
 
 
 def _refuse_impossible(out: Path) -> None:
-    """Let whoever named a folder that cannot be made hear it now, not when hours are over; nothing is left behind."""
+    """Fail now, not after hours, if the output folder cannot be created; nothing is left behind."""
     if os.environ.get("RANK", "0") == "0" and not out.is_dir():  # of several processes the first looks
         out.mkdir(parents=True)
         out.rmdir()

@@ -1,1 +1,1 @@
-"""What every room shares: config, errors, atomic files, seeds, digests, progress."""
+"""Shared by all packages: config, errors, atomic files, seeds, digests, progress."""

@@ -16,7 +16,7 @@ from recap.core.plan import RunPlan
 from recap.core.run import Run, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 
-NAME = "by_hand"  # of the profile that stands for such a training, and of its folder below work/
+NAME = "by_hand"  # of the profile of such a training, and of its folder below work/
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ByHand:
 
 
 def plan_of_row(params: Path, row: str, scale: str | None, seed: int) -> RunPlan:
-    """Return the plan of the table that a row (``TABLE/ROW``) stands in.
+    """Return the plan of the table of a row (``TABLE/ROW``).
 
     Raises:
         ConfigError: there is no such table or scale, or something in it is refused.

@@ -18,7 +18,7 @@ def differences(
     Args:
         old, new: plain values, as JSON has them.
         names: other names of keys of the top level.
-        prefix: stands before each key.
+        prefix: of each key.
     """
     said = []
     for key in sorted({*old, *new}):

@@ -25,7 +25,7 @@ class FeatureError(RecapError):
 
 
 class TrainingError(RecapError):
-    """Training cannot go on: no such device, a state of another run, numbers that are not finite."""
+    """Training cannot continue: no such device, a state of another run, numbers that are not finite."""
 
 
 class MetricError(RecapError):

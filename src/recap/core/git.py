@@ -11,9 +11,9 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 @cache
 def commit() -> str:
-    """Return the commit hash of the checkout this package lies in, with ``-dirty`` where tracked files differ from it.
+    """Return the commit hash of this package's checkout, with ``-dirty`` where tracked files differ from it.
 
-    ``unknown`` stands for a package outside git: installed from a wheel, or in an environment that git does not track.
+    ``unknown`` means a package outside git: installed from a wheel, or in an environment that git does not track.
     """
     if not _git("ls-files", "--error-unmatch", str(_PACKAGE / "__init__.py")):
         return "unknown"

@@ -29,7 +29,7 @@ def devices() -> list[str]:
 def claim(device: str, number: int = 1) -> None:
     """Take free GPUs for this process until it ends, and let torch see them alone; call it before torch is used.
 
-    Only for a job of a workflow that may use a GPU: whoever types a command chooses by `CUDA_VISIBLE_DEVICES`.
+    Only for a job of a workflow that may use a GPU: a command outside a workflow chooses by `CUDA_VISIBLE_DEVICES`.
 
     Args:
         device: what the job was told to use: ``auto``, ``cpu`` or ``cuda``.

@@ -1,4 +1,4 @@
-"""Hashes of files, of values and of our own source: what a result was made from.
+"""Hashes of files, of values and of our source: what a result was made from.
 
 The digest of source is one of its tokens: comments, docstrings, blank lines and the layout of a line do not count, so
 that only a change of what is computed makes results again. It is the same on Python 3.11 to 3.13.

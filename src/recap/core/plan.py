@@ -161,7 +161,7 @@ class RunPlan:
         return variant.changes[-1].source if variant.changes else f"{self.params.name}/{section}/{variant.base}.yaml"
 
     def feature_names(self, part: str) -> tuple[str, ...]:
-        """Return the names of the features that a part of a path stands for."""
+        """Return the names of the features behind a part of a path."""
         return self._features.get(part, (part,))
 
     def row(self, row_id: str) -> tuple[str, Row]:

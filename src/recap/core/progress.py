@@ -12,7 +12,7 @@ from recap.core.process.failures import in_workflow
 
 Item = TypeVar("Item")
 
-# Where there is no terminal of our own, progress is whole lines: the first after so many seconds, ...
+# Without a terminal, or within a workflow, progress is whole lines: the first after so many seconds, ...
 FIRST_LINE = 10.0
 # ... the next when so much more time has passed than the work has taken until then, so that days do not fill a file.
 SPACING = 0.2
@@ -52,7 +52,7 @@ def duration(seconds: float) -> str:
 
 
 def time_left(done: float, total: float, seconds: float) -> str:
-    """Return how long the rest will take if it goes on as it did: ``about 3 min left``; ``done`` must be above 0."""
+    """Return how long the rest will take at the same rate: ``about 3 min left``; ``done`` must be above 0."""
     return f"about {duration(seconds * (total - done) / done)} left"
 
 

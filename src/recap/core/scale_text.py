@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 def sentence(
     *, table: TableFile, scale: Scale | None, notes: Sequence[str], titles: Titles, pairs: Sequence[Pair], seeds: int
 ) -> str:
-    """Return what stands under a table.
+    """Return the sentence under a table.
 
     Args:
         table: as its file has it.

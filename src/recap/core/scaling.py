@@ -97,7 +97,7 @@ class Scaler:
         )
 
     def _replaced(self, section: str, name: str) -> Any:
-        """Return what stands in the place of a name; the most particular replacement wins, `*` is the last resort."""
+        """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
         for _, layer in reversed(self.layers):
             names = getattr(layer, section)
             if name in names or ALL in names:

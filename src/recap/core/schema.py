@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from recap.core.config import SECTIONS, Profile, Titles
 from recap.core.files.atomic import write_text
 
-_BASE = {"type": "string", "description": "name of a file beside this one: as that one, except what stands here"}
+_BASE = {"type": "string", "description": "name of a file beside this one: as that one, except for the keys given here"}
 
 
 def schemas() -> dict[str, str]:

@@ -21,7 +21,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Layer:
-    """Values and where they stand, to be laid over those of the layers below."""
+    """Values and their source, which override those of the layers below."""
 
     source: str
     values: dict[str, Any]
@@ -58,7 +58,7 @@ class Variant:
         return [*files, *self.changes]
 
     def load(self, params: Path) -> Any:
-        """Return the config object; each layer is checked on its own, so that an error names where it stands.
+        """Return the config object; each layer is checked on its own, so that an error names its source.
 
         Raises:
             ConfigError: a key or value is refused.
@@ -86,7 +86,7 @@ class _Sourced:
 
 
 def _with_source(values: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return a mapping in which each value knows where it stands."""
+    """Return a mapping in which each value has its source."""
     return {
         key: _with_source(value, source) if isinstance(value, dict) and value else _Sourced(value, source)
         for key, value in values.items()
@@ -94,7 +94,7 @@ def _with_source(values: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def _source(key: str, said: dict[str, Any]) -> str:
-    """Return where a value stands; a rate beside its schedule counts as within it."""
+    """Return the source of a value; a rate beside its schedule counts as within it."""
     found: Any = said
     for part in key.split("."):
         if isinstance(found, dict):

@@ -28,7 +28,7 @@ def sample(
         samples: captions per image, S.
         top_p: draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
         greedy: let one more caption take the most probable token at every position: the baseline of self-critical
-            training then costs a row more in each step and no decoding of its own.
+            training then costs one more row in each step and no separate decoding.
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.

@@ -14,7 +14,7 @@ Found = dict[int, list[Candidate]]  # image id -> its captions, best first
 
 
 class Kept:
-    """A file that stands beside the scores until they are there; Snakemake does not know it, so no job deletes it.
+    """A file beside the scores until they are complete; Snakemake does not know it, so no job deletes it.
 
     Args:
         path: the file.

@@ -38,7 +38,7 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
     picture is seen), normalised as the backbone's timm config says, and its map is averaged to ``grid`` x ``grid``
     cells, which become rows in raster order (left to right, then down); an image with several views has the rows of
-    the first view, then those of the next. Features of random weights have no scale of their own: their channels are
+    the first view, then those of the next. Features of random weights have no natural scale: their channels are
     brought to mean 0 and standard deviation 1 over some training pictures.
 
     Args:

@@ -1,4 +1,4 @@
-"""Asks a process of its own about HDF5 files, so that a damaged one can neither hang nor crash this process."""
+"""Reads HDF5 files in a separate process, so that a damaged one can neither hang nor crash this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reader:
         raise UnreadableHdf5("the process that reads HDF5 files ends before it answers")
 
     def _asked(self, *request: str) -> tuple[bool, Any]:
-        """Ask once; the answer is None where the process had ended for want of questions."""
+        """Ask once; the answer is None if the idle process had ended."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             self._start()
         assert self._process is not None and self._connection is not None
@@ -80,7 +80,7 @@ class Reader:
         self._connection, self._owner = Connection(ours.detach()), os.getpid()
 
     def _reason(self, status: int) -> str | None:
-        """Say why the process ended without an answer; None if for want of questions."""
+        """Say why the process ended without an answer; None if it was idle."""
         if status == -signal.SIGXCPU:
             return f"reading it does not end; it was given up after {self._seconds} seconds of work"
         if status < 0:

@@ -1,8 +1,8 @@
-"""Answers questions about HDF5 files in a process of its own (``recap.features.hdf5`` asks), because libhdf5 may spin
+"""Reads HDF5 files in a separate process (``recap.features.hdf5`` sends requests), because libhdf5 may spin
 for ever or crash over a damaged file, where no signal handler of Python runs.
 
 A question says how many seconds of work its answer may take; then the kernel ends the process. Waiting for a slow disk
-is no work. The process ends by itself when nobody has asked for ``_IDLE`` seconds, or when the one who asks is gone.
+is no work. The process ends by itself after ``_IDLE`` seconds without a request, or when its parent has ended.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _opened: dict[tuple[str, int, int], Any] = {}  # the file that was asked for las
 
 
 def store(path: str) -> dict[str, Any]:
-    """Return what a feature store says of itself, its index, and where the other arrays lie.
+    """Return the attributes and index of a feature store, and the positions of its other arrays.
 
     Returns:
         ``attributes`` by name; ``read``: arrays by path (``ids``, ``grid/offsets``); ``places``: type, shape and byte
-        offset by path of arrays that lie in one piece, neither compressed nor filtered.
+        offset by path of arrays that are contiguous, neither compressed nor filtered.
     """
     import h5py
 
@@ -42,7 +42,7 @@ def store(path: str) -> dict[str, Any]:
 
 
 def names(path: str) -> list[str]:
-    """Return the names of what stands at the root of a file."""
+    """Return the names at the root of a file."""
     _opened.clear()
     return [str(name) for name in _file(path)]
 
@@ -79,7 +79,7 @@ def _place(found: Any) -> tuple[str, tuple[int, ...], int]:
     """Return type, shape and byte offset of a dataset that can be mapped."""
     offset = found.id.get_offset()
     if offset is None:
-        raise ValueError(f"{found.name} does not lie in one piece")
+        raise ValueError(f"{found.name} is not contiguous")
     return found.dtype.str, found.shape, offset
 
 
@@ -103,8 +103,8 @@ def _answer(question: str, *arguments: str) -> tuple[bool, Any]:
 
 
 def main(handle: int) -> None:
-    """Answer until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asks hears it
+    """Answer requests until the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_AS, _MEMORY)
     with Connection(handle) as asker:

@@ -39,7 +39,7 @@ _HASHED = ("layout", "extractor_hash", "weights_sha256", "dtype", "checksum", "i
 
 @dataclass(frozen=True)
 class Packed:
-    """One array of a store as it lies in the file."""
+    """One array of a store as it is laid out in the file."""
 
     path: Path
     dtype: np.dtype

@@ -48,7 +48,7 @@ class Nothing:
 
 
 class WholeFiles:
-    """The origins of images that have files of their own."""
+    """The origins of images with separate files."""
 
     def __init__(self, files: Callable[[int], Sequence[Path]]) -> None:
         """Take what gives the files of an image id."""

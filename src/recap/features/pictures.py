@@ -55,7 +55,7 @@ def decode(
 def batches(groups: Iterable[Sequence[int]], size: int) -> Iterator[list[int]]:
     """Cut each group into batches, none of which reaches over the end of its group.
 
-    So what stands together in a batch does not depend on where an interrupted run was taken up again.
+    So the content of a batch does not depend on where an interrupted run was resumed.
     """
     for group in groups:
         for start in range(0, len(group), size):

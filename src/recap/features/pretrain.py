@@ -83,7 +83,7 @@ def cell_labels(
     """Return what each cell shows, [names + 1, grid, grid]: the names of the box over its centre (0 is none), and how
     many boxes have their middle in it.
 
-    A box too small to cover any centre labels the cell of its own middle.
+    A box too small to cover any centre labels the cell of its centre.
     """
     labels = torch.zeros(len(NAMES) + 1, grid, grid, dtype=torch.long)
     for item in objects:
@@ -103,7 +103,7 @@ def _middle(low: float, high: float, cell: float, grid: int) -> int:
 
 
 def _covered(low: float, high: float, cell: float, grid: int) -> slice:
-    """Return the cells along one axis whose centres lie in [low, high), or the one that holds the middle."""
+    """Return the cells along one axis whose centres are in [low, high), or the one that holds the middle."""
     inside = [place for place in range(grid) if low <= (place + 0.5) * cell < high]
     if inside:
         return slice(inside[0], inside[-1] + 1)

@@ -205,7 +205,7 @@ class FeatureStore:
             self._map.ahead(
                 packed.offset + int(starts[image]) * packed.row_bytes, int(counts[image]) * packed.row_bytes
             )
-        # One operation for the whole batch; where an image has fewer rows, its last one stands until it is zeroed.
+        # One operation for the whole batch; where an image has fewer rows, its last one is repeated until it is zeroed.
         rows = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
         found = self._tensor(stream, name).index_select(0, rows)
         # torch widens float16 twelve times faster than numpy.

@@ -20,7 +20,7 @@ KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]; C is 1 where the 
 
 
 class Attention(nn.Module, ABC):
-    """The interface of all attentions; what a mechanism needs beside it is an argument of its own."""
+    """The interface of all attentions; other inputs of a mechanism are separate arguments."""
 
     @abstractmethod
     def key_value(self, source: Rows) -> KeyValue:

@@ -9,7 +9,7 @@ def fold(x: Tensor, shared: bool) -> Tensor:
     """Bring rows to the batch axis of the keys: [B, C, H, T, K] -> [B', H, R, K].
 
     Keys that the captions of an image share are not copied for them: the captions become R = C * T query rows of
-    B' = B images. Otherwise every caption is an image of its own: B' = B * C, R = T.
+    B' = B images. Otherwise every caption is a separate image: B' = B * C, R = T.
     """
     return x.transpose(1, 2).flatten(2, 3) if shared else x.flatten(0, 1)
 

@@ -1,6 +1,6 @@
 """Attention masks, with one convention: `attn_mask` is boolean, True = may attend, and broadcasts to [B, C, T, N].
 
-Whoever calls an attention builds its mask; None stands for a mask that hides nothing.
+The caller of an attention builds its mask; None masks nothing.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Rows:
 
     Attributes:
         values: [B, C, T, D]; with `index` those of the R tokens that are not padding, [R, D].
-        index: where packed vectors stand; None: not packed.
+        index: positions of packed vectors; None: not packed.
         token_mask: [B, C, T], True where a padded vector is not padding; for attentions that pool over queries. None:
             packed, or nothing depends on it.
     """

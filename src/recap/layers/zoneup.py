@@ -12,7 +12,7 @@ What one RAP is averaged over (`scope`):
 
     prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum makes it cacheable,
             and its last row equals `head` on that prefix
-    head    per caption and head, all rows (Eq. 6-7 as printed: each head is a ZoDIAC of its own)
+    head    per caption and head, all rows (Eq. 6-7 as printed: each head is a separate ZoDIAC)
     image   per caption, all heads and rows
     global  one number per call
     code    one number per call, as released: divided by the sum of the mask before it is broadcast, so too large by
@@ -50,7 +50,7 @@ class RunningPool(NamedTuple):
 
 
 def refined_attention(q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable) -> Tensor:
-    """Eq. 2-3 before dropout. The mask goes on after the GELU, so unmasked keys keep a score of at least -0.17.
+    """Eq. 2-3 before dropout. The mask is applied after the GELU, so unmasked keys keep a score of at least -0.17.
 
     Args:
         q1: [B, C, H, T, K]; k, v: [B, C or 1, H, N, K], already activated.

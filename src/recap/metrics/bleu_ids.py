@@ -48,7 +48,7 @@ class Bleu4:
         return product**0.25 * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
 
     def _counts(self, image: int) -> Counter[tuple[int, ...]]:
-        """Return how often each n-gram stands at most in one reference; kept for the next time."""
+        """Return the maximum count of each n-gram in one reference, cached."""
         if image not in self._most:
             if not self._references.get(image):
                 raise MetricError(f"image {image} has no reference captions; BLEU cannot score it")

@@ -63,7 +63,7 @@ def padded(captions: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Sorted n-gram keys of each order, in how many documents each stands, and the number of documents."""
+    """Sorted n-gram keys of each order, the number of documents that contain each, and the number of documents."""
 
     keys: tuple[NDArray[np.uint64], ...]
     counts: tuple[Ints, ...]
@@ -84,7 +84,7 @@ class DocumentFrequencies:
             at, column = np.nonzero(grams_of[:, order])
             grams = grams_of[at, order, column]
             known, number = np.unique(grams, return_inverse=True)
-            # one pair (n-gram, document) counts once, however often the n-gram stands in the document
+            # one pair (n-gram, document) counts once, however often the n-gram occurs in the document
             pairs = np.unique(number.astype(np.int64) * (len(rows) + 1) + owners[at])
             keys.append(known)
             counts.append(np.bincount(pairs // (len(rows) + 1), minlength=len(known)).astype(np.int64))
@@ -162,7 +162,7 @@ class CiderD:
         vectors = self._vectors([caption for captions in ordered for caption in captions])
         self._lengths = vectors.lengths
         owner = np.repeat(np.arange(len(ordered)), sizes)
-        # Entries that belong to one n-gram of one image stand together; the pair is found by hash.
+        # Entries of one n-gram of one image are adjacent; the pair is found by hash.
         pair = self._pair(owner[vectors.line // ORDERS], vectors.gram)
         by_pair = np.argsort(pair, kind="stable")
         pairs, first = np.unique(pair[by_pair], return_index=True)
@@ -178,7 +178,7 @@ class CiderD:
     def _vectors(self, captions: Sequence[Sequence[int]]) -> _Vectors:
         """Count and weigh the n-grams of captions."""
         tokens, lengths = padded(captions)
-        keys = np.sort(pack(tokens, lengths), axis=-1)  # equal n-grams of a caption stand together
+        keys = np.sort(pack(tokens, lengths), axis=-1)  # equal n-grams of a caption are adjacent
         first = np.ones(keys.shape, bool)
         first[..., 1:] = keys[..., 1:] != keys[..., :-1]
         starts = np.flatnonzero(first)

@@ -20,7 +20,7 @@ class HashTable:
         bits = max(2, int(2 * max(1, len(keys)) - 1).bit_length() + 1)
         self._shift = np.uint64(64 - bits)
         self._size = 1 << bits
-        self._keys = np.append(keys, np.uint64(0))  # the last stands for an empty slot
+        self._keys = np.append(keys, np.uint64(0))  # the last one marks an empty slot
         self._slots = np.full(self._size, len(keys), np.int64)
         waiting, at = np.arange(len(keys)), self._home(keys)
         while len(waiting):

@@ -65,7 +65,7 @@ def run_java(*, java: Path, arguments: list[str], cwd: Path, timeout_seconds: fl
 
 
 def start_java(*, java: Path, arguments: list[str], cwd: Path, what: str, stdin: int) -> subprocess.Popen[bytes]:
-    """Start a Java program in a process group of its own, so that it can be killed with all its children.
+    """Start a Java program in a new process group, so that it can be killed with all its children.
 
     Raises:
         MetricError: the executable cannot be started.

@@ -22,7 +22,7 @@ JVM_OPTIONS = ("-Xmx2G", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8")
 
 
 class MeteorClient:
-    """Starts the jar at once (loading its paraphrase table takes seconds), so that other work can go on meanwhile.
+    """Starts the jar at once (loading its paraphrase table takes seconds), so that other work can continue meanwhile.
 
     Use as a context manager: leaving the block kills the process whatever happened.
     """

@@ -1,4 +1,4 @@
-"""Builds the signature that stands with every score."""
+"""Builds the signature that is stored with every score."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Storage:
     written: int = 0
 
     def copy(self, written: int, images: Tensor | None = None) -> Storage:
-        """Return tensors of their own, of some of the images or of all."""
+        """Return copies of the tensors, of some of the images or of all."""
         pairs = [[x.clone() if images is None else x[images] for x in pair or ()] for pair in self.layers]
         return Storage([(pair[0], pair[1]) if pair else None for pair in pairs], written)
 

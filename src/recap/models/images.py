@@ -23,7 +23,7 @@ class Stream:
     Attributes:
         values: [B, N, F] float32, zero where the mask hides.
         mask: [B, N], True = real.
-        boxes: [B, N, 4] left, top, right, bottom in pixels, or None where nobody asked for them.
+        boxes: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them.
         sizes: [B, 2] width and height of the images in pixels, beside boxes.
     """
 

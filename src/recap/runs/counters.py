@@ -1,4 +1,4 @@
-"""Where a training stands."""
+"""Counters of a training's progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Counters:
-    """Where a training stands; all of it is in the checkpoint."""
+    """Progress of a training; all of it is in the checkpoint."""
 
     epoch: int = 0
     batch: int = 0  # batches of this epoch that are done

@@ -58,7 +58,7 @@ class Training:
         identity: everything the result depends on; a state of anything else is set aside.
         name: of the run, for messages.
         checkpoint_minutes: the full state is saved at least this often.
-        keep_state: refuse to start over where the state of another training lies.
+        keep_state: refuse to start over if the folder holds the state of another training.
         group: the processes that train together.
         trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
@@ -96,7 +96,7 @@ class Training:
         return self.state / BEST
 
     def run(self) -> Counters:
-        """Train to the end, or from where a killed run of the same training stood, and return the counters.
+        """Train to the end, continuing a killed run of the same training if there is one, and return the counters.
 
         Raises:
             TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.

@@ -1,7 +1,7 @@
 """The typed config: the only description of what a YAML in ``params/`` may say.
 
 A profile (``params/demo.yaml``) names tables; a table's rows name a dataset, a subset, features, a model and a recipe;
-each of those is a file of its own, where ``base: other`` means "as other, except".
+each of those is a separate file, where ``base: other`` means "as other, except".
 """
 
 from __future__ import annotations

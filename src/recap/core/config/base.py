@@ -21,7 +21,7 @@ def neutral(default: Any, **options: Any) -> Any:
     made again (`tests/golden/identities.json` lists them).
 
     Args:
-        default: the value that stands for "as before this key".
+        default: the value that means "as before this key existed".
         options: of ``pydantic.Field``.
     """
     return Field(default, exclude_if=lambda value: bool(value == default), **options)

@@ -27,7 +27,7 @@ class Execution(Strict):
     )
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
     keep_state: bool = Field(
-        False, description="refuse to start over where the state of other settings, inputs or source lies"
+        False, description="refuse to start over if there is a state of other settings, inputs or source"
     )
 
     def over(self, defaults: Execution) -> Execution:

@@ -45,7 +45,7 @@ class Stage(Strict):
     @model_validator(mode="before")
     @classmethod
     def _one_schedule(cls, values: Any) -> Any:
-        """Bring a rate that stands beside the schedule into it; refuse it where it would have no effect."""
+        """Move a learning rate beside the schedule into it; refuse it where it would have no effect."""
         if not isinstance(values, dict):
             return values
         rate, schedule = values.get("learning_rate"), values.get("schedule")
@@ -112,7 +112,7 @@ class SelfCritical(Stage):
 
 
 class DecodingRules(Strict):
-    """What beam search forbids; whatever is set stands in the signature of the scores."""
+    """What beam search forbids; whatever is set is part of the scores' signature."""
 
     no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
     no_immediate_repeat: bool = Field(False, description="no word follows itself")

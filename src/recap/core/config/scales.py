@@ -8,23 +8,23 @@ from pydantic import Field, model_validator
 
 from recap.core.config.base import Strict
 
-ALL = "*"  # key of what takes the place of everything that has no key of its own
+ALL = "*"  # key of the replacement for all names without a key
 
 
 class Replacements(Strict):
-    """What takes the place of what a table's rows name; `*` stands for every name without a key of its own."""
+    """Replacements for what a table's rows name; `*` is the key for all other names."""
 
     datasets: dict[str, str] = Field(default_factory=dict, description="data set -> the one in its place")
     subsets: dict[str, str] = Field(default_factory=dict, description="subset -> the one in its place")
     features: dict[str, str] = Field(default_factory=dict, description="features -> those in their place")
     models: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="kind of model -> the sizes that lie over those of its file"
+        default_factory=dict, description="kind of model -> the sizes that override those of its file"
     )
     recipes: dict[str, str | dict[str, Any]] = Field(
         default_factory=dict, description="recipe -> the one in its place: a name, or `base` and what differs from it"
     )
     seeds: list[int] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
-    note: str = Field("", description="sentences that stand under the table, besides those that are generated")
+    note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 
 class Scale(Replacements):

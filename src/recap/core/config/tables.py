@@ -29,7 +29,7 @@ Stages = Literal["xe", "scst"]
 
 
 class QuotedRow(Strict):
-    """One line of the paper's table that the paper quotes from others: no run stands behind it."""
+    """One line of the paper's table that the paper quotes from others: it has no run."""
 
     id: Id
     label: str
@@ -74,9 +74,9 @@ class _Table(Strict):
 class TableFile(_Table):
     """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
 
-    source: str = Field("", description="where the printed numbers stand, with the data they were measured on")
-    note: str = Field("", description="sentences that stand under the table at every scale")
-    paper_note: str = Field("", description="sentences that stand there only where nothing is replaced")
+    source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
+    note: str = Field("", description="sentences under the table at every scale")
+    paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
     rows: list[RowFile] = Field(min_length=1)
@@ -105,7 +105,7 @@ class Row(Strict):
 class Table(_Table):
     """A planned table: rows, columns, and the row that the others are tested against."""
 
-    scale: str = Field(description="what was scaled down, in words; stands under the table")
+    scale: str = Field(description="sentence under the table: what was scaled down")
     paper_scale: bool = Field(
         False, description="data, features and training are the paper's: differences to it are shown"
     )
@@ -123,7 +123,7 @@ def _check_ids(table: TableFile | Table) -> None:
     every = ids + [row.id for row in table.quoted]
     if len(set(every)) != len(every):
         duplicate = next(name for name in every if every.count(name) > 1)
-        raise ValueError(f"two rows have the id {duplicate!r}; give each an id of its own")
+        raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
     if table.baseline not in ids:
         raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
     alone = [row.id for row in table.rows if not row.ensemble]
@@ -145,7 +145,7 @@ class Profile(Strict):
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
-    fetch: bool = Field(False, description="fetch outside files that are not there and stand in data_versions.csv")
+    fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 

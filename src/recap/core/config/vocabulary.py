@@ -12,7 +12,7 @@ HUB = "hub:"
 
 
 class VocabularyRule(NamesFiles):
-    """Which words get an id of their own (COCO's rule: lower case, count >= 6 over all splits, 16 words)."""
+    """Which words get an id (COCO's rule: lower case, count >= 6 over all splits, 16 words)."""
 
     min_count: PositiveInt = Field(6, description="words seen less often become <unk>")
     splits: Literal["train", "all"] = Field("train", description="where words are counted; COCO's 9,487 need 'all'")

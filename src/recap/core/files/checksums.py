@@ -2,7 +2,7 @@
 
 A job records its files when they are whole; what reads them checks them first, so that a flipped bit is refused
 before it costs a training or moves a score. Files that are not listed come from elsewhere and pass. Feature stores,
-weights and training states are not listed: they carry checksums of their own.
+weights and training states are not listed: they contain checksums.
 """
 
 from __future__ import annotations

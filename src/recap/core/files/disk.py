@@ -25,7 +25,7 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "the name is too long for this disk; choose a shorter one",
     errno.ENOENT: "the folder cannot be made; name another folder",
 }
-# A writer that failed for want of room has left less than this, whatever it says itself.
+# If less than this is free, a failed write is reported as a full disk, whatever the library's error says.
 _PROBE = 2**20
 
 
@@ -33,7 +33,7 @@ _PROBE = 2**20
 def naming_full_disk(path: Path) -> Iterator[None]:
     """Turn what goes wrong with the disk while ``path`` is written into a sentence.
 
-    Libraries write past Python and raise errors of their own (torch: RuntimeError) when the disk is full; then the disk
+    Libraries write past Python and raise other exceptions (torch: RuntimeError) when the disk is full; then the disk
     is asked.
 
     Raises:
@@ -71,7 +71,7 @@ def _concerns(name: str | bytes | None, path: Path) -> bool:
 
 
 def _room(path: Path) -> str:
-    """Return how much is free where ``path`` would lie; a disk may also run out of names for files."""
+    """Return how much is free where ``path`` would be; a disk may also run out of names for files."""
     folder = next(folder for folder in path.parents if folder.exists())
     free = f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB free"
     return free if os.statvfs(folder).f_favail or not os.statvfs(folder).f_files else f"{free}, no room for more files"

@@ -1,4 +1,4 @@
-"""Locks that die with their process: one process at a time, and a wait that is said and bounded."""
+"""Locks that die with their process: one process at a time, with a bounded wait that is logged."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from recap.core.errors import RecapError
 from recap.core.log import log
 
 _PAUSE = 0.1  # seconds between two tries
-_UNSAID = 1.0  # seconds of waiting that nobody needs to hear of
+_SILENT = 1.0  # seconds of waiting before it is logged
 
 
 @contextmanager
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
-    """Hold the lock on a folder, or on a file that is made if it is missing; whoever comes second waits, and says so.
+    """Hold the lock on a folder, or on a file that is created if missing; a second process waits and logs that.
 
-    The lock is the kernel's (flock): it is gone when its process is, however that ended. A lock file holds the number
-    of its process, for the sentence of whoever waits.
+    The lock is the kernel's (flock) and is released when its process ends, however that ends. A lock file holds the
+    number of its process, for the message of a waiting process.
 
     Args:
         path: an existing folder, or the lock file.
@@ -53,13 +53,13 @@ def _opened(path: Path) -> int:
 
 
 def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
-    """Try until the lock is ours or the time is over; a wait of more than an instant is said."""
+    """Try until the lock is ours or the time is over; a longer wait is logged."""
     start, said = time.monotonic(), False
     while not taken(handle):
         waited = time.monotonic() - start
         if waited >= wait_seconds:
             break
-        if waited > _UNSAID and not said:
+        if waited > _SILENT and not said:
             log.info(f"{what} is in use by {_owner(handle, path)}: waiting for it, at most {wait_seconds:g} s")
             said = True
         time.sleep(_PAUSE)

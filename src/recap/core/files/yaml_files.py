@@ -46,9 +46,9 @@ class _Refused(yaml.constructor.ConstructorError):
 class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
-        # A few lines of aliases can stand for more values than any memory holds.
+        # A few lines of aliases can expand to more values than any memory holds.
         if node is not None and _size(node, {}) > MOST_VALUES:
-            raise _Refused(None, None, f"stands for more than {MOST_VALUES:,} values; write less", node.start_mark)
+            raise _Refused(None, None, f"expands to more than {MOST_VALUES:,} values; write less", node.start_mark)
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return how many values a node stands for with its aliases written out; one that holds itself has too many."""
+    """Return how many values a node has with its aliases expanded; one that holds itself has too many."""
     if id(node) not in sizes:
         sizes[id(node)] = MOST_VALUES + 1
         pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]

@@ -178,7 +178,7 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
 def _splits(lists: Mapping[str, Mapping[int, str]]) -> dict[int, str]:
     both = set(lists["val"]) & set(lists["test"])
     if both:
-        raise DataError(f"image id {min(both)} is on the val list and on the test list; an image lies in one split")
+        raise DataError(f"image id {min(both)} is on the val list and on the test list; an image is in one split")
     return {image_id: split for split, listed in lists.items() for image_id in listed}
 
 
@@ -197,7 +197,7 @@ def _captions(
         caption_id, image_id = _field(entry, "id", int, path), _field(entry, "image_id", int, path)
         text = _field(entry, "caption", str, path)
         if caption_id in caption_ids:
-            raise DataError(f"{path}: caption id {caption_id} is duplicated; give each caption an id of its own")
+            raise DataError(f"{path}: caption id {caption_id} is duplicated; give each caption a different id")
         if image_id not in names:
             raise DataError(f"{path}: caption id {caption_id} names image id {image_id}, which is not there; remove it")
         words = tokenize(text)

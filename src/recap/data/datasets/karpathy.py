@@ -36,7 +36,7 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
         member: name or pattern of the one JSON in a zip.
 
     Raises:
-        DataError: a key is missing, an id is duplicated, a caption is empty, an image lies in two splits, or one of
+        DataError: a key is missing, an id is duplicated, a caption is empty, an image is in two splits, or one of
             train, val and test has no image.
     """
     images = _mapping(read_json_of(annotations, member), str(annotations), "the file").get("images")
@@ -70,7 +70,7 @@ class _Seen:
             other, first = self._files[file]
             raise DataError(
                 f"{self.annotations}: {file} is image id {other} in split {first!r} and image id {image_id} "
-                f"in split {split!r}; an image may stand once, in one split"
+                f"in split {split!r}; an image may occur once, in one split"
             )
         self._images[image_id] = split
         self._files[file] = (image_id, split)
@@ -80,8 +80,8 @@ class _Seen:
         """Note a caption; a second one of the same id is refused."""
         if caption_id in self._captions:
             raise DataError(
-                f"{self.annotations}: sentid {caption_id} stands at image ids {self._captions[caption_id]} and "
-                f"{image_id}; give each caption an id of its own"
+                f"{self.annotations}: sentid {caption_id} is used by image ids {self._captions[caption_id]} and "
+                f"{image_id}; give each caption a different id"
             )
         self._captions[caption_id] = image_id
 

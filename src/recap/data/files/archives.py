@@ -1,4 +1,4 @@
-"""Unpacks zip and tgz files of strangers: everything in the folder, or nothing."""
+"""Unpacks untrusted zip and tgz files: everything into the folder, or nothing."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def locked_part(part: Path) -> Iterator[IO[bytes]]:
 
 
 def identity_file(part: Path) -> Path:
-    """Return where the identity of a part file stands."""
+    """Return the path of the file with the identity of a partial download."""
     return part.with_name(part.name + ".json")
 
 

@@ -188,7 +188,7 @@ def _copy(file: OutsideFile, local: Path, target: Path) -> Fetched:
     try:
         os.link(local.resolve(), target)
     except OSError:
-        # Another disk, or somebody else's file.
+        # Another disk, or a file of another user.
         with atomic_path(target) as temporary:
             shutil.copyfile(local, temporary)
             verified = verify(file, temporary, record_of(target))

@@ -105,7 +105,7 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
 
 
 def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
-    """Return the entry of a file in a list, or that of the folder it lies in; None if neither is listed."""
+    """Return the entry of a file in a list, or that of its folder; None if neither is listed."""
     return next(
         (files[str(place)] for place in (PurePosixPath(name), *PurePosixPath(name).parents) if str(place) in files),
         None,

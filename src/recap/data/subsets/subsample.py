@@ -44,7 +44,7 @@ def subset_size(total: int, fraction: float) -> int:
 
 
 def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
-    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) lie inside larger.
+    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) are nested in larger.
 
     Args:
         corpus: the corpus file.
@@ -60,7 +60,7 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     if unit not in UNITS:
         raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
     if not 0 < fraction <= 1:
-        raise DataError(f"subset {name!r}: fraction must lie above 0 and at most at 1, got {fraction}")
+        raise DataError(f"subset {name!r}: fraction must be above 0 and at most 1, got {fraction}")
     source = Corpus.read(corpus)
     rows = source.rows("train")
     ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]

@@ -30,7 +30,7 @@ class AnyVocabulary(Protocol):
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
 
         Raises:
-            DataError: an id lies outside the vocabulary.
+            DataError: an id is outside the vocabulary.
         """
 
     def save(self, path: str | Path) -> None:

@@ -99,7 +99,7 @@ class BytePairVocabulary:
         """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
 
         Raises:
-            DataError: an id lies outside the vocabulary.
+            DataError: an id is outside the vocabulary.
         """
         parts: list[str] = []
         pieces: list[int] = []

@@ -38,7 +38,7 @@ class Vocabulary:
 
         Args:
             token_lists: the words of each caption.
-            min_count: words seen less often have no id of their own.
+            min_count: rarer words have no id.
             max_length: captions are cut to this many words by ``encode``.
             splits: where the captions come from ('train' or 'all'); recorded in the rule.
 
@@ -94,7 +94,7 @@ class Vocabulary:
         """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
 
         Raises:
-            DataError: an id lies outside the vocabulary.
+            DataError: an id is outside the vocabulary.
         """
         words = []
         for number in map(int, ids):

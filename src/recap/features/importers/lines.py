@@ -1,4 +1,4 @@
-"""Text files with one image per line, some megabytes long: found by one pass, then read where they lie."""
+"""Text files with one image per line, some megabytes long: indexed in one pass, then read by position."""
 
 from __future__ import annotations
 

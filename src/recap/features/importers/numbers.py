@@ -16,7 +16,7 @@ _SAMPLE = 4096  # numbers that are looked at
 _LEAST = 64  # fewer say nothing of their type
 _USUAL = 6.0  # octaves between the first and the last tenth of features; more is looked at closely
 _ABSURD = 40.0  # octaves; no features reach over 12 orders of magnitude, nor are they that large or small
-_PLAUSIBLE = 24.0  # octaves around 1 where the middle of features lies
+_PLAUSIBLE = 24.0  # octaves around 1 within which the median of features is
 _OTHERS = {
     "float16": "<f2",
     "float64": "<f8",
@@ -72,8 +72,8 @@ def whole(field: bytes, name: str, where: str) -> int:
 def check_float32(vectors: np.ndarray, where: str) -> None:
     """Refuse numbers whose bytes are those of another type.
 
-    Features of one image lie within a few powers of two of each other. Read as another type than they were written in,
-    they are strewn over dozens; and read as the type that they were written in, they lie close together again.
+    Features of one image are within a few powers of two of each other. Read as another type than they were written in,
+    they spread over dozens; read as the type that they were written in, they are close together again.
 
     Raises:
         FeatureError: they look like another type, or like no features at all.
@@ -102,7 +102,7 @@ def check_float32(vectors: np.ndarray, where: str) -> None:
 
 
 def _octaves(numbers: np.ndarray) -> tuple[float, float]:
-    """Return how many powers of two lie between the first and the last tenth of the numbers that are not zero, and the
+    """Return how many powers of two are between the first and the last tenth of the numbers that are not zero, and the
     power of two of their middle; zeros where too few numbers are left to tell."""
     with np.errstate(all="ignore"):
         sizes = np.abs(numbers.astype(np.float64))

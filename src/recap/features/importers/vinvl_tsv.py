@@ -53,7 +53,7 @@ class VinvlTsv:
 
 def _offsets(path: Path) -> list[int]:
     if not path.is_file():
-        raise FeatureError(f"{path}: no such file; it must lie beside the TSV: fetch it too")
+        raise FeatureError(f"{path}: no such file; it must be beside the TSV: fetch it too")
     lines = path.read_bytes().split()
     if not lines or not all(line.isdigit() and len(line) < 19 for line in lines):
         raise FeatureError(f"{path}: expected one byte position per line; fetch it again")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class PackedIndex:
-    """Where the tokens of captions [B, C, T] stand.
+    """Positions of the unmasked tokens of captions [B, C, T].
 
     Args:
         token_mask: [B, C, T], True where a token is not padding; R of them are.

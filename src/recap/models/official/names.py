@@ -20,7 +20,7 @@ X_LINEAR = [
     (r"((?:key|query_key|query_value|value)\.)0\.", r"\1linear."),
     (r"((?:key|query_key|query_value|value)\.)2\.", r"\1norm."),
 ]
-"""Names within an X-Linear block, whatever stands before them."""
+"""Names within an X-Linear block, whatever their prefix."""
 
 
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:

@@ -31,6 +31,6 @@ class ConceptualDataset(DatasetConfig):
     seed: int = Field(0, description="seed of that draw")
 
     def outside_files(self) -> list[str]:
-        """Return the two TSVs and the lists of fetched pictures, which stand for millions of pictures."""
+        """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
         lists = [f"{self.images}/{part}/{SURVIVORS}" for part in ("train", "validation")]
         return [self.train, self.validation, *lists]

@@ -40,5 +40,5 @@ class ZodiacModel(TransformerModel):
 
     @property
     def unused_parameters(self) -> Sequence[str]:
-        """Without a gate nobody asks how intense a query is."""
+        """Without a gate the intensity is not used."""
         return ("intensity_query",) if self.gate == "none" else ()

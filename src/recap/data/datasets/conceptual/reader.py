@@ -47,7 +47,7 @@ def read_conceptual(
 
     Image and caption id are the line's number in the training TSV, from 0; in the public validation TSV, which is the
     test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
-    number: rows that are fetched later change it as little as they can. A training row whose url stands in the test
+    number: rows that are fetched later change it as little as they can. A training row whose url is in the test
     split too is left out, as is a caption without any word; how many is reported.
 
     Args:

@@ -58,7 +58,7 @@ def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
 
 
 def drawn(studies: Sequence[Study], *, seed: int) -> list[Study]:
-    """Give studies a split, 7 : 1 : 2 by chance, the same on every machine and in whatever order they come.
+    """Give studies a split, 7 : 1 : 2 at random, the same on every machine and for every order of the studies.
 
     Train and val are rounded up, which gives 2,069 / 296 / 590 for the 2,955 studies that Chen et al. kept.
     """

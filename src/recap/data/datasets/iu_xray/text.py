@@ -14,7 +14,7 @@ STOP = "."
 
 
 def tokenize_report(report: str) -> list[str]:
-    """Return the lower-case words of a report, with ``.`` as a word of its own at the end of each sentence.
+    """Return the lower-case words of a report, with ``.`` as a separate word at the end of each sentence.
 
     Numbers that count sentences are dropped, decimal numbers stay whole (``2.5``), all other punctuation parts words
     and vanishes, and the collection's ``XXXX`` for what was blacked out stays as ``xxxx``. A model can so learn where

@@ -61,7 +61,7 @@ def render_scenes(
         DataError: a number is out of range.
     """
     if not 1 <= max_per_kind <= MAX_PER_KIND:
-        raise DataError(f"scenes: max_per_kind is {max_per_kind}; it must lie between 1 and {MAX_PER_KIND}")
+        raise DataError(f"scenes: max_per_kind is {max_per_kind}; it must be between 1 and {MAX_PER_KIND}")
     if min(train, val, test) < 1 or size < 32:
         raise DataError(f"scenes: every split needs a picture and size at least 32, got {train}, {val}, {test}, {size}")
     splits = ["test"] * test + ["val"] * val + ["train"] * train
