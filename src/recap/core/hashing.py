@@ -51,7 +51,7 @@ def code_digest(*modules: str, without: Collection[str] = ()) -> str:
 
 
 def imported(*modules: str, without: Collection[str] = ()) -> set[str]:
-    """Return ``modules`` and all they import from the package, also inside functions, as ``room/file``."""
+    """Return ``modules`` and all they import from the package, also inside functions, as ``package/module``."""
     for name in (*modules, *without):
         if _file(name) is None:
             raise FileNotFoundError(f"there is no module {name!r} in the package")
