@@ -20,6 +20,9 @@ CONFIRM ?=
 CORES ?= all
 PORT ?= 5000
 
+# Some machines tell Python to keep no compiled modules: every job would compile torch, Snakemake and MLflow again, seconds each.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 REPORTS = reports/$(PROFILE)

@@ -31,6 +31,7 @@ class RunPlan:
         self._files: dict[tuple[str, str], Any] = {}
         self._variants: dict[tuple[str, str], Variant] = {}
         self._features: dict[str, tuple[str, ...]] = {}
+        self._lowest_equal: dict[tuple[str, ...], str] = {}
         who = f"profile {profile.name!r}"
         self.scale: Scale | None = self._asked("scales", profile.scale, who) if profile.scale else None
         self._titles = _titles(params)
@@ -199,7 +200,12 @@ class RunPlan:
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
 
     def _shared(self, recipe: str, *keys: str) -> str:
-        """Return the name of the lowest base of a recipe that equals it in ``keys``."""
+        """Return the name of the lowest base of a recipe that equals it in ``keys``; looked up once."""
+        if (recipe, *keys) not in self._lowest_equal:
+            self._lowest_equal[recipe, *keys] = self._find_lowest_equal(recipe, *keys)
+        return self._lowest_equal[recipe, *keys]
+
+    def _find_lowest_equal(self, recipe: str, *keys: str) -> str:
         variant = self.variant("recipes", recipe)
         bases = [Path(source).stem for source, _ in base_files(self.params, "recipes", variant.base)][::-1]
         own = self.get("recipes", recipe)

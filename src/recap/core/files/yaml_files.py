@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: the file is missing or cannot be read, or is no YAML, or a key is duplicated in one mapping.
     """
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
+        values = copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except OSError as error:
@@ -37,6 +39,11 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys and values at the top of the file")
     return values
+
+
+@lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow
+def _parsed(text: str) -> Any:
+    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 
 class _Refused(yaml.constructor.ConstructorError):
