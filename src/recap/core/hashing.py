@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from recap.core.tokens import source_tokens
+from recap.core.tokens import source_tokens, statements
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # The rest of `core` moves and checks values, which reach a job in its spec; random numbers are made here.
@@ -47,6 +47,11 @@ def code_digest(*modules: str, without: Collection[str] = ()) -> str:
     Raises:
         FileNotFoundError: there is no such module.
     """
+    return _code_digest(modules, frozenset(without))
+
+
+@cache
+def _code_digest(modules: tuple[str, ...], without: frozenset[str]) -> str:
     return value_hash({name: _module_digest(name) for name in imported(*modules, without=without)})
 
 
@@ -66,11 +71,18 @@ def imported(*modules: str, without: Collection[str] = ()) -> set[str]:
 
 
 @cache
-def _module_digest(name: str) -> str:
-    """Return the digest of one module's tokens."""
+def _parsed(name: str) -> tuple[str, ast.Module]:
+    """Return the text of a module and its tree."""
     file = _file(name)
     assert file is not None
-    return hashlib.sha256("\0".join(source_tokens(file.read_text(encoding="utf-8"))).encode()).hexdigest()
+    text = file.read_text(encoding="utf-8")
+    return text, ast.parse(text, filename=str(file))
+
+
+@cache
+def _module_digest(name: str) -> str:
+    """Return the digest of one module's tokens."""
+    return hashlib.sha256("\0".join(source_tokens(*_parsed(name))).encode()).hexdigest()
 
 
 def _file(name: str) -> Path | None:
@@ -85,10 +97,7 @@ def _file(name: str) -> Path | None:
 @cache
 def _imports(name: str) -> list[str]:
     """Return the modules of the package that one module imports."""
-    path = _file(name)
-    assert path is not None
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    names = {target for node in ast.walk(tree) for target in _targets(node)}
+    names = {target for node in statements(_parsed(name)[1]) for target in _targets(node)}
     files = {name.removeprefix("recap.").replace(".", "/") for name in names if name.startswith("recap.")}
     kept = [file for file in files if (_PACKAGE / f"{file}.py").is_file()]
     return sorted(file for file in kept if not file.startswith("core/") or file in _CORE)

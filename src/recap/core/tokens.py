@@ -19,16 +19,27 @@ _FSTRING_START = getattr(tokenize, "FSTRING_START", -1)
 _FSTRING_END = getattr(tokenize, "FSTRING_END", -1)
 
 
-def source_tokens(source: str) -> Iterator[str]:
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield a module and all its statements; expressions, most of a tree, hold no import and no docstring."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            todo += getattr(node, field, [])
+
+
+def source_tokens(source: str, tree: ast.Module) -> Iterator[str]:
     """Yield the tokens of a module; ends of statements and blocks are tokens, too.
 
-    Raises:
-        SyntaxError: the text is no Python.
+    Args:
+        source: the text.
+        tree: the text, parsed.
     """
     read = tokenize.generate_tokens(io.StringIO(source).readline)
     joined = _with_whole_fstrings(read, source.splitlines(keepends=True))
     kept = (token for token in joined if token.type not in _SKIPPED)
-    plain = _without_docstrings(kept, _docstrings(ast.parse(source)))
+    plain = _without_docstrings(kept, _docstrings(tree))
     return _without_last_commas(_MARKS.get(token.type, token.string) for token in plain)
 
 
@@ -59,7 +70,7 @@ def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> 
 def _docstrings(tree: ast.Module) -> set[tuple[int, int]]:
     """Return where the docstrings begin: line from 1, column from 0."""
     found = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
             value = first.value if isinstance(first, ast.Expr) else None
