@@ -1,3 +1,23 @@
-"""recap: reproduce image-captioning papers, honestly and fast."""
+"""recap: reproduce image-captioning papers, honestly and fast.
+
+`recap.load(RUN)` returns a trained run that captions photos; it is imported when it is first asked for, because it
+brings torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recap.captioning.captioner import PhotoCaptioner, load
 
 __version__ = "0.1.0"
+__all__ = ["PhotoCaptioner", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("PhotoCaptioner", "load"):
+        from recap.captioning import captioner
+
+        return getattr(captioner, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from recap import __version__
 from recap.cli.artifacts import add_artifacts
+from recap.cli.caption import add_caption
 from recap.cli.config import add_config
 from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
@@ -58,6 +59,7 @@ def build_parser() -> Parser:
     add_features(group(commands, "features", purpose="feature stores"))
     add_train(commands)
     add_evaluate(commands)
+    add_caption(commands)
     add_statistics(commands)
     add_report(group(commands, "report", purpose="tables and figures"))
     add_export(group(commands, "export", purpose="results in other forms"))

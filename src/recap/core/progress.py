@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from recap.core.log import log
@@ -17,12 +19,26 @@ FIRST_LINE = 10.0
 # ... the next when so much more time has passed than the work has taken until then, so that days do not fill a file.
 SPACING = 0.2
 
+_hidden = ContextVar("progress is hidden", default=False)
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Show no progress of what runs inside: whoever works in small pieces shows that of the whole."""
+    before = _hidden.set(True)
+    try:
+        yield
+    finally:
+        _hidden.reset(before)
+
 
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
     """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
 
     Jobs of a workflow share one terminal, so they print lines, too.
     """
+    if _hidden.get():
+        return items
     if total is None and isinstance(items, Sized):
         total = len(items)
     if not _has_terminal():

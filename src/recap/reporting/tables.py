@@ -10,6 +10,7 @@ from typing import Any
 
 from recap.core.config import Table
 from recap.core.files.atomic import write_text
+from recap.core.files.spreadsheet import no_formula
 from recap.core.log import log
 from recap.reporting.content import Content, Entry, table_content
 from recap.reporting.html import html_table
@@ -18,8 +19,6 @@ from recap.reporting.latex import latex_table
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
 _JOINT = _WELCH
-# Spreadsheets run cells that start with these as formulas.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
@@ -135,7 +134,7 @@ def _csv_value(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return no_formula(value)
     return repr(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -10,7 +11,14 @@ from recap.core.config.base import Strict, neutral
 from recap.core.config.execution import Execution, refuse_moved
 from recap.core.config.names import OneOf
 from recap.core.config.schedules import WITH_ONE_RATE, Schedule
+from recap.core.errors import ConfigError
 from recap.core.metrics import COCO, METRICS
+
+# `DecodingRules.text`
+_RULES = re.compile(
+    r"(ngram(?P<ngram>\d+))?\+?(?P<repeat>repeat)?\+?(endings\((?P<endings>.*)\))?"
+    r"\+?(groups(?P<groups>\d+)x(?P<diversity>\d+(\.\d+)?(e-\d+)?))?"
+)
 
 
 class Stage(Strict):
@@ -129,6 +137,26 @@ class DecodingRules(Strict):
         ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
         endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
         return "+".join([*ngram, *repeat, *endings, *groups])
+
+    @classmethod
+    def of_text(cls, text: str) -> DecodingRules:
+        """Return the rules that `text` stands for.
+
+        Raises:
+            ConfigError: it is none of them.
+        """
+        found = _RULES.fullmatch(text)
+        said = {key: value for key, value in found.groupdict().items() if value is not None} if found else {}
+        rules = cls(
+            no_repeated_ngram=int(said.get("ngram", 0)),
+            no_immediate_repeat="repeat" in said,
+            bad_endings=said["endings"].split(",") if "endings" in said else [],
+            groups=int(said.get("groups", 1)),
+            **({"diversity": float(said["diversity"])} if "diversity" in said else {}),
+        )
+        if rules.text != text:
+            raise ConfigError(f"{text!r} does not say what decoding forbade; evaluate the run again")
+        return rules
 
 
 class Evaluation(Strict):

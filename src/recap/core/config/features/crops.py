@@ -15,6 +15,7 @@ class CropFeatures(FeaturesConfig):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
     extractor: ClassVar[str] = "recap.features.crops:extract_crops"
+    no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
 
     kind: Literal["crops"]
     boxes: Name = Field(description="name of the features whose store has the boxes")

@@ -25,6 +25,7 @@ class GridFeatures(FeaturesConfig):
     """Feature maps of a timm backbone, pooled to a square grid."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_grid"
+    encoder: ClassVar[str] = "recap.captioning.encoders:grid"
 
     kind: Literal["grid"]
     backbone: Name = Field(description="a timm model name")

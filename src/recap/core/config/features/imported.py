@@ -29,6 +29,7 @@ class ImportedFeatures(FeaturesConfig):
     """Features that others extracted: docs/feature_files.md describes the formats."""
 
     extractor: ClassVar[str] = "recap.features.importers.job:extract"
+    no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
     renamed_keys: ClassVar[dict[str, str]] = {"form": "format"}

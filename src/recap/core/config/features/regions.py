@@ -15,6 +15,7 @@ class RegionFeatures(FeaturesConfig):
     """Regions of a detectron2 detector: boxes and the vectors of 2048 numbers before its last layers."""
 
     extractor: ClassVar[str] = "recap.features.regions:extract_regions"
+    encoder: ClassVar[str] = "recap.captioning.encoders:regions"
     needs_detectron2: ClassVar[bool] = True
     has_boxes: ClassVar[bool] = True
     renamed_keys: ClassVar[dict[str, str]] = {"renamed": "key_map"}

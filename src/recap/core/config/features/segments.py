@@ -14,6 +14,7 @@ class SegmentFeatures(FeaturesConfig):
     """What a detectron2 panoptic model sees, for the second stream of the Fusion Transformer's last row."""
 
     extractor: ClassVar[str] = "recap.features.segments:extract_segments"
+    encoder: ClassVar[str] = "recap.captioning.encoders:segments"
     needs_detectron2: ClassVar[bool] = True
 
     kind: Literal["segments"]

@@ -1,0 +1,285 @@
+"""A trained run that says what is in photos.
+
+import recap
+
+captioner = recap.load("results/demo")
+captioner("photo.jpg")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from recap.captioning.photo_features import PhotoFeatures
+from recap.captioning.pictures import Photo, name_of, read_photo
+from recap.captioning.run_files import RunFiles, find_run_files
+from recap.core.config.features.grid import GridFeatures
+from recap.core.config.recipes import Evaluation
+from recap.core.device import select_device
+from recap.core.errors import DataError, RecapError
+from recap.core.params import validate
+from recap.core.progress import without_progress
+from recap.data.vocabulary.special import EOS
+from recap.decoding.constraints import Rules, constrained
+from recap.evaluation.decode import Candidate, decode_candidates
+from recap.features.prefetch import prefetch
+from recap.models.images import Images
+from recap.runs.saved import load_model
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Together: TypeAlias = Photo | tuple[Photo, ...]
+"""A photo, or several views of one thing (an X-ray study) as a tuple, which get one caption."""
+
+BATCH_SIZE = 8  # photos encoded and decoded at a time
+_SPEAKS_OF = "image id"  # what features call a photo, by its place in the batch
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption that beam search found.
+
+    Attributes:
+        text: the words.
+        log_probability: natural logarithm of its probability, the end of the caption included.
+        score: what it was ranked by: the log-probability divided by length ** length_penalty.
+    """
+
+    text: str
+    log_probability: float
+    score: float
+
+
+@dataclass(frozen=True)
+class PhotoCaptions:
+    """The captions of a photo, best first.
+
+    Attributes:
+        photo: its path, or what it was called where it had none.
+        captions: one or more.
+    """
+
+    photo: str
+    captions: tuple[Caption, ...]
+
+    @property
+    def caption(self) -> str:
+        """The words of the best."""
+        return self.captions[0].text
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the best."""
+        return self.captions[0].log_probability
+
+
+@dataclass(frozen=True)
+class FailedPhoto:
+    """A photo without a caption, and the sentence that says why, which begins with its path."""
+
+    photo: str
+    reason: str
+
+
+class PhotoCaptioner:
+    """A trained run, ready for photos; `recap.load` makes one.
+
+    Attributes:
+        name: model, recipe, seed and stage of the run.
+        run: its folder.
+        evaluation: how captions are searched unless a call says otherwise: as the run's test captions were.
+        views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
+        device: where it computes.
+    """
+
+    def __init__(self, files: RunFiles, device: torch.device) -> None:
+        """Load the model and what makes its features.
+
+        Raises:
+            RecapError: see `load`.
+        """
+        self.name, self.run, self.evaluation, self.device = files.name, files.run, files.evaluation, device
+        self._vocabulary = files.vocabulary
+        self._features = PhotoFeatures(files.extractors, files.vocabulary, device)
+        self._model = load_model(files.run, self._features.inputs).to(device).eval()
+        first = files.extractors[0]
+        self.views = first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
+
+    def __call__(self, photo: Together) -> str:
+        """Return the caption of a photo.
+
+        Args:
+            photo: a path, a picture of Pillow, an array uint8 [height, width, 3]; or a tuple of views.
+
+        Raises:
+            DataError: it is missing, or cannot be read as a picture.
+        """
+        return self.captions([photo])[0].caption
+
+    def captions(
+        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
+    ) -> list[PhotoCaptions]:
+        """Return the captions of photos, in their order.
+
+        Args:
+            photos: as a call takes them.
+            beam: width of the search; None: that of the run's evaluation.
+            n_best: captions a photo, at most `beam`.
+            batch_size: photos computed at a time; it changes memory and time alone.
+
+        Raises:
+            DataError: a photo is missing, or cannot be read as a picture.
+            ConfigError: `n_best` is larger than the beam, or a number is not positive.
+        """
+        found = []
+        for result in self.stream(photos, beam=beam, n_best=n_best, batch_size=batch_size):
+            if isinstance(result, FailedPhoto):
+                raise DataError(result.reason)
+            found.append(result)
+        return found
+
+    def stream(
+        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
+    ) -> Iterator[PhotoCaptions | FailedPhoto]:
+        """Yield the captions of photos as they are found, in their order; those without a caption say why.
+
+        Memory holds a few batches, however many photos there are. Arguments and other errors as of `captions`.
+        """
+        asked = {"n_best": n_best, **({} if beam is None else {"beam": beam})}
+        settings = validate(Evaluation, {**self.evaluation.model_dump(), **asked}, "captions")
+        if min(batch_size, n_best) < 1:
+            raise DataError("batch_size and n_best: must be 1 or more")
+        with closing(prefetch(self._read(batch) for batch in _batches(photos, batch_size))) as reading:
+            for batch in reading:
+                yield from self._search(batch, settings)
+
+    def _read(self, batch: Sequence[tuple[int, Together]]) -> _Batch:
+        """Read the photos of a batch and make their features."""
+        failed: dict[int, FailedPhoto] = {}
+        names: list[str] = []
+        read: dict[int, Sequence[Image]] = {}
+        for place, (number, photo) in enumerate(batch):
+            views = photo if isinstance(photo, tuple) else (photo,)
+            labels = [name_of(view, number) for view in views]
+            names.append(" + ".join(labels) or f"tuple {number}")
+            try:
+                if not views:
+                    raise DataError(f"{names[place]}: holds no photo; give one or more")
+                read[place] = [read_photo(view, label) for view, label in zip(views, labels, strict=True)]
+            except RecapError as error:
+                failed[place] = FailedPhoto(names[place], str(error))
+        try:
+            images = self._features.read(list(read.values()), self._model) if read else None
+        except RecapError as error:
+            if len(read) > 1:  # one photo has no features: each by itself
+                parts = [self._read([item]) for item in batch]
+                return _Batch([part for whole in parts for part in whole.parts])
+            (place,) = read
+            reason = str(error).replace(f"{_SPEAKS_OF} 0", names[place])
+            failed[place], images = FailedPhoto(names[place], reason), None
+        return _Batch([_Part(names, failed, images)])
+
+    def _search(self, batch: _Batch, settings: Evaluation) -> Iterator[PhotoCaptions | FailedPhoto]:
+        for part in batch.parts:
+            found: Iterator[list[Candidate]] = iter(())
+            if part.images is not None:
+                with without_progress():
+                    found = iter(self._candidates(part.images, settings).values())
+            for place, name in enumerate(part.names):
+                if place in part.failed:
+                    yield part.failed[place]
+                else:
+                    captions = map(self._caption, next(found)[: settings.n_best])
+                    yield PhotoCaptions(name, tuple(captions))
+
+    def _candidates(self, images: Images, settings: Evaluation) -> dict[int, list[Candidate]]:
+        rules = settings.rules
+        endings = self._vocabulary.encode(rules.bad_endings)
+        return decode_candidates(
+            self._model,
+            _Read(images),
+            range(len(images)),
+            beam=settings.beam,
+            max_length=settings.max_length,
+            length_penalty=settings.length_penalty,
+            batch_size=len(images),
+            device=self.device,
+            name=self.name,
+            constraint=constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings)),
+            groups=rules.groups,
+            diversity=rules.diversity,
+        )
+
+    def _caption(self, candidate: Candidate) -> Caption:
+        return Caption(self._vocabulary.decode(candidate.tokens), candidate.log_probability, candidate.score)
+
+
+def load(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    vocabulary: str | Path | None = None,
+    features: Sequence[str | Path] = (),
+    weights: str | Path | None = None,
+) -> PhotoCaptioner:
+    """Return a trained run, ready for photos.
+
+    Args:
+        run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one data set, such as
+            `results/demo`: the best on validation is taken.
+        device: auto (a GPU if there is one), cpu or cuda.
+        vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
+            features, where they do not lie in the results beside the run.
+
+    Raises:
+        RecapError: a file is missing, damaged or not what the run was made with, or the run's features cannot be made
+            for a photo; one sentence says which and what to do.
+    """
+    files = find_run_files(
+        Path(run),
+        vocabulary=None if vocabulary is None else Path(vocabulary),
+        features=[Path(path) for path in features],
+        weights=None if weights is None else Path(weights),
+    )
+    return PhotoCaptioner(files, select_device(device))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Photos that were read together: their names, those that failed by place, the features of the others."""
+
+    names: list[str]
+    failed: dict[int, FailedPhoto]
+    images: Images | None
+
+
+@dataclass(frozen=True)
+class _Batch:
+    parts: list[_Part]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Features that are made already, as decoding asks for them."""
+
+    images: Images
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        """Return all of them."""
+        assert len(image_ids) == len(self.images)
+        return self.images
+
+
+def _batches(photos: Iterable[Together], size: int) -> Iterator[list[tuple[int, Together]]]:
+    """Yield numbered photos, from 1, in batches."""
+    numbered: Iterator[Any] = iter(enumerate(photos, start=1))
+    while batch := list(islice(numbered, size)):
+        yield batch

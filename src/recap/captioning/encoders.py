@@ -1,0 +1,112 @@
+"""Photos to features, by the very code that made the features of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from recap.captioning.pictures import PicturesInMemory
+from recap.core.config.features.grid import GridFeatures
+from recap.core.config.features.regions import RegionFeatures
+from recap.core.config.features.segments import SegmentFeatures
+from recap.core.errors import DataError, FeatureError
+from recap.features.grid import Backbone
+from recap.features.pictures import decode
+from recap.features.records import ImageFeatures
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+class Encoder(Protocol):
+    """Makes the features of photos; the config class of a kind of features names a function that returns one.
+
+    Attributes:
+        attributes: what a store would say of it, as :func:`recap.features.attributes.describe` has it.
+    """
+
+    attributes: dict[str, str]
+
+    def __call__(self, photos: Sequence[Sequence[Image]]) -> Iterator[ImageFeatures]:
+        """Yield the features of photos, each given as its views in RGB; their ids are 0, 1, 2, ...
+
+        Raises:
+            RecapError: this extractor takes one picture at a time, and there are several views.
+        """
+
+
+class _Grids:
+    """Grids of a timm backbone: the rows of the first view, then those of the next."""
+
+    def __init__(self, settings: GridFeatures, weights: Path | None, device: torch.device) -> None:
+        self._backbone = Backbone(settings, weights=weights, device=device)
+        self.attributes = self._backbone.attributes()
+
+    def __call__(self, photos: Sequence[Sequence[Image]]) -> Iterator[ImageFeatures]:
+        pictures = {str(number): picture for number, picture in enumerate(chain.from_iterable(photos))}
+        edge, resample = self._backbone.spec.image_size, self._backbone.resample
+        _, squares = decode(PicturesInMemory(pictures), list(pictures), edge=edge, resample=resample)
+        rows = iter(self._backbone(squares).numpy())
+        for number, views in enumerate(photos):
+            yield ImageFeatures(number, views[0].size, np.concatenate([next(rows) for _ in views]))
+
+
+class _One:
+    """An extractor of detectron2, which takes one picture at a time."""
+
+    def __init__(self, extractor: Any) -> None:
+        self._extractor = extractor
+        self.attributes: dict[str, str] = extractor.attributes
+
+    def __call__(self, photos: Sequence[Sequence[Image]]) -> Iterator[ImageFeatures]:
+        for number, views in enumerate(photos):
+            if len(views) > 1:
+                raise DataError(f"{len(views)} views: the run's features are of one picture; give one at a time")
+            yield self._extractor(number, views[0])
+
+
+def grid(settings: GridFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
+    """Return what makes grid features.
+
+    Raises:
+        RecapError: the weights are missing or do not fit, or are random: the scale to which their features were brought
+            is that of the training pictures, and no store has it.
+    """
+    if settings.weights == "random":
+        raise FeatureError(
+            f"features of {settings.backbone} with random weights cannot be made for a photo: their scale is that of "
+            "the training pictures, which is not recorded; use a run on features of trained weights"
+        )
+    return _Grids(settings, weights, device)
+
+
+def regions(settings: RegionFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
+    """Return what makes regions.
+
+    Raises:
+        RecapError: detectron2 is absent, or the weights are missing or do not fit.
+    """
+    from recap.features.regions import Detector
+
+    settings, inputs = _placed(settings, weights)
+    return _One(Detector(settings, inputs=inputs, device=device))
+
+
+def segments(settings: SegmentFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
+    """Return what makes segments; errors as for regions."""
+    from recap.features.segments import Segmenter
+
+    settings, inputs = _placed(settings, weights)
+    return _One(Segmenter(settings, inputs=inputs, device=device))
+
+
+def _placed(settings: Any, weights: Path | None) -> tuple[Any, Path]:
+    """Return settings whose weights are a file of this folder; without a file as they are."""
+    if weights is None:
+        return settings, Path()
+    return settings.model_copy(update={"weights": weights.name}), weights.parent

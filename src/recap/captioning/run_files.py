@@ -1,0 +1,244 @@
+"""From the folder of a run to the files that it was made with; each is compared with the hash that the run recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recap.core.config.features import FEATURES, FeaturesConfig
+from recap.core.config.recipes import DecodingRules, Evaluation
+from recap.core.errors import ConfigError, FeatureError, TrainingError
+from recap.core.files.atomic import read_json
+from recap.core.files.checksums import check
+from recap.core.hashing import value_hash
+from recap.core.params import read_mapping, validate
+from recap.core.signatures import parse_signature
+from recap.data.vocabulary.base import AnyVocabulary
+from recap.data.vocabulary.words import load_vocabulary
+from recap.features.store import FeatureStore
+
+CONFIG = "config.yaml"
+_PLACES = "resources"  # folder of outside files, unless a profile says otherwise
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """What made the features of a store.
+
+    Attributes:
+        store: the store that says so.
+        settings: of the extractor.
+        described: these settings and what the extractor added (preprocessing).
+        weights_sha256: hash of its weights.
+        weights: their file; None where they come from the hub or from a seed.
+        sizes: F of every stream, by name.
+        rows: vectors of one image in the main stream.
+    """
+
+    store: Path
+    settings: FeaturesConfig
+    described: Mapping[str, Any]
+    weights_sha256: str
+    weights: Path | None
+    sizes: Mapping[str, int]
+    rows: int
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """A run and what it was made with.
+
+    Attributes:
+        run: its folder.
+        name: what messages call it.
+        vocabulary: of its captions.
+        extractors: of its features, in the order in which the model reads them.
+        evaluation: how its test captions were decoded; the defaults where it was not evaluated.
+    """
+
+    run: Path
+    name: str
+    vocabulary: AnyVocabulary
+    extractors: Sequence[Extractor]
+    evaluation: Evaluation
+
+
+def find_run_files(
+    run: Path, *, vocabulary: Path | None = None, features: Sequence[Path] = (), weights: Path | None = None
+) -> RunFiles:
+    """Return a run and what it was made with; what is not named is looked for in the results that the run lies in.
+
+    Args:
+        run: the folder of a run, or one above several runs of one data set: the best on validation is taken.
+        vocabulary: its vocabulary.
+        features: its feature stores, which say what made the features.
+        weights: the weights of what made them.
+
+    Raises:
+        RecapError: something is missing, damaged or not what the run was made with; the sentence says which option
+            names it.
+    """
+    run = chosen_run(run)
+    made_from = _made_from(run)
+    spec = made_from["spec"]
+    results = _results(run)
+    name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {made_from['stage']}"
+    words = _vocabulary(run, vocabulary, results, spec, made_from["vocabulary_hash"])
+    stores = _stores(run, features, results, spec, made_from["feature_hash"])
+    extractors = [_extractor(store, weights) for store in stores]
+    return RunFiles(run, name, words, extractors, _evaluation(run, results))
+
+
+def chosen_run(folder: Path) -> Path:
+    """Return a run's folder; of several below a folder that whose model is best on validation.
+
+    Raises:
+        TrainingError: there is no run, or there are runs of several data sets, whose scores do not compare.
+    """
+    if (folder / CONFIG).is_file():
+        return folder
+    if not folder.is_dir():
+        raise TrainingError(
+            f"{folder}: no such folder; name that of a run, which has config.yaml and model.safetensors"
+        )
+    below = sorted(path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file())
+    if not below:
+        raise TrainingError(f"{folder}: no finished run is in it; name a folder with config.yaml and model.safetensors")
+    told = {run: read_json(run / "training.json") for run in below}
+    data_sets = sorted({str(values["dataset"]) for values in told.values()})
+    if len(data_sets) > 1:
+        raise TrainingError(f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}")
+    return max(below, key=lambda run: float(told[run]["best_val_cider_d"]))
+
+
+def _made_from(run: Path) -> dict[str, Any]:
+    """Return what a run says it was made from."""
+    path = run / CONFIG
+    check(path)
+    values = read_mapping(path)
+    try:
+        spec = values["spec"]
+        named = {key: values[key] for key in ("stage", "vocabulary_hash", "feature_hash")}
+        spec = {key: spec[key] for key in ("dataset", "features", "model", "recipe", "seed")}
+    except (KeyError, TypeError) as error:
+        raise TrainingError(
+            f"{path}: does not say what the run was made from ({error}); train this run again"
+        ) from error
+    return {**named, "spec": spec}
+
+
+def _results(run: Path) -> Path | None:
+    """Return the folder `results/<profile>` that a run lies in, or None."""
+    return next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
+
+
+def _vocabulary(
+    run: Path, given: Path | None, results: Path | None, spec: Mapping[str, Any], expected: str
+) -> AnyVocabulary:
+    path = given or (results / "data" / spec["dataset"] / "vocabulary.json" if results else None)
+    if path is None or not path.is_file():
+        looked = path or f"a folder `data` beside a folder `runs` that {run} lies in"
+        raise ConfigError(f"{looked}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
+    words = load_vocabulary(path)
+    if words.hash != expected:
+        raise ConfigError(
+            f"{path}: not the vocabulary that {run} was trained with (hash {words.hash}, expected {expected}); give "
+            "that one with --vocabulary FILE"
+        )
+    return words
+
+
+def _stores(
+    run: Path, given: Sequence[Path], results: Path | None, spec: Mapping[str, Any], expected: str
+) -> list[FeatureStore]:
+    """Return the feature stores of a run; they say how a photo becomes features."""
+    paths = list(given)
+    if not paths and results:
+        folder, name = results / "features" / spec["dataset"], str(spec["features"])
+        whole = folder / f"{name}.h5"
+        paths = [whole] if whole.is_file() else [folder / f"{part}.h5" for part in name.split("+")]
+    missing = [path for path in paths if not path.is_file()]
+    if missing or not paths:
+        looked = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
+        raise FeatureError(
+            f"{looked}: the features of {run} are not there, which say how a photo becomes features; say where they "
+            "are with --features FILE"
+        )
+    stores = [FeatureStore(path) for path in paths]
+    hashes = [store.feature_hash for store in stores]
+    found = hashes[0] if len(hashes) == 1 else value_hash(hashes)
+    if found != expected:
+        raise FeatureError(
+            f"{', '.join(map(str, paths))}: not the features that {run} was trained with (hash {found}, expected "
+            f"{expected}); give those with --features FILE"
+        )
+    return stores
+
+
+def _extractor(store: FeatureStore, given: Path | None) -> Extractor:
+    described = json.loads(store.attributes["extractor"])
+    settings = _settings(described, store.path)
+    first = store.ids[:1].tolist()
+    return Extractor(
+        store=store.path,
+        settings=settings,
+        described=described,
+        weights_sha256=store.attributes["weights_sha256"],
+        weights=_weights(settings, store.path, given),
+        sizes={name: store.shape(name)[1] for name in store.streams},
+        rows=int(store.rows(first)[0]),
+    )
+
+
+def _settings(described: Mapping[str, Any], store: Path) -> FeaturesConfig:
+    """Return the settings of an extractor from what a store says of it."""
+    kind = FEATURES.classes().get(str(described.get("kind")))
+    if kind is None:
+        raise FeatureError(
+            f"{store}: made by an extractor of kind {described.get('kind')!r}, which is not known; name the module "
+            "that registers it in RECAP_PLUGINS"
+        )
+    names = {known.serialization_alias or name: name for name, known in kind.model_fields.items()}
+    values = {names[key]: value for key, value in described.items() if key in names}
+    settings: FeaturesConfig = validate(kind, values, f"{store}: extractor")
+    return settings
+
+
+def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path | None:
+    """Return the file of an extractor's weights, or None where it has none; its hash is compared later."""
+    if given is not None:
+        return given
+    named = getattr(settings, "weights", None)
+    if settings.learns_boxes():
+        places = [store.with_suffix(".backbone.safetensors")]
+    elif named is None or settings.encoder is None or not settings.outside_files():
+        return None
+    else:
+        roots = [Path(), *store.absolute().parents]
+        places = [root / folder / named for root in roots for folder in (_PLACES, "")]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise FeatureError(
+            f"{places[0]}: the weights that {store} was made with are not there; say where they are with --weights FILE"
+        )
+    return found
+
+
+def _evaluation(run: Path, results: Path | None) -> Evaluation:
+    """Return how the test captions of a run were decoded, which its scores say; without scores the defaults."""
+    if results is None:
+        return Evaluation()
+    path = results / "scores" / run.absolute().relative_to(results / "runs") / "metrics.json"
+    if not path.is_file():
+        return Evaluation()
+    check(path)
+    said = parse_signature(read_json(path)["signature"])
+    return Evaluation(
+        beam=int(said["beam"]),
+        max_length=int(said["len"]),
+        length_penalty=float(said["lp"]),
+        rules=DecodingRules.of_text(said.get("rules", "")),
+    )

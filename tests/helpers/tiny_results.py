@@ -1,0 +1,83 @@
+"""Results of a tiny profile, made by the functions that the workflow's commands call: from scenes to scores."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.config import EvaluationSpec, Execution, RunSpec
+from recap.core.config.datasets.scenes import ScenesDataset
+from recap.core.config.features import Features
+from recap.core.params import validate
+
+MODEL = {"kind": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
+MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
+GRID = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 2}
+GRID |= {"pretraining": {"epochs": 1}, "batch_size": 4, "shard_size": 6}
+RUN = "scenes/full/tiny/transformer@short/seed-1/xe"
+
+
+@dataclass
+class TinyResults:
+    """The folder `results/<profile>`.
+
+    Attributes:
+        run: of the one trained run.
+        scores: of its test captions.
+    """
+
+    folder: Path
+
+    @property
+    def run(self):
+        return self.folder / "runs" / RUN
+
+    @property
+    def scores(self):
+        return self.folder / "scores" / RUN
+
+    @property
+    def data(self):
+        return self.folder / "data" / "scenes"
+
+    @property
+    def store(self):
+        return self.folder / "features" / "scenes" / "tiny.h5"
+
+    @property
+    def backbone(self):
+        return self.store.with_suffix(".backbone.safetensors")
+
+
+def make_results(folder):
+    """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
+    from recap.data.corpus.build import build_corpus
+    from recap.data.subsets.subsample import draw_subset
+    from recap.data.vocabulary.words import build_vocabulary
+    from recap.evaluation.job import evaluate
+    from recap.features.grid import extract_grid
+    from recap.features.job import ExtractionJob
+    from recap.features.pretrain import pretrain_backbone
+    from recap.training.job import train
+
+    found, computed = TinyResults(folder), Execution(device="cpu", threads=1)
+    scenes = ScenesDataset(kind="scenes", train=24, val=4, test=6, size=64, vocabulary={"min_count": 1})
+    build_corpus(name="scenes", spec=scenes, inputs=folder, out=found.data)
+    corpus, images, words = found.data / "corpus.parquet", [found.data / "images.zip"], found.data / "vocabulary.json"
+    build_vocabulary(corpus=corpus, rule=scenes.vocabulary, inputs=folder, out=words)
+    subset = found.data / "subset.json"
+    draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=subset)
+    grid = validate(Features, GRID, "features")
+    boxes = found.data / "boxes.json"
+    pretrain_backbone(spec=grid, boxes=boxes, images=images, device="cpu", threads=1, out=found.backbone)
+    made = {"shards": folder / "shards", "out": found.store, "trained": found.backbone, "device": "cpu", "threads": 1}
+    extract_grid(grid, ExtractionJob(corpus=corpus, images=images, inputs=folder, **made))
+    names = {"dataset": "scenes", "subset": "full", "features": "tiny", "model": "transformer", "recipe": "short"}
+    stage = {"epochs": 20, "learning_rate": 0.02, "images_per_batch": 8}
+    spec = {**names, "seed": 1, "stage": "xe", "model_settings": MODEL, "stage_settings": stage}
+    files = {"corpus": corpus, "vocabulary": words, "features": [found.store]}
+    state = folder / "state"
+    run = validate(RunSpec, spec, "spec")
+    train(spec=run, execution=computed, **files, subset=subset, init=None, state=state, out=found.run)
+    settings = {"beam": 4, "max_length": 9, "n_best": 2, "metrics": ["BLEU"], "rules": {"no_repeated_ngram": 2}}
+    asked = validate(EvaluationSpec, {"evaluation": settings}, "spec")
+    evaluate(spec=asked, execution=computed, **files, model=[found.run], out=found.scores)
+    return found
