@@ -1,4 +1,4 @@
-# make demo     install, run the demo from pictures to a table with p-values, print what came out
+# make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 # make test     lint, types, import rules, tests        make lint    the first three alone
 # make test-unit  the quickest tests: one module each   make test-slow  those of minutes: kills, mutated inputs, simulations
@@ -29,6 +29,8 @@ REPORTS = reports/$(PROFILE)
 TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
 
 demo: run
+	@echo
+	$(BIN)/python -m recap caption docs/images/scene.png --run results/demo
 
 # Through the environment, a folder may have any name.
 run: export INPUTS := $(INPUTS)
@@ -39,6 +41,7 @@ run: $(INSTALLED)
 	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.tex)"
 	@echo "pictures   $(TABLES:%=$(REPORTS)/figures/%_captions.png)"
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
+	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(PROFILE)"
 
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro

@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
+from helpers.backbones import backbone, tensors_of
 from helpers.tiny_workspace import ROOT
 
 GUIDES = sorted((ROOT / "docs").glob("add_*.md"))
+PAGES = [*GUIDES, ROOT / "docs" / "tutorial.md"]
+WEIGHTS = "tiny.safetensors"
 BLOCK = re.compile(r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S)
+GRID = "kind: grid, backbone: test_resnet, image_size: 64, grid: 2"
 # What guides name, so small that it is made in seconds.
 TINY = {
     "datasets/scenes.yaml": "{kind: scenes, train: 20, val: 4, test: 4, size: 64, vocabulary: {min_count: 1}}",
-    "features/scenes_grid.yaml": "{kind: grid, backbone: test_resnet, weights: random, image_size: 64, grid: 2}",
+    "features/scenes_grid.yaml": f"{{{GRID}, weights: random}}",
+    "features/imagenet_grid.yaml": f"{{{GRID}, weights: {WEIGHTS}}}",
 }
 # Validates parameter files, with the plug-ins of the guide: SECTION/NAME each.
 VALIDATE = """
@@ -67,6 +73,9 @@ class Guide:
         shutil.copytree(ROOT / "params", clone / "params")
         for name, text in TINY.items():
             (clone / "params" / name).write_text(text)
+        # In place of weights from the hub.
+        (self.folder / "resources").mkdir()
+        save_file(tensors_of(backbone()), self.folder / "resources" / WEIGHTS)
 
     def follow(self, page, *, slow):
         """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
@@ -117,7 +126,7 @@ def assert_shown(pairs):
             assert " ".join(line.split()) in words, printed
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_quick_commands_of_a_guide_print_what_it_shows(page, tmp_path):
     pairs = Guide(tmp_path).follow(page, slow=False)
     assert any(shown for shown, _ in pairs)
@@ -125,7 +134,8 @@ def test_the_quick_commands_of_a_guide_print_what_it_shows(page, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_all_commands_of_a_guide_run(page, tmp_path):
     assert_shown(Guide(tmp_path).follow(page, slow=True))
 
@@ -135,6 +145,6 @@ def test_there_is_a_guide_for_each_thing_to_add():
 
 
 def test_no_block_of_a_guide_is_overlooked():
-    for page in GUIDES:
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert len(blocks(page)) * 2 == len(re.findall("^```", text, re.M)), page.name

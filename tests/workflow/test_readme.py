@@ -1,4 +1,4 @@
-"""The picture in the README is the workflow's, and every command in the documentation is one of recap's."""
+"""The README is short, links lead to files, the drawn workflow is current, and every command is one of recap's."""
 
 import re
 import shlex
@@ -25,8 +25,21 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
     # `all` asks for every file by name; the picture shows what comes last.
     used = {start for start, end in edges if end != "all"}
     drawn = {(start, end) for start, end in edges if end != "all" or start not in used}
-    picture = (ROOT / "README.md").read_text().split("```mermaid")[1].split("```")[0]
+    picture = (ROOT / "docs" / "workflow.md").read_text().split("```mermaid")[1].split("```")[0]
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
+
+
+def test_the_readme_is_short_and_opens_with_a_picture_the_commands_and_a_caption():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
+    places = [text.index(part) for part in ("](docs/images/", "make demo ", "recap caption ", "## Your own run")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_of_the_documentation_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def blocks(text):
