@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import prepared
+from helpers import prepared, tiny_results
 from helpers.tiny_workspace import Workspace
 from recap.core import log
 
@@ -51,6 +51,32 @@ def prepare(tmp_path_factory):
 def tiny_model():
     """The settings of the model that is trained unless a test says otherwise."""
     return prepared.MODEL
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory):
+    """The results of a tiny profile, from scenes to scores; tests leave them as they are."""
+    return tiny_results.make_results(tmp_path_factory.mktemp("results") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def photos(results):
+    """The pictures of its test split: image id -> path."""
+    return results.photos()
+
+
+@pytest.fixture
+def photo(photos):
+    """One of them."""
+    return next(iter(photos.values()))
+
+
+@pytest.fixture(scope="session")
+def captioner(results):
+    """Its run, ready for photos."""
+    import recap
+
+    return recap.load(results.run, device="cpu")
 
 
 @pytest.fixture(scope="session")

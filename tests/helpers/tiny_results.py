@@ -1,5 +1,6 @@
 """Results of a tiny profile, made by the functions that the workflow's commands call: from scenes to scores."""
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,15 @@ class TinyResults:
     @property
     def backbone(self):
         return self.store.with_suffix(".backbone.safetensors")
+
+    def photos(self):
+        """Unpack the pictures; return those of the test split: image id -> path."""
+        from recap.data.corpus.corpus import Corpus
+
+        with zipfile.ZipFile(self.data / "images.zip") as archive:
+            archive.extractall(self.folder / "photos")
+        table = Corpus.read(self.data / "corpus.parquet")
+        return {image: self.folder / "photos" / table.files()[image] for image in table.image_ids("test")}
 
 
 def make_results(folder):

@@ -71,3 +71,12 @@ def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
     record_failure("the loss is nan")
     file = failure_file(tmp_path / "failures", ["train", "--stage", "xe"])
     assert file.read_text() == "the loss is nan"
+
+
+def test_of_pieces_of_a_whole_no_progress_is_shown(clock, capsys):
+    with module.without_progress():
+        items = progress([1, 2], name="piece", unit="batches")
+        clock[0] += 60
+        assert list(items) == [1, 2]
+    assert capsys.readouterr().err == ""
+    assert progress([1], name="whole", unit="batches") != [1]

@@ -1,0 +1,140 @@
+"""Photos as people name them, odd files among them, and captions as they are written."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recap.captioning.captioner import Caption, FailedPhoto, PhotoCaptions
+from recap.captioning.output import comma_separated, json_lines, pretty
+from recap.captioning.pictures import find_photos, read_photo
+from recap.cli import main
+from recap.core.errors import DataError
+
+RAMP = np.tile(np.linspace(0, 65535, 64).astype(np.uint16), (48, 1))
+
+
+def odd_files(folder):
+    """Return files that must be captioned, and those that must not with what is said of them."""
+    photo = Image.fromarray((RAMP // 257).astype(np.uint8)).convert("RGB")
+    photo.convert("CMYK").save(folder / "cmyk.jpg")
+    Image.fromarray(RAMP).save(folder / "deep.png")
+    frames = [photo.transpose(Image.Transpose.ROTATE_180), photo]
+    for ending in ("gif", "webp"):
+        photo.save(folder / f"moving.{ending}", save_all=True, append_images=frames, duration=50)
+    photo.convert("RGBA").save(folder / "glass.png")
+    good = ["cmyk.jpg", "deep.png", "moving.gif", "moving.webp", "glass.png"]
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "text.jpg").write_text("no picture")
+    (folder / "cut.png").write_bytes((folder / "deep.png").read_bytes()[:90])
+    Image.new("1", (20_000, 20_000)).save(folder / "huge.png")
+    (folder / "folder.jpg").mkdir()
+    bad = {
+        "empty.jpg": "the file is empty",
+        "text.jpg": "no picture that is read here (JPEG, PNG",
+        "cut.png": "truncated or no picture",
+        "huge.png": "too many pixels",
+        "folder.jpg": "not a file",
+        "missing.jpg": "no such file",
+    }
+    return good, bad
+
+
+def test_odd_files_are_captioned_or_named(captioner, tmp_path):
+    good, bad = odd_files(tmp_path)
+    names = [name for pair in zip(bad, [*good, good[0]], strict=True) for name in pair]
+    found = list(captioner.stream([tmp_path / name for name in names], batch_size=4))
+    for name, result in zip(names, found, strict=True):
+        assert result.photo == str(tmp_path / name)
+        if name in bad:
+            assert isinstance(result, FailedPhoto)
+            assert result.reason.startswith(result.photo) and bad[name] in result.reason
+            assert "BytesIO" not in result.reason
+        else:
+            assert isinstance(result, PhotoCaptions) and result.caption
+    with pytest.raises(DataError, match="the file is empty"):
+        captioner(tmp_path / "empty.jpg")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((4, 4, 3)),
+        np.zeros((4, 4, 2), np.uint8),
+        np.zeros((0, 4, 3), np.uint8),
+        np.zeros(4, np.uint8),
+        np.zeros((4, 4), np.uint8) > 0,
+    ],
+)
+def test_arrays_whose_meaning_is_not_certain_are_refused(captioner, values):
+    with pytest.raises(DataError, match=r"array 1: an array .* is no photo; give uint8"):
+        captioner(values)
+    with pytest.raises(DataError, match="a dict is no photo"):
+        captioner({})
+
+
+def test_a_photo_that_lies_on_its_side_is_turned(tmp_path):
+    upright = Image.fromarray((RAMP // 257).astype(np.uint8)).convert("RGB")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn it a quarter to the right
+    upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "phone.png", exif=exif)
+    assert read_photo(tmp_path / "phone.png", "phone").tobytes() == upright.tobytes()
+    assert read_photo(Image.open(tmp_path / "phone.png"), "phone").tobytes() == upright.tobytes()
+
+
+def test_folders_and_patterns_stand_for_their_pictures(tmp_path):
+    (tmp_path / "below").mkdir()
+    for name in ("b.jpg", "a.PNG", ".hidden.jpg", "notes.txt", "below/c.webp", "odd[1].jpg"):
+        (tmp_path / name).write_bytes(b"x")
+    found = find_photos([tmp_path])
+    assert [path.name for path in found.files] == ["a.PNG", "b.jpg", "odd[1].jpg"]
+    assert found.left_out == 3
+    deep = find_photos([f"{tmp_path}/**/*.[jw]*", tmp_path / "b.jpg", tmp_path / "odd[1].jpg"])
+    assert sorted(path.name for path in deep.files) == ["b.jpg", "c.webp", "odd[1].jpg"]
+    assert find_photos(["no/such*.jpg", "gone.jpg"]).files != []
+
+
+EVIL = PhotoCaptions("=cmd()\x1b[2J.jpg", (Caption("@sum a, b", -1.5, -1.5), Caption("b", -2.0, -2.0)))
+
+
+def test_output_runs_no_formula_and_moves_no_cursor():
+    rows = list(csv.reader("".join(comma_separated([EVIL])).splitlines()))
+    assert rows[0] == ["file", "rank", "caption", "log_probability"]
+    assert rows[1] == ["'=cmd() [2J.jpg", "1", "'@sum a, b", "-1.5"] and len(rows) == 3
+    assert "\x1b" not in "".join(pretty([EVIL]))
+    (line,) = json_lines([EVIL])
+    assert json.loads(line)["file"] == EVIL.photo and "\x1b" not in line
+    assert [row["caption"] for row in json.loads(line)["n_best"]] == ["@sum a, b", "b"]
+
+
+def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results, photos, tmp_path, capsys):
+    (tmp_path / "bad.jpg").write_text("no")
+    files = [str(path) for path in photos.values()]
+    out = tmp_path / "captions.csv"
+    words = ["caption", *files, str(tmp_path / "bad.jpg"), "--run", str(results.folder), "--device", "cpu"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--format", "csv", "--n-best", "2", "--out", str(out)])
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert said.out == "" and f"{tmp_path}/bad.jpg: no picture" in said.err and "1 of 7 photos have no" in said.err
+    rows = list(csv.DictReader(out.open()))
+    assert [row["file"] for row in rows] == [name for name in files for _ in range(2)]
+    main(["caption", files[0], "--run", str(results.run), "--device", "cpu"])
+    assert capsys.readouterr().out == f"{files[0]}: {rows[0]['caption']}\n"
+
+
+def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):
+    files = [str(path) for path in photos.values()][:2]
+    main(["caption", "--together", *files, "--run", str(results.run), "--format", "jsonl", "--device", "cpu"])
+    said = capsys.readouterr()
+    assert json.loads(said.out)["file"] == " + ".join(files)
+    assert "trained with 1 pictures an example, and is given 2" in said.err
+
+
+def test_nothing_is_written_where_the_run_is_wrong(results, photo, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["caption", str(photo), "--run", str(tmp_path / "none"), "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2 and "no such folder; name that of a run" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,126 @@
+"""From a run to what it was made with; what is missing, another one or impossible is one sentence."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+import recap
+from recap.captioning.run_files import find_run_files
+from recap.core.config.recipes import DecodingRules
+from recap.core.errors import ConfigError, FeatureError, RecapError, TrainingError
+from recap.core.files.atomic import write_json
+from recap.features.store import FeatureStore
+
+
+@pytest.fixture
+def copied(results, tmp_path):
+    """The run folder alone, elsewhere."""
+    return shutil.copytree(results.run, tmp_path / "copied")
+
+
+def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, photo, captioner, copied, tmp_path):
+    named = {}
+    for option, files in {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}.items():
+        with pytest.raises(RecapError, match=f"say where (it is|they are) with --{option} FILE"):
+            recap.load(copied, **named)
+        named[option] = files
+    moved = shutil.copy(results.store, tmp_path / "moved.h5")
+    with pytest.raises(FeatureError, match="the weights that .* say where they are with --weights FILE"):
+        recap.load(copied, vocabulary=named["vocabulary"], features=[moved])
+    weights = shutil.copy(results.backbone, tmp_path / "weights.safetensors")
+    whole = recap.load(copied, vocabulary=named["vocabulary"], features=[moved], weights=weights)
+    assert whole(photo) == captioner(photo)
+
+
+def test_files_of_another_training_are_refused(results, copied, tmp_path):
+    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+    config = yaml.safe_load((copied / "config.yaml").read_text())
+    (copied / "SHA256SUMS").unlink()
+    for key, sentence in (("vocabulary_hash", "not the vocabulary that"), ("feature_hash", "not the features that")):
+        (copied / "config.yaml").write_text(yaml.safe_dump({**config, key: "0" * 16}))
+        with pytest.raises(RecapError, match=f"{sentence} .* was trained with"):
+            recap.load(copied, **files)
+    (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(results.backbone)
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, tmp_path / "other.safetensors")
+    with pytest.raises(FeatureError, match=r"other.safetensors: not the weights that .*tiny.h5 was made with"):
+        recap.load(copied, **files, weights=tmp_path / "other.safetensors")
+
+
+def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ(results, tmp_path):
+    for name, score, dataset in (("a", 0.5, "scenes"), ("b", 0.9, "scenes"), ("c", 0.7, "scenes")):
+        run = shutil.copytree(results.run, tmp_path / "runs" / name)
+        told = json.loads((run / "training.json").read_text())
+        write_json(run / "training.json", {**told, "best_val_cider_d": score, "dataset": dataset})
+    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+    assert find_run_files(tmp_path, **files).run == tmp_path / "runs" / "b"
+    told = json.loads((tmp_path / "runs" / "a" / "training.json").read_text())
+    write_json(tmp_path / "runs" / "a" / "training.json", {**told, "dataset": "flickr8k"})
+    with pytest.raises(TrainingError, match="holds runs on flickr8k, scenes; name one run"):
+        find_run_files(tmp_path, **files)
+    with pytest.raises(TrainingError, match="no finished run is in it"):
+        find_run_files(results.data)
+
+
+REFUSED = {
+    "crops": ({"kind": "crops", "boxes": "b", "backbone": "x", "weights": "random"}, "a photo brings no boxes"),
+    "imported": ({"kind": "imported", "form": "m2_hdf5", "sources": ["a"]}, "what extracted them is not here"),
+    "random": ({"kind": "grid", "backbone": "test_resnet", "weights": "random"}, "is not recorded; use a run on"),
+    "other": ({"kind": "holograms"}, "of kind 'holograms', which is not known; name the module"),
+    "regions": ({"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}, "need detectron2"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_features_that_a_photo_cannot_have_are_one_sentence(results, monkeypatch, kind):
+    described, sentence = REFUSED[kind]
+    opened = FeatureStore._take
+
+    def other(self, header):
+        opened(self, header)
+        self.attributes = {**self.attributes, "extractor": json.dumps(described)}
+
+    monkeypatch.setattr(FeatureStore, "_take", other)
+    with pytest.raises(RecapError, match=sentence) as refused:
+        recap.load(results.run, device="cpu")
+    assert "\n" not in str(refused.value)
+
+
+def test_another_preprocessing_than_the_store_is_refused(results, monkeypatch):
+    opened = FeatureStore._take
+
+    def other(self, header):
+        opened(self, header)
+        said = json.loads(self.attributes["extractor"])
+        said["preprocessing"]["mean"] = [0.0, 0.0, 0.0]
+        self.attributes = {**self.attributes, "extractor": json.dumps(said)}
+
+    monkeypatch.setattr(FeatureStore, "_take", other)
+    with pytest.raises(FeatureError, match="was made with preprocessing .* and a photo would be with"):
+        recap.load(results.run, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"no_repeated_ngram": 3},
+        {"no_immediate_repeat": True, "bad_endings": ["a", "on"]},
+        {"no_repeated_ngram": 2, "no_immediate_repeat": True, "bad_endings": ["the"], "groups": 3, "diversity": 0.25},
+        {"groups": 2},
+    ],
+)
+def test_rules_are_read_back_from_their_words(rules):
+    assert DecodingRules.of_text(DecodingRules(**rules).text) == DecodingRules(**rules)
+
+
+@pytest.mark.parametrize(
+    "text", ["ngram", "repeatgroups2x1", "endings(a)x", "?", "ngram2+", "endings(b,a)", "groups2x..."]
+)
+def test_other_words_are_no_rules(text):
+    with pytest.raises(ConfigError, match="does not say what decoding forbade"):
+        DecodingRules.of_text(text)
