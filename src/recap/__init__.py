@@ -9,15 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recap.captioning.captioner import PhotoCaptioner, load
+    from recap.captioning.captioner import PhotoCaptioner
+    from recap.captioning.load import load
 
 __version__ = "0.1.0"
 __all__ = ["PhotoCaptioner", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("PhotoCaptioner", "load"):
-        from recap.captioning import captioner
+    if name == "load":
+        from recap.captioning.load import load
 
-        return getattr(captioner, name)
+        return load
+    if name == "PhotoCaptioner":
+        from recap.captioning.captioner import PhotoCaptioner
+
+        return PhotoCaptioner
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,17 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from recap.captioning.photo_features import PhotoFeatures
 from recap.captioning.pictures import Photo, name_of, read_photo
-from recap.captioning.run_files import RunFiles, find_run_files
+from recap.captioning.run_files import RunFiles
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.recipes import Evaluation
-from recap.core.device import select_device
 from recap.core.errors import DataError, RecapError
 from recap.core.params import validate
 from recap.core.progress import without_progress
@@ -220,36 +218,6 @@ class PhotoCaptioner:
 
     def _caption(self, candidate: Candidate) -> Caption:
         return Caption(self._vocabulary.decode(candidate.tokens), candidate.log_probability, candidate.score)
-
-
-def load(
-    run: str | Path,
-    *,
-    device: str = "auto",
-    vocabulary: str | Path | None = None,
-    features: Sequence[str | Path] = (),
-    weights: str | Path | None = None,
-) -> PhotoCaptioner:
-    """Return a trained run, ready for photos.
-
-    Args:
-        run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one data set, such as
-            `results/demo`: the best on validation is taken.
-        device: auto (a GPU if there is one), cpu or cuda.
-        vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
-            features, where they do not lie in the results beside the run.
-
-    Raises:
-        RecapError: a file is missing, damaged or not what the run was made with, or the run's features cannot be made
-            for a photo; one sentence says which and what to do.
-    """
-    files = find_run_files(
-        Path(run),
-        vocabulary=None if vocabulary is None else Path(vocabulary),
-        features=[Path(path) for path in features],
-        weights=None if weights is None else Path(weights),
-    )
-    return PhotoCaptioner(files, select_device(device))
 
 
 @dataclass(frozen=True)

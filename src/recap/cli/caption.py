@@ -76,7 +76,7 @@ def _caption(a: Arguments) -> None:
         raise ConfigError(f"{a.photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begun = time.monotonic()
     claim(a.device)
-    from recap.captioning.captioner import load
+    from recap.captioning.load import load
 
     captioner = load(a.run, **chosen(a, "device vocabulary features weights"))
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begun:.1f} s")
