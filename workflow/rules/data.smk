@@ -33,7 +33,8 @@ def rule_name(products):
 def data_files():
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     made = {kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)}
-    packed = {file for run in SCORED for file in dataset_images(run.dataset) if file.startswith(f"{R}/")}
+    datasets = {run.dataset for run in SCORED}
+    packed = {file for dataset in datasets for file in dataset_images(dataset) if file.startswith(f"{R}/")}
     return sorted(made | packed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from operator import or_
 from typing import Annotated, Any, TypeVar, get_args
@@ -45,12 +45,17 @@ class Kinds:
 
     def classes(self) -> dict[str, type[Strict]]:
         """Return all classes by their kind, sorted."""
-        folder = import_module(self._package)
-        for module in pkgutil.iter_modules(folder.__path__):
-            import_module(f"{self._package}.{module.name}")
+        _import_modules(self._package)
         load_plugins()
         return dict(sorted(self._classes.items()))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = reduce(or_, self.classes().values())
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
+
+
+@cache
+def _import_modules(package: str) -> None:
+    """Import all modules of a package, once a process."""
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
