@@ -1,7 +1,7 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
-# make test     lint, types, import rules, tests        make lint    the first three alone
-# make test-unit  the quickest tests: one module each   make test-slow  those of minutes: kills, mutated inputs, simulations
+# make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
@@ -10,7 +10,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-unit test-slow lint bench ui audit clean
+.PHONY: demo run repro install test test-all lint bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -54,15 +54,15 @@ $(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh
 	requirements/install.sh "$(PYTHON)" .venv
 	touch $@
 
-# One thread a test process: more would make them wait for each other, and sums differ with the number of threads.
+# One thread per test process: more would make them wait for each other, and sums differ with the number of threads.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+QUICK = (unit or smoke) and not slow
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "$(QUICK)"
 
-test-unit: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "unit and not slow"
-
-test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+test-all: $(INSTALLED)
+	$(PYTEST) -m "not ($(QUICK))"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

@@ -17,6 +17,8 @@ def pytest_collection_modifyitems(items):
     """Mark tests by their folder; those for a GPU are skipped, with the reason, where there is none."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
+        if "results" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("results"))  # one process makes them
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not gpu_available():
         for item in on_gpu:

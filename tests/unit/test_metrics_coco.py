@@ -12,6 +12,8 @@ from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.java import java_executable
 from recap.metrics.scores import score
 
+pytestmark = pytest.mark.xdist_group("metrics_coco")  # one process makes what they share
+
 REFERENCES = {
     3: ["A brown dog runs across the grass.", "The dog is running over a green lawn!"],
     7: ["Two children's bikes (red) stand at the café.", "A pair of bicycles are parked outside."],

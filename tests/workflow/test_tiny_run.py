@@ -12,6 +12,8 @@ import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace, counts
 
+pytestmark = pytest.mark.xdist_group("tiny_run")  # one process makes what they share
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
@@ -22,6 +24,7 @@ def finished(tmp_path_factory):
     return workspace
 
 
+@pytest.mark.smoke
 @pytest.mark.timeout(600)
 def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     reports = finished.folder / "reports" / "tiny"
@@ -35,10 +38,12 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     assert published["runs"] == 3 + 1
 
 
+@pytest.mark.smoke
 def test_nothing_is_done_twice(finished):
     assert finished.planned() == {}
 
 
+@pytest.mark.smoke
 def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     said = finished.dry_run()
