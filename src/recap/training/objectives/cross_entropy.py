@@ -15,7 +15,7 @@ from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.training.batches import Batch
-from recap.training.objectives.logged import Logged, policy_numbers
+from recap.training.objectives.logged import Logged
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
@@ -82,6 +82,4 @@ class CrossEntropyObjective:
         token_mask = targets != PAD
         hidden = self.model.decode_words(inputs, token_mask, memory)  # [R, D]
         logits = self.model.logits(hidden)  # [R, V]
-        logits, targets = logits.float(), targets[token_mask]
-        loss = smoothed_cross_entropy(logits, targets, self.smoothing)
-        return Logged(loss, len(hidden), policy_numbers(logits.detach().log_softmax(-1), targets))
+        return Logged(smoothed_cross_entropy(logits.float(), targets[token_mask], self.smoothing), len(hidden))

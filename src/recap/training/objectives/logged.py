@@ -31,5 +31,6 @@ def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float
     comes hundreds of steps before the reward breaks down.
     """
     chosen = log_probabilities.gather(-1, tokens[:, None])
-    entropy = torch.special.entr(log_probabilities.exp()).sum(-1)
+    # What is banned has log-probability -inf and adds 0.
+    entropy = -(log_probabilities.exp() * log_probabilities.clamp(min=torch.finfo(torch.float32).min)).sum(-1)
     return {"log_probability": chosen.mean().item(), "entropy": entropy.mean().item()}
