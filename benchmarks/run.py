@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import beam, features, reward, train, x_linear
+from benchmarks import attention, beam, features, reward, train, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -14,6 +14,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "reward.cider_d": reward.cider_d,
     "beam.transformer": beam.transformer,
     "beam.transformer.cached": beam.transformer_cached,
+    "attention.bf16": attention.bf16,
     "xe.transformer": train.xe,
     "scst.transformer": train.scst,
     "scst.transformer.cached": train.scst_cached,

@@ -41,6 +41,7 @@ def test_policy_loss():
 def test_noam(d_model):
     schedule = NoamSchedule(warmup=10000)
     rates = [
-        learning_rate(schedule, step=int(step), epoch=0, lr_drops=0, d_model=d_model) for step in GOLDEN["in/lr_steps"]
+        learning_rate(schedule, step=int(step), epoch=0, lr_drops=0, d_model=d_model, steps=1)
+        for step in GOLDEN["in/lr_steps"]
     ]
     np.testing.assert_allclose(rates, GOLDEN[f"out/noam_{d_model}_10000"], rtol=1e-12)

@@ -7,7 +7,7 @@ import torch
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import MultiHeadAttention
-from recap.layers.fast import PackedIndex
+from recap.layers.fast import PackedIndex, attended, switch
 from recap.layers.masks import causal_mask, key_mask
 from recap.layers.rows import Rows
 from recap.layers.x_linear import XLinear
@@ -99,3 +99,20 @@ def test_a_row_that_may_attend_to_nothing_is_finite(attention):
     mask = torch.zeros(B, 1, 1, N, dtype=torch.bool)
     found = attention(query, key_value, attn_mask=mask).values
     assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_gradient_in_bf16_is_that_of_plain_attention(masked, monkeypatch):
+    torch.manual_seed(0)
+    vectors = [torch.randn(2, H, n, D, dtype=torch.bfloat16, requires_grad=True) for n in (T, N, N)]
+    mask = torch.rand(2, 1, T, N) < 0.7 if masked else None
+    direction = torch.randn(2, H, T, D, dtype=torch.bfloat16)
+    found = attended(*vectors, mask)
+    assert "Flash" not in found.grad_fn.name()  # the fused one is many times slower
+    ours = torch.autograd.grad(found, vectors, direction)
+    monkeypatch.setattr(switch, "_enabled", False)
+    plain = attended(*vectors, mask)
+    assert "Flash" in plain.grad_fn.name()
+    theirs = torch.autograd.grad(plain, vectors, direction)
+    for a, b in zip((found, *ours), (plain, *theirs), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)

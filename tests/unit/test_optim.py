@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from recap.core.config import (
     ConstantSchedule,
+    CosineSchedule,
     CrossEntropy,
     NoamSchedule,
     PlateauSchedule,
@@ -24,7 +25,7 @@ RATES = json.loads((ROOT / "tests" / "golden" / "learning_rates.json").read_text
 
 
 def rate(schedule, *, step=1, epoch=0, lr_drops=0):
-    return learning_rate(schedule, step=step, epoch=epoch, lr_drops=lr_drops, d_model=64)
+    return learning_rate(schedule, step=step, epoch=epoch, lr_drops=lr_drops, d_model=64, steps=100)
 
 
 def test_constant_with_warm_up():
@@ -40,6 +41,12 @@ def test_step_drops_every_few_epochs():
 def test_plateau_follows_its_drops():
     schedule = PlateauSchedule(learning_rate=0.1, factor=0.1, patience=3)
     assert [rate(schedule, lr_drops=d) for d in range(3)] == pytest.approx([0.1, 0.01, 0.001])
+
+
+def test_cosine_falls_to_zero_over_the_stage():
+    schedule = CosineSchedule(learning_rate=0.2, warmup=2)
+    rates = [rate(schedule, step=s) for s in (1, 26, 51, 76, 101)]
+    assert rates == pytest.approx([0.1, 0.2 * (2 + 2**0.5) / 4, 0.1, 0.2 * (2 - 2**0.5) / 4, 0.0])
 
 
 def test_table_holds_until_the_next_entry():
@@ -121,7 +128,9 @@ def test_shipped_recipes_have_the_rates_they_had_before_schedules_owned_them(rec
             assert f"{recipe}.{stage}" not in RATES
             continue
         rates = [
-            learning_rate(settings.schedule, step=100 * epoch + step, epoch=epoch, lr_drops=epoch // 2, d_model=512)
+            learning_rate(
+                settings.schedule, step=100 * epoch + step, epoch=epoch, lr_drops=epoch // 2, d_model=512, steps=300
+            )
             for epoch in range(3)
             for step in (1, 37, 100)
         ]

@@ -14,7 +14,13 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.training.batches import caption_tensor
 from recap.training.objectives.cross_entropy import sampled_inputs
+from recap.training.objectives.logged import policy_numbers
 from recap.training.objectives.self_critical import advantages
+
+SAMPLERS = [
+    SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, **numbers)
+    for numbers in ({}, {"top_p": 0.9}, {"sampling": "beam"})
+]
 
 
 def test_a_reward_of_nan_names_the_image(tmp_path):
@@ -109,3 +115,37 @@ def test_advantages():
     assert advantages(rewards, None).tolist() == [[-3.0, -1.5, 4.5]]
     assert advantages(rewards, torch.tensor([2.0])).tolist() == [[-1.0, 0.0, 4.0]]
     assert advantages(rewards, None, own=True).tolist() == [[-2.0, -1.0, 3.0]]  # 2 / 3 of the first
+
+
+def test_log_probability_and_entropy_are_those_of_the_policy():
+    log_probabilities = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64).log()
+    numbers = policy_numbers(log_probabilities, torch.tensor([1, 0]))
+    assert numbers["log_probability"] == pytest.approx(np.log(0.25) / 2)
+    assert numbers["entropy"] == pytest.approx(1.5 * np.log(2) / 2)
+
+
+@pytest.mark.parametrize("stage", SAMPLERS, ids=["multinomial", "nucleus", "beam"])
+def test_self_critical_training_logs_log_probability_and_entropy(tmp_path, stage):
+    line = training(tmp_path, stage=stage).run().history[0]
+    assert line["log_probability"] < 0 < line["entropy"] < np.log(V)
+
+
+def test_a_weight_of_the_cross_entropy_adds_its_gradient(tmp_path):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2)
+    loop = training(tmp_path, stage=stage)
+    batch = loop.batches.batch([0, 1, 2])
+    policy, mixed = (gradients(loop, stage.model_copy(update={"cross_entropy": w}), batch) for w in (0.0, 0.3))
+    loop.model.zero_grad()
+    targets = batch.tokens[..., 1:]
+    hidden = loop.model.decode_words(batch.tokens[..., :-1], targets != 0, loop.model.encode(batch.images))
+    (0.3 * torch.nn.functional.cross_entropy(loop.model.logits(hidden), targets[targets != 0])).backward()
+    for ours, plain, parameter in zip(mixed, policy, loop.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, plain + parameter.grad)
+
+
+def gradients(loop, stage, batch):
+    """Gradients of the loss of one batch."""
+    loop.objective.stage = stage
+    loop.model.zero_grad()
+    loop.objective(batch).loss.backward()
+    return [parameter.grad.clone() for parameter in loop.model.parameters()]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
+from recap.layers.fast import attended
 from recap.layers.fast.linear import Linear
 from recap.layers.folding import fold, fold_mask, unfold
 from recap.layers.masks import MASKED_SCORE
@@ -91,5 +91,5 @@ class MultiHeadAttention(Attention):
         if attn_bias is not None:
             bias = fold(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
-        attended = scaled_dot_product_attention(fold(q, shared), k, v, attn_mask=mask)
-        return query.merge_heads(unfold(attended, captions, shared)).map(self.output)
+        found = attended(fold(q, shared), k, v, mask)
+        return query.merge_heads(unfold(found, captions, shared)).map(self.output)

@@ -53,6 +53,9 @@ class FirstBatches(CaptionBatches):
         )
         self._steps, self._one_batch = steps, one_batch
 
+    def __len__(self) -> int:
+        return self._steps
+
     def order(self, epoch: int) -> list[list[int]]:
         """Return the image ids of each batch; whole epochs follow each other until there are enough."""
         first = super().order(0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import plain_weights, save_weights
+from recap.training.average import WeightAverage
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.checkpoint import (
     BEST,
@@ -86,6 +88,7 @@ class Training:
         self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
         self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
         self.optimizer = build_optimizer(model.parameters(), stage)
+        self.average = WeightAverage(model.parameters(), stage.weight_average) if stage.weight_average else None
         self.progress = Counters()
         self._logged: list[str] | None = None  # names that the objective logs, once they are known
         self._stop = GracefulStop(name)
@@ -124,6 +127,8 @@ class Training:
         restore_random_states(saved, self.group.rank)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        if self.average is not None:
+            self.average.load(saved["average"])
         self.progress = Counters(**saved["counters"])
         log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
@@ -140,11 +145,13 @@ class Training:
 
     def _save(self, random_states: Tensor | None = None) -> None:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
-        state = {
+        state: dict[str, Any] = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "counters": asdict(self.progress),
         }
+        if self.average is not None:
+            state["average"] = self.average.averages
         common = random_states is None
         if random_states is None:
             random_states = self.group.random_states()
@@ -180,6 +187,7 @@ class Training:
             epoch=progress.epoch,
             lr_drops=progress.lr_drops,
             d_model=self.d_model,
+            steps=self.stage.epochs * len(self.batches),
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -199,6 +207,8 @@ class Training:
         self.optimizer.step()
         progress.step += 1
         progress.batch += 1
+        if self.average is not None:
+            self.average.update(progress.step)
         for key, number in self._means({"loss": value, **logged.numbers}, weight).items():
             progress.sums[key] = progress.sums.get(key, 0.0) + number
 
@@ -280,7 +290,7 @@ class Training:
         """Validate. A signal ends this at once: nothing changes or is drawn here, so the state is as it was before."""
         random_states = self.group.random_states()
         try:
-            with self._stop.interruptible():
+            with self._stop.interruptible(), self._kept_weights():
                 (score,) = self.group.all_reduce_sum(self.validate())
         except BaseException:
             if self._stop.received is None:
@@ -293,4 +303,9 @@ class Training:
     def _keep_best(self, score: float, epoch: int) -> None:
         self.progress.best, self.progress.best_epoch, self.progress.epochs_since_best = score, epoch, 0
         if self.group.is_main:
-            save_weights(self.best_weights, plain_weights(self.model))
+            with self._kept_weights():
+                save_weights(self.best_weights, plain_weights(self.model))
+
+    def _kept_weights(self) -> AbstractContextManager[None]:
+        """Give the model the weights that are validated and kept: its own, or their average."""
+        return nullcontext() if self.average is None else self.average.in_place()

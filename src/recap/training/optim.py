@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
-from recap.core.config import NoamSchedule, PlateauSchedule, Schedule, Stage, StepSchedule, TableSchedule
+from recap.core.config import (
+    CosineSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    Stage,
+    StepSchedule,
+    TableSchedule,
+)
 
 
-def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int) -> float:
+def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
     """Return the rate of one step.
 
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
     step:     learning_rate * factor^(epoch // step_size)
     plateau:  learning_rate * factor^lr_drops
+    cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
     All but noam rise linearly over the first `warmup` steps.
@@ -26,6 +36,7 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
         epoch: epochs counted from 0.
         lr_drops: how often a plateau was met so far.
         d_model: D of the model.
+        steps: of the whole stage.
     """
     if isinstance(schedule, NoamSchedule):
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
@@ -36,6 +47,8 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
         return float(warm * schedule.learning_rate * schedule.factor ** (epoch // schedule.step_size))
     if isinstance(schedule, PlateauSchedule):
         return float(warm * schedule.learning_rate * schedule.factor**lr_drops)
+    if isinstance(schedule, CosineSchedule):
+        return float(warm * schedule.learning_rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2)
     return warm * schedule.learning_rate
 
 

@@ -26,6 +26,7 @@ from recap.core.config.run import CrossEntropyRun, EvaluationSpec, RunSpec, Self
 from recap.core.config.scales import Replacements, Scale, Titles
 from recap.core.config.schedules import (
     ConstantSchedule,
+    CosineSchedule,
     NoamSchedule,
     PlateauSchedule,
     Schedule,
@@ -37,6 +38,7 @@ from recap.core.config.tables import Profile, QuotedRow, Row, RowFile, RowSettin
 
 __all__ = [
     "ConstantSchedule",
+    "CosineSchedule",
     "CrossEntropy",
     "CrossEntropyRun",
     "Dataset",

@@ -44,6 +44,12 @@ class Stage(Strict):
     patience: PositiveInt | None = Field(None, description="stop after so many epochs without a better CIDEr")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16"] = "float32"
+    weight_average: float | None = neutral(
+        None,
+        gt=0,
+        lt=1,
+        description="decay per step of an exponential moving average of the weights, which is validated and kept",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -109,6 +115,9 @@ class SelfCritical(Stage):
     bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
     document: Literal["image", "caption"] = Field("image", description="what n-grams' document frequencies count")
     reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
+    cross_entropy: float = neutral(
+        0.0, ge=0, description="weight of the references' cross-entropy, which is added to the policy loss"
+    )
 
     @model_validator(mode="after")
     def _rewarded(self) -> SelfCritical:

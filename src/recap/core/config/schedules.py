@@ -46,6 +46,13 @@ class PlateauSchedule(_WithWarmup):
     patience: PositiveInt = Field(description="epochs without a better score that are tolerated; the next one drops")
 
 
+class CosineSchedule(_WithWarmup):
+    """Falls as half a cosine from the first step to 0 after the last one of the stage."""
+
+    kind: Literal["cosine"] = "cosine"
+    learning_rate: PositiveFloat = Field(description="rate of the first steps after the warm-up")
+
+
 class TableSchedule(_WithWarmup):
     """A rate for each stretch of epochs."""
 
@@ -61,7 +68,8 @@ class TableSchedule(_WithWarmup):
 
 
 Schedule = Annotated[
-    ConstantSchedule | NoamSchedule | StepSchedule | PlateauSchedule | TableSchedule, Field(discriminator="kind")
+    ConstantSchedule | NoamSchedule | StepSchedule | PlateauSchedule | CosineSchedule | TableSchedule,
+    Field(discriminator="kind"),
 ]
 # Schedules whose rates are multiples of one number, which a stage may also give as its `learning_rate`.
-WITH_ONE_RATE = ("constant", "step", "plateau")
+WITH_ONE_RATE = ("constant", "step", "plateau", "cosine")

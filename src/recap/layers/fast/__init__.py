@@ -4,11 +4,13 @@
     deferred_weight_grad             one weight gradient for a loop over time steps
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
+    attended                         attention with a quick gradient in bf16
     bilinear_pool                    X-Linear attention's pooling without keeping all pairs
 
 `RECAP_FAST=0` takes the twins.
 """
 
+from recap.layers.fast.attention import attended
 from recap.layers.fast.bilinear import bilinear_pool
 from recap.layers.fast.deferred import deferred_weight_grad
 from recap.layers.fast.dropout import Dropout, dropout_mask
@@ -21,6 +23,7 @@ __all__ = [
     "Dropout",
     "Linear",
     "PackedIndex",
+    "attended",
     "bilinear_pool",
     "deferred_weight_grad",
     "dropout_mask",

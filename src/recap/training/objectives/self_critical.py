@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
@@ -23,7 +24,7 @@ from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.training.batches import Batch
-from recap.training.objectives.logged import Logged
+from recap.training.objectives.logged import Logged, policy_numbers
 
 
 def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -> Tensor:
@@ -44,6 +45,12 @@ def policy_loss(log_probabilities: Tensor, token_mask: Tensor, advantage: Tensor
     """Mean over tokens of -advantage * log-probability: [B, S, T], [B, S, T] (True = token), [B, S]."""
     weighted = -(advantage[..., None] * log_probabilities)
     return weighted[token_mask].sum() / token_mask.sum()
+
+
+def of_tokens(policy: Tensor, sampled: Tensor, token_mask: Tensor) -> Tensor:
+    """Log-probability [B, S, T] of each sampled token, 0 at padding; the policy [R, V] has rows of tokens alone."""
+    tokens = policy.gather(-1, sampled[token_mask][:, None])[:, 0]
+    return torch.zeros_like(sampled, dtype=tokens.dtype).masked_scatter(token_mask, tokens)
 
 
 class SelfCriticalObjective:
@@ -76,9 +83,13 @@ class SelfCriticalObjective:
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
         advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
-        log_probabilities, token_mask = self.score(memory, sampled)
+        policy, token_mask = self.policy(memory, sampled)
+        log_probabilities = of_tokens(policy, sampled, token_mask)
         loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype))
+        if self.stage.cross_entropy:
+            loss = loss + self.stage.cross_entropy * self.teacher_forcing(memory, batch.tokens)
         numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers |= policy_numbers(policy.detach(), sampled[token_mask])
         if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
             numbers[name] = baseline.mean().item()
@@ -129,13 +140,24 @@ class SelfCriticalObjective:
 
     def score(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each sampled token, [B, S, T], by teacher forcing, and where tokens are (True)."""
+        policy, token_mask = self.policy(memory, sampled)
+        return of_tokens(policy, sampled, token_mask), token_mask
+
+    def policy(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, and where these are (True)."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         token_mask = sampled != PAD
         hidden = self.model.decode_words(inputs, token_mask, memory)
         allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
-        chosen = sampled[token_mask][:, None]
         if self.stage.top_p < 1:  # the policy is the nucleus
+            chosen = sampled[token_mask][:, None]
             allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True))
-        tokens = allowed.gather(-1, chosen)[:, 0]
-        return torch.zeros_like(sampled, dtype=tokens.dtype).masked_scatter(token_mask, tokens), token_mask
+        return allowed, token_mask
+
+    def teacher_forcing(self, memory: Memory, tokens: Tensor) -> Tensor:
+        """Cross-entropy of the references [B, C, T + 1] per token, without dropout as everything here."""
+        inputs, targets = tokens[..., :-1], tokens[..., 1:]
+        token_mask = targets != PAD
+        logits = self.model.logits(self.model.decode_words(inputs, token_mask, memory))
+        return cross_entropy(logits.float(), targets[token_mask])
