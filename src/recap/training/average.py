@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class WeightAverage:
@@ -27,7 +28,7 @@ class WeightAverage:
     def update(self, step: int) -> None:
         """Take in the weights after a step, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.averages, [parameter.detach() for parameter in self.parameters], 1 - decay)
+        get_ema_multi_avg_fn(decay)(self.averages, [parameter.detach() for parameter in self.parameters], step)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
