@@ -68,6 +68,7 @@ class Messages(logging.Handler):
         self.workflow, self.terminal = workflow, terminal
         self.names: dict[int, str] = {}  # job id -> rule and run
         self.started: dict[int, float] = {}  # job id -> time.monotonic()
+        self.seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self.parts: set[str] | None = None  # which of dataset, subset and features differ between runs
         self.planned = False
         self.ended = ""  # the job that ended last, until its progress is printed
@@ -92,7 +93,7 @@ class Messages(logging.Handler):
         elif event == LogEvent.ERROR and "At least one job did not complete successfully." in text:
             self._summarize()
         elif text.startswith("Elapsed time: "):
-            self._print(f"{duration(time.time() - self.workflow.start_time.timestamp())} in all")
+            self._print("\n".join([*self._stages(), f"{self._since_start()} in all"]))
         elif event not in SILENT and not text.startswith(NOISE):
             self.terminal.handle(record)
 
@@ -120,6 +121,9 @@ class Messages(logging.Handler):
 
     def _end(self, record: Any) -> None:
         self.ended = self._duration(record.job_id)
+        if self.ended:
+            rule = self.names[record.job_id].partition(" ")[0]
+            self.seconds.setdefault(rule, []).append(time.monotonic() - self.started[record.job_id])
 
     def _progress(self, record: Any) -> None:
         if self.ended:
@@ -148,6 +152,16 @@ class Messages(logging.Handler):
         jobs = "a job" if len(self.failed) == 1 else f"{len(self.failed)} jobs"
         lines = [f"recap: {jobs} failed; after fixing the cause, run the same command to finish the rest:"]
         self._print("\n".join([*lines, *(f"  {failed}" for failed in self.failed)]))
+
+    def _stages(self) -> list[str]:
+        """Return a line for each rule that ran: its jobs, and how long they took one after the other."""
+        width = max(map(len, self.seconds), default=0)
+        longest = sorted(self.seconds.items(), key=lambda item: -sum(item[1]))
+        lines = [f"  {rule:{width}}  {len(times):>4}  {duration(sum(times)):>12}" for rule, times in longest]
+        return ["", f"  {'stage':{width}}  {'jobs':>4}  {'together':>12}", *lines] if lines else []
+
+    def _since_start(self) -> str:
+        return duration(time.time() - self.workflow.start_time.timestamp())
 
     def _duration(self, job: int) -> str:
         name = self.names.get(job, "")

@@ -71,6 +71,7 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     java = fake_java(tmp_path / "java", f"echo $$ > {pid}; sleep 600")
     monkeypatch.setattr(scoring, "java_executable", lambda: java)
     monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
+    monkeypatch.setattr(coco, "write_matching", lambda *_: None)  # it takes seconds, and this Java reads no table
     start = time.monotonic()
     scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"], timeout_seconds=2)
     assert time.monotonic() - start < 2 * 2
@@ -125,7 +126,9 @@ def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
 def test_meteor_refuses_a_caption_that_would_shift_its_answers(tmp_path):
     java = fake_java(tmp_path / "java", "cat > /dev/null")
     with (
-        MeteorClient(java=java, jar=coco._folder("meteor") / "meteor-1.5.jar", timeout_seconds=20) as client,
+        MeteorClient(
+            java=java, jar=coco._folder("meteor") / "meteor-1.5.jar", paraphrases=tmp_path, timeout_seconds=20
+        ) as client,
         pytest.raises(MetricError, match="holds a line break"),
     ):
         client.score([["a dog"]], ["a\ndog"])

@@ -1,6 +1,7 @@
 """Real scorers on four images; the numbers were taken from pycocoevalcap 1.2's own classes."""
 
 import json
+from itertools import chain
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from recap.core.errors import MetricError
 from recap.core.files.checksums import recorded
 from recap.core.signatures import parse_signature
+from recap.metrics import coco
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.java import java_executable
+from recap.metrics.meteor import MeteorClient
+from recap.metrics.paraphrases import write_matching
 from recap.metrics.scores import score
 
 pytestmark = pytest.mark.xdist_group("metrics_coco")  # one process makes what they share
@@ -180,3 +184,24 @@ def test_a_missing_setting_is_refused_before_anything_is_written(tmp_path):
             references=REFERENCES, hypotheses=HYPOTHESES, metrics=["BLEU"], settings=settings, out=tmp_path / "scores"
         )
     assert not (tmp_path / "scores").exists()
+
+
+@pytest.mark.slow
+def test_meteor_gives_the_same_scores_with_the_paraphrases_that_can_match(tmp_path):
+    """Also where its own tokenizer splits words, and below a folder whose name an address would encode."""
+    words = "The x-ray doesn't show 3.5 cm nodules; it can't"
+    nasty = f"{words} \u2014 \u201cna\u00efve caf\u00e9\u201d (U.S.) 1/2 $5 rock'n'roll"
+    references = {**REFERENCES, 30: [nasty, "the radiograph cannot show that; it is not possible"]}
+    hypotheses = {**HYPOTHESES, 30: "a black-and-white dog's mouth isn't open, p.m. the 2nd cafe cannot be seen"}
+    java = java_executable()
+    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=60)
+    refs, captions = list(tokenized.references.values()), list(tokenized.hypotheses.values())
+    jar = coco._folder("meteor") / "meteor-1.5.jar"
+    whole, part = jar.parent / "data" / "paraphrase-en.gz", tmp_path / "a b \u00fc.gz"
+    write_matching(whole, chain(captions, *refs), part)
+    assert 0 < part.stat().st_size < whole.stat().st_size / 1000
+    scores = []
+    for table in (whole, part):
+        with MeteorClient(java=java, jar=jar, paraphrases=table, timeout_seconds=300) as client:
+            scores.append(client.score(refs, captions))
+    assert scores[0] == scores[1]

@@ -1,7 +1,10 @@
 """Schedules, clipping and the optimiser factory."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ from recap.core.config import (
     TableSchedule,
 )
 from recap.core.params import load_named
+from recap.layers.fast.uncompiled import uncompiled_optimizer
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,12 +115,12 @@ def test_clipping():
 
 def test_optimisers():
     parameters = [torch.nn.Parameter(torch.zeros(1))]
-    assert type(build_optimizer(parameters, stage())) is torch.optim.Adam
+    assert isinstance(build_optimizer(parameters, stage()), torch.optim.Adam)
     built = build_optimizer(parameters, stage(optimizer="adamw", weight_decay=0.01, betas=(0.8, 0.9)))
-    assert type(built) is torch.optim.AdamW
+    assert isinstance(built, torch.optim.AdamW)
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
-    assert type(build_optimizer(parameters, stage(optimizer="radam"))) is torch.optim.RAdam
+    assert isinstance(build_optimizer(parameters, stage(optimizer="radam")), torch.optim.RAdam)
 
 
 @pytest.mark.parametrize("recipe", sorted({name.rpartition(".")[0] for name in RATES}))
@@ -135,3 +139,45 @@ def test_shipped_recipes_have_the_rates_they_had_before_schedules_owned_them(rec
             for step in (1, 37, 100)
         ]
         assert rates == RATES[f"{recipe}.{stage}"]
+
+
+def steps(kind, **options):
+    """Weights and state after four steps, with a state saved and loaded between them."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(5, 3)
+    optimizer = kind(layer.parameters(), lr=0.01, **options)
+    for number in range(4):
+        optimizer.zero_grad(set_to_none=True)
+        layer(torch.randn(7, 5)).square().mean().backward()
+        optimizer.step()
+        if number == 1:
+            saved = optimizer.state_dict()
+            optimizer = kind(layer.parameters(), lr=0.01, **options)
+            optimizer.load_state_dict(saved)
+    return [*layer.parameters(), *(value["exp_avg"] for value in optimizer.state_dict()["state"].values())]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(torch.optim.Adam, {"fused": True}), (torch.optim.AdamW, {"fused": True}), (torch.optim.RAdam, {"foreach": True})],
+)
+def test_an_optimizer_that_cannot_be_compiled_takes_the_same_steps(kind, options):
+    pairs = zip(steps(uncompiled_optimizer(kind), **options), steps(kind, **options), strict=True)
+    assert all(torch.equal(ours, torchs) for ours, torchs in pairs)
+
+
+def test_a_step_does_not_import_the_compiler():
+    code = """
+        import sys, torch
+        from recap.core.config import ConstantSchedule, CrossEntropy
+        from recap.training.optim import build_optimizer
+        layer = torch.nn.Linear(2, 2)
+        stage = CrossEntropy(epochs=1, schedule=ConstantSchedule(learning_rate=0.1))
+        optimizer = build_optimizer(layer.parameters(), stage)
+        layer(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        optimizer.load_state_dict(optimizer.state_dict())
+        sys.exit("torch._dynamo" in sys.modules)
+    """
+    assert subprocess.run([sys.executable, "-c", dedent(code)], timeout=120).returncode == 0

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import sys
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -65,7 +66,7 @@ def told(monkeypatch, tmp_path, capsys):
     dag = SimpleNamespace(jobs=[SimpleNamespace(wildcards_dict=RUN)])
     settings = SimpleNamespace(dryrun=False, stdout=False)
     own = logging.StreamHandler()
-    messages = Messages(SimpleNamespace(dag=dag, output_settings=settings), own)
+    messages = Messages(SimpleNamespace(dag=dag, output_settings=settings, start_time=datetime.now()), own)
     shown = []
 
     def tell(event, text="", **said):
@@ -94,6 +95,18 @@ def test_a_job_says_when_it_begins_and_ends(told):
     assert re.sub(r"\d\d:\d\d:\d\d", "CLOCK", said) == (
         "CLOCK begin   train_xe zodiac@demo seed 2\nCLOCK end     train_xe zodiac@demo seed 2, 0 s (3 of 9 jobs)\n"
     )
+
+
+def test_the_end_says_how_long_each_stage_took(told, monkeypatch):
+    clock = iter([0.0, 20.0, 20.0, 30.0, 95.0, 95.0])
+    monkeypatch.setattr("workflow.messages.time.monotonic", lambda: next(clock))
+    for _ in range(2):
+        begin(told)
+        told(LogEvent.JOB_FINISHED, "Finished jobid: 7 (Rule: train_xe)", job_id=7)
+        told(LogEvent.PROGRESS, done=3, total=9)
+    lines = told(None, "Elapsed time: 90 seconds").splitlines()[-4:]
+    assert [line.split() for line in lines[:2]] == [[], ["stage", "jobs", "together"]]
+    assert lines[2].split(maxsplit=2) == ["train_xe", "2", "1 min 25 s"] and lines[3].endswith(" in all")
 
 
 def test_a_workflow_that_was_stopped_speaks_of_no_failure(told):

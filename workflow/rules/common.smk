@@ -9,6 +9,7 @@ from shlex import quote
 from recap.core.config.datasets import PICTURES
 from recap.core.config.features import FEATURES
 from recap.core.errors import RecapError
+from recap.core.metrics import METRICS
 from recap.core.gpus import devices
 from recap.core.plan import RunPlan, file_name
 from recap.core.params import load_profile

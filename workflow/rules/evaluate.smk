@@ -6,8 +6,15 @@ def evaluate_spec(wildcards):
     return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
 
 
+def products(wildcards):
+    """Return what the metrics of a run read beside the corpus."""
+    metrics = map(METRICS.get, PLAN.recipe(wildcards.recipe).evaluation.metrics)
+    return [f"{R}/data/{wildcards.dataset}/{name}" for metric in metrics for name in metric.products]
+
+
 rule evaluate:
     input:
+        products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         features=features_files,
@@ -44,6 +51,7 @@ def members(wildcards):
 
 use rule evaluate as evaluate_ensemble with:
     input:
+        products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         features=features_files,

@@ -16,6 +16,7 @@ METRICS = Registry(
         "CIDEr": "recap.metrics.coco:Cider",
         "SPICE": "recap.metrics.coco:Spice",
         "Rating": "recap.metrics.external:Rating",
+        "True captions": "recap.metrics.true_captions:TrueCaptions",
     },
 )
 # What is scored where nothing else is asked for: COCO's metrics.

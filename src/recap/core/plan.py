@@ -8,6 +8,7 @@ from typing import Any
 
 from recap.core.config import Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.errors import ConfigError, nearest
+from recap.core.metrics import METRICS
 from recap.core.params import base_files, load_named, read_mapping, validate
 from recap.core.run import Run, row_runs
 from recap.core.scale_text import Pair, sentence
@@ -90,6 +91,14 @@ class RunPlan:
         self._features["+".join(planned.features)] = planned.features
         if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
             raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
+        products = self.get("datasets", planned.dataset).products
+        for metric in self.recipe(planned.recipe.name).evaluation.metrics:
+            missing = [name for name in METRICS.get(metric).products if name not in products]
+            if missing:
+                raise ConfigError(
+                    f"{who}: recipe {planned.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}, "
+                    f"and data set {planned.dataset!r} has none; take it out of evaluation.metrics"
+                )
 
     def _row(self, row: RowFile, planned: PlannedRow) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""

@@ -82,6 +82,7 @@ def evaluate(
             "constraints": settings.rules.text,
         },
         out=out,
+        dataset=corpus.parent,
     )
     kept.remove()
     log.info(f"{name}: {_line(scores)}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -41,6 +40,7 @@ class Captions:
         pictures: returns the RGB picture of an image id, or None where no pictures were given.
         folder: where scores from outside are looked for, or None.
         split: name of the split, ``val`` or ``test``.
+        dataset: folder of the corpus and of what its reader wrote beside it, or None.
     """
 
     references: Mapping[int, Sequence[str]]
@@ -51,6 +51,7 @@ class Captions:
     pictures: Callable[[int], Image] | None = None
     folder: Path | None = None
     split: str = "test"
+    dataset: Path | None = None
 
     @property
     def ids(self) -> list[int]:
@@ -70,6 +71,17 @@ class Captions:
             )
         return self.pictures(image_id)
 
+    def product(self, name: str) -> Path:
+        """Return a file that the data set's reader wrote beside the corpus.
+
+        Raises:
+            MetricError: there is none; another data set has no such file.
+        """
+        path = self.dataset / name if self.dataset else None
+        if path is None or not path.is_file():
+            raise MetricError(f"{path or name}: no such file; the readers of most data sets write none")
+        return path
+
 
 @dataclass(frozen=True)
 class Result:
@@ -88,6 +100,7 @@ class Metric(ABC):
         digits: decimal places in tables; differences have one more.
         higher_is_better: whether a larger value is better.
         needs: what must be there: a Java, the pictures.
+        products: files that it reads of those that a data set's reader writes beside the corpus.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -95,6 +108,7 @@ class Metric(ABC):
     digits: ClassVar[int] = 1
     higher_is_better: ClassVar[bool] = True
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset()
+    products: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def version(self) -> dict[str, str]:
@@ -108,8 +122,3 @@ class Metric(ABC):
             Gap: there is no value for these captions or on this machine; the sentence says why.
             MetricError: it failed, and may succeed when tried again.
         """
-
-    @contextmanager
-    def started(self, java: Path | None, timeout_seconds: float) -> Iterator[None]:
-        """Start what takes time before the captions are tokenized, and end it whatever happens."""
-        yield

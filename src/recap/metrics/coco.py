@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import importlib.util
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized
 from recap.metrics.meteor import MeteorClient
+from recap.metrics.paraphrases import write_matching
 from recap.metrics.spice import NO_MODELS, spice_scores, spice_status
 from recap.metrics.tokenize import ptb_tokenize_both, simple_tokenize
 
@@ -83,24 +85,19 @@ class Meteor(CocoMetric):
     names: ClassVar[tuple[str, ...]] = ("METEOR",)
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
 
-    def __init__(self) -> None:
-        self._client: MeteorClient | None = None
-
-    @contextmanager
-    def started(self, java: Path | None, timeout_seconds: float) -> Iterator[None]:
-        """Start the jar, which loads its tables while captions are tokenized, and end it whatever happens."""
-        if java is None:
-            yield
-            return
-        jar = _folder("meteor") / "meteor-1.5.jar"
-        with MeteorClient(java=java, jar=jar, timeout_seconds=timeout_seconds) as self._client:
-            yield
-
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        if self._client is None:
+        if captions.java is None:
             raise _no_java("METEOR")
-        tokenized = captions.tokenized
-        return [self._client.score(list(tokenized.references.values()), list(tokenized.hypotheses.values()))]
+        references, hypotheses = captions.tokenized.references, captions.tokenized.hypotheses
+        jar = _folder("meteor") / "meteor-1.5.jar"
+        with TemporaryDirectory(prefix="recap-meteor-") as folder:
+            table = Path(folder) / "paraphrases.gz"
+            texts = chain(hypotheses.values(), *references.values())
+            write_matching(jar.parent / "data" / "paraphrase-en.gz", texts, table)
+            with MeteorClient(
+                java=captions.java, jar=jar, paraphrases=table, timeout_seconds=captions.timeout_seconds
+            ) as client:
+                return [client.score(list(references.values()), list(hypotheses.values()))]
 
 
 class Spice(CocoMetric):

@@ -27,6 +27,7 @@ def evaluate_captions(
     settings: Mapping[str, Any],
     out: Path,
     pictures: Callable[[int], Image] | None = None,
+    dataset: Path | None = None,
     timeout_seconds: float = 600,
 ) -> Scores:
     """Score captions and write ``captions.<split>.json``, ``scores.<split>.parquet`` and ``metrics.json`` into ``out``.
@@ -39,6 +40,7 @@ def evaluate_captions(
             and, where decoding was constrained, ``constraints``.
         out: folder for the three files; ``metrics.json`` is written last. Scores from outside are looked for here, too.
         pictures: returns the picture of an image id, for metrics that need pictures.
+        dataset: folder of the corpus, for metrics that read what lies beside it.
         timeout_seconds: time limit of each Java program.
 
     Raises:
@@ -58,6 +60,7 @@ def evaluate_captions(
         pictures=pictures,
         folder=out,
         split=settings["split"],
+        dataset=dataset,
     )
     if scores.failed:
         raise MetricError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +49,7 @@ def score(
     pictures: Callable[[int], Image] | None = None,
     folder: Path | None = None,
     split: str = "test",
+    dataset: Path | None = None,
 ) -> Scores:
     """Score one caption per image against its references.
 
@@ -61,6 +61,7 @@ def score(
         pictures: returns the picture of an image id, for metrics that need pictures.
         folder: where scores from outside are looked for.
         split: name of the split, for the same.
+        dataset: folder of the corpus, for metrics that read what lies beside it.
 
     Raises:
         MetricError: the ids differ, an image has no reference, a metric is unknown, or the tokenizer failed.
@@ -68,13 +69,10 @@ def score(
     _check(references, hypotheses, metrics)
     java = java_executable()
     asked: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
-    with ExitStack() as stack:
-        for metric in asked.values():
-            stack.enter_context(metric.started(java, timeout_seconds))
-        tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
-        ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
-        captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split)
-        pool = stack.enter_context(ThreadPoolExecutor(2))
+    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
+    ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
+    captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split, dataset)
+    with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(m.score, captions) for name, m in asked.items() if "java" in m.needs}
         return _collect(captions, asked, jobs)
 

@@ -17,6 +17,7 @@ from recap.core.config import (
     StepSchedule,
     TableSchedule,
 )
+from recap.layers.fast.uncompiled import uncompiled_optimizer
 
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
@@ -56,7 +57,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     """Build the stage's optimizer; its rate is set before every step."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
     fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # RAdam has no fused form
-    return kind(
+    optimizer: torch.optim.Optimizer = uncompiled_optimizer(kind)(
         parameters,
         lr=0.0,
         betas=stage.betas,
@@ -64,6 +65,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
         weight_decay=stage.weight_decay,
         **fast,
     )
+    return optimizer
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> None:

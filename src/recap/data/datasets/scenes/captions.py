@@ -13,39 +13,40 @@ from recap.data.datasets.scenes.layout import Group, Scene, pick
 
 CAPTIONS = 5
 LENGTHS = (5, 16)
-_NUMBERS = ("no", "one", "two", "three", "four", "five")
-_SHAPES = {"circle": ("circle", "disc"), "ring": ("ring", "hoop"), "cross": ("cross", "plus sign")}
-_SIZES = {"small": ("small", "little"), "large": ("large", "big")}
-_TEXTURES = {"striped": ("striped", "with white stripes"), "dotted": ("dotted", "with white dots")}
-_GROUNDS = {
+NUMBERS = ("no", "one", "two", "three", "four", "five")
+PAIR = "a pair of"
+SHAPE_NAMES = {"circle": ("circle", "disc"), "ring": ("ring", "hoop"), "cross": ("cross", "plus sign")}
+SIZE_NAMES = {"small": ("small", "little"), "large": ("large", "big")}
+TEXTURE_NAMES = {"striped": ("striped", "with white stripes"), "dotted": ("dotted", "with white dots")}
+GROUNDS = {
     "white": ("on a white background", "in front of a white wall"),
     "grey": ("on a grey background", "in front of a grey wall"),
     "black": ("on a black background", "on a dark background"),
     "striped": ("on a striped background", "in front of a striped wall"),
     "checkered": ("on a checkered background", "in front of a checkered wall"),
 }
-_SPOTS = {
+SPOT_NAMES = {
     "top left": ("in the top left corner", "in the upper left corner"),
     "top right": ("in the top right corner", "in the upper right corner"),
     "bottom left": ("in the bottom left corner", "in the lower left corner"),
     "bottom right": ("in the bottom right corner", "in the lower right corner"),
     "centre": ("in the centre", "in the middle"),
 }
-_PAIRS = {"row": ("side by side", "next to each other"), "column": ("one above the other", "one below the other")}
-_LINES = {
+PAIRS = {"row": ("side by side", "next to each other"), "column": ("one above the other", "one below the other")}
+LINES = {
     "row": ("in a row", "lined up in a row"),
     "column": ("in a column", "stacked in a column"),
     "scattered": ("spread out", "scattered around"),
 }
-_RELATIONS = {
+RELATIONS = {
     "left": ("to the left of", "left of"),
     "right": ("to the right of", "right of"),
     "above": ("above", "over"),
     "below": ("below", "under"),
 }
-_OPPOSITE = {"left": "right", "above": "below"}
-_SIDES = {"left": ("on the left", "on the right"), "above": ("at the top", "at the bottom")}
-_OPENINGS = ("a picture of", "an image of", "a drawing of")
+OPPOSITE = {"left": "right", "above": "below"}
+SIDES = {"left": ("on the left", "on the right"), "above": ("at the top", "at the bottom")}
+OPENINGS = ("a picture of", "an image of", "a drawing of")
 
 
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
@@ -81,7 +82,7 @@ def _group_caption(scene: Scene, random: np.random.Generator) -> str:
         return f"a {scene.arrangement} of {_noun_phrase(group, random)} {ground}".strip()
     if kind < 0.92:
         return f"{things} {_be(group)} {place} {ground}".strip()
-    return f"{pick(random, _OPENINGS)} {things} {place} {ground}".strip()
+    return f"{pick(random, OPENINGS)} {things} {place} {ground}".strip()
 
 
 def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
@@ -90,12 +91,12 @@ def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
     relation = scene.arrangement
     ground = _ground(scene, random)
     if random.random() < 0.12:
-        sides = _SIDES[relation]
+        sides = SIDES[relation]
         return f"{_noun_phrase(first, random)} {sides[0]} and {_noun_phrase(second, random)} {sides[1]}"
     if random.random() < 0.25:
-        first, second, relation = second, first, _OPPOSITE[relation]
+        first, second, relation = second, first, OPPOSITE[relation]
     subject, target = _noun_phrase(first, random), _noun_phrase(second, random)
-    link = _mostly_first(random, _RELATIONS[relation])
+    link = _mostly_first(random, RELATIONS[relation])
     kind = random.random()
     if kind < 0.6:
         return f"{subject} {link} {target} {ground}".strip()
@@ -103,39 +104,49 @@ def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
         return f"there {_be(first)} {subject} {link} {target} {ground}".strip()
     if kind < 0.93:
         return f"{subject} {_be(first)} {link} {target} {ground}".strip()
-    return f"{pick(random, _OPENINGS)} {subject} {link} {target} {ground}".strip()
+    return f"{pick(random, OPENINGS)} {subject} {link} {target} {ground}".strip()
 
 
 def _place(scene: Scene, random: np.random.Generator) -> str:
     count = scene.groups[0].count
     if count == 1:
-        spot = _mostly_first(random, _SPOTS[scene.arrangement])
+        spot = _mostly_first(random, SPOT_NAMES[scene.arrangement])
         return f"{spot} of the picture" if random.random() < 0.15 else spot
-    ways = _PAIRS if count == 2 else _LINES
+    ways = PAIRS if count == 2 else LINES
     return _mostly_first(random, ways[scene.arrangement])
 
 
 def _ground(scene: Scene, random: np.random.Generator) -> str:
-    return _mostly_first(random, _GROUNDS[scene.background]) if random.random() < 0.6 else ""
+    return _mostly_first(random, GROUNDS[scene.background]) if random.random() < 0.6 else ""
 
 
 def _noun_phrase(group: Group, random: np.random.Generator) -> str:
     """Return e.g. "two small red circles with white dots"; the size is said four times of five."""
-    noun = _mostly_first(random, _SHAPES.get(group.shape, (group.shape,)))
-    size = _mostly_first(random, _SIZES[group.size]) if random.random() < 0.8 else ""
+    noun = _mostly_first(random, SHAPE_NAMES.get(group.shape, (group.shape,)))
+    size = _mostly_first(random, SIZE_NAMES[group.size]) if random.random() < 0.8 else ""
     before = after = ""
     if group.texture != "plain":
-        texture = _mostly_first(random, _TEXTURES[group.texture])
+        texture = _mostly_first(random, TEXTURE_NAMES[group.texture])
         before, after = ("", texture) if texture.startswith("with") else (texture, "")
     words = " ".join(part for part in (size, group.colour, before, noun) if part)
-    plural = "" if group.count == 1 else "es" if words.endswith("s") else "s"
-    return f"{_number(group.count, words, random)} {words}{plural} {after}".strip()
+    words = words if group.count == 1 else plural(words)
+    return f"{_number(group.count, words, random)} {words} {after}".strip()
+
+
+def plural(words: str) -> str:
+    """Return a noun, with what stands before it, in the plural."""
+    return f"{words}es" if words.endswith("s") else f"{words}s"
+
+
+def article(following: str) -> str:
+    """Return "a" or "an"."""
+    return "an" if following[0] in "aeiou" else "a"
 
 
 def _number(count: int, following: str, random: np.random.Generator) -> str:
     if count == 1:
-        return "one" if random.random() < 0.08 else "an" if following[0] in "aeiou" else "a"
-    return "a pair of" if count == 2 and random.random() < 0.1 else _NUMBERS[count]
+        return "one" if random.random() < 0.08 else article(following)
+    return PAIR if count == 2 and random.random() < 0.1 else NUMBERS[count]
 
 
 def _be(group: Group) -> str:

@@ -20,7 +20,7 @@ _INKS = {
     "purple": (134, 52, 170),
     "pink": (248, 140, 186),
 }
-_GROUNDS = {"white": (250, 250, 250), "grey": (150, 150, 150), "black": (26, 26, 26)}
+_GROUNDS = {"white": 250, "grey": 150, "black": 26}  # of all three channels
 _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 
@@ -50,19 +50,27 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
     """Return the background, uint8 [edge, edge, 3]; plain ones darken a little towards one side."""
-    rows, columns = np.mgrid[0:edge, 0:edge].astype(np.float32) / edge
+    rows, columns = _coordinates(edge)
+    rows, columns = rows / edge, columns / edge
     if name in _GROUNDS:
         angle = random.uniform(0, 2 * math.pi)
         slope = (math.cos(angle) * (columns - 0.5) + math.sin(angle) * (rows - 0.5)) * 16
-        values = np.asarray(_GROUNDS[name], np.float32) + slope[..., None] + random.integers(-6, 7)
-        return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+        values = np.float32(_GROUNDS[name]) + slope + random.integers(-6, 7)
+        grey = np.clip(np.rint(values), 0, 255).astype(np.uint8)
+        return np.repeat(grey[..., None], 3, axis=2)
     bands = int(random.integers(5, 8))
     if name == "striped":
         along = _across(random, rows, columns)
         second = np.floor(along * bands * 2).astype(int) % 2
     else:
         second = (np.floor(rows * bands) + np.floor(columns * bands)).astype(int) % 2
-    return np.asarray([_LIGHT, _DARK], np.uint8)[second]
+    return np.asarray([_LIGHT, _DARK], np.uint8)[np.broadcast_to(second, (edge, edge))]
+
+
+def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return row and column of pixels, float32 [edge, 1] and [1, edge]."""
+    along = np.arange(edge, dtype=np.float32)
+    return along[:, None], along[None, :]
 
 
 def _across(random: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -136,16 +144,16 @@ _CORNERS = {
 
 def _texture(name: str, edge: int, ink: tuple[int, ...], canvas: int) -> np.ndarray:
     """Return the body of an object, uint8 [edge, edge, 3]: its colour, with white stripes or dots if asked for."""
-    rows, columns = np.mgrid[0:edge, 0:edge].astype(np.float32)
+    if name == "plain":
+        return np.tile(np.asarray(ink, np.uint8), (edge, edge, 1))
+    rows, columns = _coordinates(edge)
     period = max(0.062 * canvas, 6.0)
     if name == "striped":
         white = (rows + columns) / math.sqrt(2) % period < 0.42 * period
-    elif name == "dotted":
+    else:
         # Every second row of dots is shifted; one dot lies in the middle of the object.
         line = np.floor((rows - edge / 2) / period + 0.5)
         y = (rows - edge / 2) - line * period
         x = (columns - edge / 2 + line % 2 * period / 2 + period / 2) % period - period / 2
         white = x**2 + y**2 < (0.29 * period) ** 2
-    else:
-        white = np.zeros((edge, edge), bool)
     return np.where(white[..., None], np.uint8(250), np.asarray(ink, np.uint8)).astype(np.uint8)

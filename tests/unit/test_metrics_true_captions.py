@@ -1,0 +1,179 @@
+"""Captions of the scenes that are wholly true: every sentence of the grammar is, and none that says anything else."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recap.core.errors import ConfigError, DataError, MetricError
+from recap.core.files.checksums import record
+from recap.core.metrics import score_info
+from recap.core.params import load_profile
+from recap.core.plan import RunPlan
+from recap.core.seeding import generator
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+from recap.data.datasets.scenes.captions import describe
+from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOTS, invent_scene
+from recap.data.datasets.scenes.truth import Statement, Things, is_true, parse, read_truth
+from recap.metrics.evaluate import evaluate_captions
+
+PARAMS = Path(__file__).parents[2] / "params"
+SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+TWO = Statement(
+    (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"
+)
+ONE = Statement((Things(3, "large", "blue", "dotted", "heart"),), "row", "black")
+CORNER = Statement((Things(1, "small", "orange", "plain", "star"),), "top left", "checkered")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    out = tmp_path_factory.mktemp("scenes")
+    build_corpus(name="scenes", spec={"kind": "scenes", "train": 60, "val": 5, "test": 40}, inputs=out, out=out)
+    return out / "corpus.parquet"
+
+
+def as_statement(scene):
+    groups = tuple(Things(g.count, g.size, g.colour, g.texture, g.shape) for g in scene.groups)
+    return Statement(groups, scene.arrangement, scene.background)
+
+
+def test_all_references_are_true_of_their_own_picture_and_of_no_other(corpus):
+    scenes, captions = read_truth(corpus.with_name("boxes.json")), Corpus.read(corpus).captions()
+    assert scenes.keys() == captions.keys()
+    for image_id, texts in captions.items():
+        assert all(is_true(text, scenes[image_id]) for text in texts)
+        assert not any(is_true(text, scenes[image_id]) for text in captions[(image_id + 1) % len(captions)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 10**9), most=st.integers(1, 5))
+def test_every_sentence_of_the_grammar_is_true_of_its_scene(seed, most):
+    scene = invent_scene(generator(seed, "scene"), most)
+    assert all(is_true(text, as_statement(scene)) for text in describe(scene, random=generator(seed, "captions")))
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_a_sentence_is_false_where_any_fact_that_it_says_is_another(seed):
+    """Each fact of the scene is changed in turn: what the caption says of it no longer holds."""
+    scene = invent_scene(generator(seed, "scene"), 5)
+    true = as_statement(scene)
+    for text in describe(scene, random=generator(seed, "captions")):
+        said = parse(text)
+        for number, group in enumerate(said.groups):
+            others = {
+                "count": [n for n in range(1, 6) if n != group.count],
+                "colour": [name for name in COLOURS if name != group.colour],
+                "shape": [name for name in SHAPES if name != group.shape],
+                "texture": [name for name in ("plain", "striped", "dotted") if name != group.texture],
+                "size": [name for name in ("small", "large") if group.size and name != group.size],
+            }
+            for key, values in others.items():
+                for value in values:
+                    groups = list(true.groups)
+                    groups[number] = replace(groups[number], **{key: value})
+                    assert not is_true(text, replace(true, groups=tuple(groups))), (text, key, value)
+        places = {*SPOTS, "row", "column", "scattered", "left", "above"} - {true.arrangement}
+        assert not any(is_true(text, replace(true, arrangement=place)) for place in places)
+        if said.background:
+            grounds = set(BACKGROUNDS) - {true.background}
+            assert not any(is_true(text, replace(true, background=ground)) for ground in grounds)
+
+
+@pytest.mark.parametrize(
+    ("caption", "scene", "expected"),
+    [
+        ("two small red striped circles to the left of a large orange cross on a white background", TWO, True),
+        ("a pair of red discs with white stripes left of a big orange plus sign", TWO, True),
+        ("an orange cross is to the right of two red striped circles", TWO, True),
+        ("two red striped circles on the left and one large orange cross on the right", TWO, True),
+        ("there are two red striped circles left of an orange cross in front of a white wall", TWO, True),
+        ("two red striped circles to the right of an orange cross", TWO, False),
+        ("an orange cross to the left of two red striped circles", TWO, False),
+        ("two red striped circles at the top and an orange cross at the bottom", TWO, False),
+        ("two red circles to the left of an orange cross", TWO, False),
+        ("two striped red circles to the left of an orange cross", TWO, False),
+        ("two red striped circles with white dots to the left of an orange cross", TWO, False),
+        ("two red striped circles to the left of a orange cross", TWO, False),
+        ("two red striped circle to the left of an orange cross", TWO, False),
+        ("there is two red striped circles left of an orange cross", TWO, False),
+        ("two red striped circles side by side", TWO, False),
+        ("two red striped circles to the left of an orange cross on a dark background", TWO, False),
+        ("a row of three big blue hearts with white dots on a dark background", ONE, True),
+        ("a drawing of three blue dotted hearts lined up in a row", ONE, True),
+        ("a row of two blue dotted hearts", ONE, False),
+        ("three blue dotted hearts side by side", ONE, False),
+        ("three blue dotted hearts in a column", ONE, False),
+        ("three blue dotted hearts", ONE, False),
+        ("three blue dotted hearts in a row on a black background on a black background", ONE, False),
+        ("in the upper left corner of the picture there is an orange star", CORNER, True),
+        ("in the upper left corner there are an orange star", CORNER, False),
+        ("a small orange star in the centre", CORNER, False),
+        ("", CORNER, False),
+        ("a dog runs", CORNER, False),
+    ],
+)
+def test_captions_of_known_scenes(caption, scene, expected):
+    assert is_true(caption, scene) is expected
+
+
+def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+    references = Corpus.read(corpus).captions("test")
+    hypotheses = {image_id: texts[0] for image_id, texts in references.items()}
+    wrong = sorted(hypotheses)[:10]
+    hypotheses |= dict.fromkeys(wrong, "a dog runs")
+    scores = evaluate_captions(
+        references=references,
+        hypotheses=hypotheses,
+        metrics=["True captions"],
+        settings=SETTINGS,
+        out=tmp_path,
+        dataset=corpus.parent,
+    )
+    assert scores.corpus["True captions"] == 0.75
+    assert [i for i, value in scores.per_image["True captions"].items() if value == 0] == wrong
+    assert re.search(r"\bscenes:1\b", json.loads((tmp_path / "metrics.json").read_text())["signature"])
+    info = score_info("True captions")
+    assert (info.scale, info.higher_is_better) == (100, True)
+
+
+def test_captions_of_other_data_sets_have_no_truth(tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+    with pytest.raises(MetricError, match=r"boxes\.json: no such file.*take True captions out of evaluation\.metrics"):
+        evaluate_captions(
+            references={1: ["a dog runs"]},
+            hypotheses={1: "a dog"},
+            metrics=["True captions"],
+            settings=SETTINGS,
+            out=tmp_path / "out",
+            dataset=tmp_path,
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
+    path = tmp_path / "boxes.json"
+    path.write_text('{"images": [{"image_id": 1, "objects": []}]}')
+    record(path)
+    with pytest.raises(DataError, match=r"boxes\.json: it does not describe scenes \(KeyError\('arrangement'\)\)"):
+        read_truth(path)
+
+
+def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(tmp_path):
+    params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
+    (params / "recipes" / "mine.yaml").write_text("base: photos\nevaluation: {metrics: [True captions]}\n")
+    (params / "tables" / "mine.yaml").write_text(
+        "title: Mine\ncolumns: [True captions]\nbaseline: t\n"
+        "rows: [{id: t, label: T, dataset: flickr8k, features: mobilenetv2_grid, model: transformer, recipe: mine}]\n"
+    )
+    profile = load_profile({"name": "mine", "tables": ["mine"]}, "mine")
+    with pytest.raises(ConfigError, match="'True captions', which reads boxes.json, and data set 'flickr8k' has none"):
+        RunPlan(profile, params)
