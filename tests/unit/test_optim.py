@@ -22,6 +22,7 @@ from recap.core.config import (
 from recap.core.params import load_named
 from recap.layers.fast.uncompiled import uncompiled_optimizer
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+from recap.training.radam import RAdam
 
 ROOT = Path(__file__).resolve().parents[2]
 # Rates of 3 epochs of 100 steps at d_model 512, from when stages still had a `learning_rate` beside their schedule.
@@ -120,7 +121,24 @@ def test_optimisers():
     assert isinstance(built, torch.optim.AdamW)
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
-    assert isinstance(build_optimizer(parameters, stage(optimizer="radam")), torch.optim.RAdam)
+    assert isinstance(build_optimizer(parameters, stage(optimizer="radam")), RAdam)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.98), (0.9, 0.999)])
+def test_rectified_adam_is_that_of_torch(betas):
+    """Before and after its second moment is trusted, also for a weight that lacks a gradient at times; same state."""
+    torch.manual_seed(0)
+    ours, theirs = ([torch.nn.Parameter(torch.ones(3, 5, dtype=torch.float64)) for _ in range(2)] for _ in range(2))
+    settings = {"lr": 0.1, "betas": betas, "eps": 1e-3, "weight_decay": 0.01}
+    fused, plain = RAdam(ours, **settings), torch.optim.RAdam(theirs, **settings)
+    for step in range(12):
+        for mine, other in zip(ours, theirs, strict=True):
+            mine.grad = other.grad = None if step == 8 and mine is ours[1] else torch.randn(3, 5, dtype=torch.float64)
+        fused.step(), plain.step()
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    plain.load_state_dict(fused.state_dict())
+    fused.load_state_dict(plain.state_dict())
+    assert fused.state_dict()["state"][1]["step"] == 11
 
 
 @pytest.mark.parametrize("recipe", sorted({name.rpartition(".")[0] for name in RATES}))

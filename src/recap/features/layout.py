@@ -13,6 +13,7 @@ import hashlib
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Packed:
         read = np.fromfile(self.path, self.dtype, (stop - start) * width, offset=begin)
         return read.reshape(stop - start, *self.shape[1:])
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))

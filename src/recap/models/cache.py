@@ -101,9 +101,10 @@ class KeyValueCache:
 
     def _gathered(self, stored: Tensor) -> Tensor:
         images, beams, length = self.ancestry.shape
-        _, heads, _, width = stored.shape
-        index = self.ancestry[:, :, None, :, None].expand(images, beams, heads, length, width)
-        return stored[:, None].expand(-1, beams, -1, -1, -1).gather(3, index)
+        _, heads, capacity, width = stored.shape
+        first = torch.arange(0, images * heads * capacity, capacity, device=stored.device).view(images, 1, heads, 1)
+        lines = (first + self.ancestry[:, :, None]).flatten()  # whole vectors are copied, where `gather` copies numbers
+        return stored.flatten(0, 2).index_select(0, lines).view(images, beams, heads, length, width)
 
     def _pair(self, layer: int) -> KeyValue:
         pair = self.storage.layers[layer]

@@ -18,6 +18,7 @@ from recap.core.config import (
     TableSchedule,
 )
 from recap.layers.fast.uncompiled import uncompiled_optimizer
+from recap.training.radam import RAdam
 
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
@@ -55,8 +56,8 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
     """Build the stage's optimizer; its rate is set before every step."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
-    fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # RAdam has no fused form
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": RAdam}[stage.optimizer]
+    fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # torch's RAdam has no fused form
     optimizer: torch.optim.Optimizer = uncompiled_optimizer(kind)(
         parameters,
         lr=0.0,

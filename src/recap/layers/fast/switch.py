@@ -1,4 +1,4 @@
-"""Whether the fast paths of this folder are taken; `RECAP_FAST=0` in the environment takes plain torch everywhere.
+"""Whether the fast paths of this folder and the fast RAdam are taken; `RECAP_FAST=0` in the environment: plain torch.
 
 Without them results agree up to rounding, but for dropout, which then draws torch's own random numbers.
 """
