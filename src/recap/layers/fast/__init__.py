@@ -4,6 +4,7 @@
     deferred_weight_grad             one weight gradient for a loop over time steps
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
+    HeadNorm                         group norm with one group per head
     bilinear_pool                    X-Linear attention's pooling without keeping all pairs
 
 `RECAP_FAST=0` takes the twins.
@@ -12,6 +13,7 @@
 from recap.layers.fast.bilinear import bilinear_pool
 from recap.layers.fast.deferred import deferred_weight_grad
 from recap.layers.fast.dropout import Dropout, dropout_mask
+from recap.layers.fast.head_norm import HeadNorm
 from recap.layers.fast.linear import Linear, fixed_weights, product
 from recap.layers.fast.packing import PackedIndex
 from recap.layers.fast.switch import fast
@@ -19,6 +21,7 @@ from recap.layers.fast.uncompiled import prepare_compilation, uncompiled
 
 __all__ = [
     "Dropout",
+    "HeadNorm",
     "Linear",
     "PackedIndex",
     "bilinear_pool",
