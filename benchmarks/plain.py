@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.layers.attention import Attention, KeyValue, MultiHeadAttention
-from recap.layers.fast import Linear
+from recap.layers.fast import Dropout, Linear
 from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images
@@ -57,6 +57,15 @@ def plainly(model: Captioner) -> Captioner:
                 setattr(module, name, plain)
     if isinstance(model, Transformer):
         model.packs = False
+    return torch_dropout(model)
+
+
+def torch_dropout(model: Captioner) -> Captioner:
+    """Let torch draw the dropout masks of a model, in place: one random number an entry, the mask kept as numbers."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, Dropout):
+                setattr(module, name, nn.Dropout(child.p))
     return model
 
 

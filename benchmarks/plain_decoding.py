@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import kl_div
 
 from benchmarks.plain import BOS, EOS, PAD
 from benchmarks.plain_x_linear import State, Step, repeat
@@ -17,11 +18,19 @@ from benchmarks.plain_x_linear import State, Step, repeat
 NEVER = torch.tensor([0, 1, 3])  # <pad>, <bos>, <unk>: not said in self-critical training
 
 
-def padded_loss(scores: Tensor, tokens: Tensor) -> Tensor:
-    """Mean over the words of captions [R, T + 1] whose every place has scores [R, T, V]."""
-    right = scores.log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
-    real = (tokens[:, 1:] != PAD).to(right.dtype)
-    return -(right * real).sum() / real.sum()
+def padded_loss(scores: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Mean over the words of captions [R, T + 1] whose every place has scores [R, T, V].
+
+    With smoothing s: the divergence from a table of targets as large as the scores, 1 - s at the word, the rest shared.
+    """
+    logged, right = scores.log_softmax(-1), tokens[:, 1:, None]
+    real = (right[..., 0] != PAD).to(logged.dtype)
+    if smoothing:
+        target = torch.full_like(logged, smoothing / (logged.shape[-1] - 1)).scatter_(-1, right, 1 - smoothing)
+        losses = kl_div(logged, target, reduction="none").sum(-1)
+    else:
+        losses = -logged.gather(-1, right)[..., 0]
+    return (losses * real).sum() / real.sum()
 
 
 def sample(step: Step, model: Any, state: State, length: int, said: Tensor | None = None) -> tuple[Tensor, Tensor]:

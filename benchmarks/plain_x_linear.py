@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import celu, glu, linear
+from torch.nn.functional import celu, glu, group_norm, linear
 
 from benchmarks.plain import PAD
 from recap.layers.x_linear import FeatureMix, Projection, XLinear
@@ -30,11 +30,11 @@ def product(of: nn.Linear, x: Tensor) -> Tensor:
 
 
 def project(of: Projection, x: Tensor) -> Tensor:
-    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K]."""
+    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K], laid out so that no q * k has to be copied."""
     y = of.activation(product(of.linear, x))
-    y = of.norm(y.flatten(0, 1)).view_as(y)
     heads = of.norm.num_groups
-    return y.view(*y.shape[:2], heads, y.shape[2] // heads).transpose(1, 2)
+    y = group_norm(y.flatten(0, 1), heads, of.norm.weight, of.norm.bias, of.norm.eps).view_as(y)
+    return y.view(*y.shape[:2], heads, y.shape[2] // heads).transpose(1, 2).contiguous()
 
 
 def keys(of: XLinear, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks import plain_decoding, plain_x_linear
 from benchmarks.beam import search
 from benchmarks.figures import Case, product_rate, seconds, show
-from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
+from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated, torch_dropout
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
@@ -33,7 +33,14 @@ from recap.training.optim import build_optimizer, clip_gradients
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
 MODELS = {"xlan": "75.2 M parameters", "x_transformer": "137.5 M parameters"}
-XE, SCST = CrossEntropy(epochs=1, learning_rate=1e-5), SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy")
+XE = {
+    "xlan": CrossEntropy(epochs=1, learning_rate=1e-5, clip_norm=0.5, clip_value=None),
+    "x_transformer": CrossEntropy(epochs=1, learning_rate=1e-5, label_smoothing=0.1, optimizer="radam"),
+}
+SCST = {
+    "xlan": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy"),
+    "x_transformer": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy", optimizer="radam"),
+}
 START = {"xlan": plain_x_linear.xlan_start, "x_transformer": plain_x_linear.x_transformer_start}
 STEP = {"xlan": plain_x_linear.xlan_step, "x_transformer": plain_x_linear.x_transformer_step}
 SCORES = {"xlan": plain_x_linear.xlan_scores, "x_transformer": plain_x_linear.x_transformer_scores}
@@ -46,6 +53,11 @@ def model_of(kind: str) -> Captioner:
     return build_model({"kind": kind}, InputSpec.of(FEATURES, WORDS))
 
 
+def stage_of(name: str, kind: str) -> Stage:
+    """Return the recipe of a step, `xe` or `scst`, as far as it costs time: optimiser, smoothing, clipping."""
+    return XE[kind] if name == "xe" else SCST[kind]
+
+
 def without_dropout(model: Captioner) -> Captioner:
     """Let nothing drop out of a model, in whatever mode an objective sets it."""
     for module in model.modules():
@@ -55,7 +67,12 @@ def without_dropout(model: Captioner) -> Captioner:
 
 
 def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]):
-    """Return a whole training step."""
+    """Return a whole training step of the middle of a training, when RAdam trusts its second moment."""
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()  # makes the moments; nothing moves
+    for state in optimizer.state.values():
+        state["step"].fill_(1000)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -66,22 +83,25 @@ def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, lo
     return step
 
 
-def ours(model: Captioner, name: str) -> Callable[[], None]:
+def ours(model: Captioner, name: str, kind: str) -> Callable[[], None]:
     """Return our step of `xe` or `scst`."""
-    data = batch()
-    if name == "xe":
-        objective: CrossEntropyObjective | SelfCriticalObjective = CrossEntropyObjective(model, XE)
+    data, stage = batch(), stage_of(name, kind)
+    if isinstance(stage, CrossEntropy):
+        objective: CrossEntropyObjective | SelfCriticalObjective = CrossEntropyObjective(model, stage)
     else:
-        objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
-    stage = XE if name == "xe" else SCST
+        objective = SelfCriticalObjective(model, stage, references=captions(seed=2), max_length=LENGTH)
     return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
 
 
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
-    """Return the released way of the same step."""
-    stage, loss = (XE, plain_xe_loss) if name == "xe" else (SCST, partial(plain_scst_loss, DictionaryCiderD(ENDED)))
-    adam = torch.optim.Adam(model.parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon)
-    return learner(model, adam, stage, lambda: loss(model.train(name == "xe"), kind))
+    """Return the released way of the same step: torch's dropout, and an optimiser that takes tensor after tensor."""
+    stage = stage_of(name, kind)
+    torch_dropout(model)
+    loss = plain_xe_loss if name == "xe" else partial(plain_scst_loss, DictionaryCiderD(ENDED))
+    build = torch.optim.RAdam if stage.optimizer == "radam" else torch.optim.Adam
+    groups = [{"params": [weight]} for weight in model.parameters()]
+    optimizer = build(groups, lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon, foreach=False)
+    return learner(model, optimizer, stage, lambda: loss(model.train(name == "xe"), kind))
 
 
 def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
@@ -92,7 +112,7 @@ def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
         encoded = plain_x_linear.repeat(plain_x_linear.encode(model, *vectors(data)), CAPTIONS)
     else:
         encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
-    return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows)
+    return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows, XE[kind].label_smoothing)
 
 
 def plain_sample(model: Captioner, kind: str, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -128,9 +148,9 @@ def xe(kind: str) -> Case:
     """Forward, backward, clipping and Adam of 50 captions of 7 to 16 words, with dropout."""
     model, slow = model_of(kind), model_of(kind)
     with torch.no_grad():
-        objective = CrossEntropyObjective(without_dropout(model_of(kind)), XE)
+        objective = CrossEntropyObjective(without_dropout(model_of(kind)), XE[kind])
         difference = abs(objective(batch()).loss - plain_xe_loss(slow.eval(), kind)).item()
-    step = ours(model, "xe")
+    step = ours(model, "xe", kind)
 
     def floor() -> dict[str, object]:
         from torch.utils.flop_counter import FlopCounterMode
@@ -152,7 +172,7 @@ def scst(kind: str) -> Case:
     """Greedy baseline, 50 samples, reward, loss, backward and Adam; nothing drops out on either side."""
     model, slow = model_of(kind).eval(), model_of(kind).eval()
     data = batch()
-    objective = SelfCriticalObjective(model, SCST, references=captions(seed=2), max_length=LENGTH)
+    objective = SelfCriticalObjective(model, SCST[kind], references=captions(seed=2), max_length=LENGTH)
     with fixed_weights():
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
@@ -161,7 +181,7 @@ def scst(kind: str) -> Case:
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()
         same = (best[:, 0] == plain_greedy(slow, kind)).float().mean().item()
-    step = ours(model, "scst")
+    step = ours(model, "scst", kind)
 
     def split() -> dict[str, object]:
         with fixed_weights():
@@ -198,10 +218,10 @@ def resident() -> int:
 def peak(name: str, kind: str, way: str) -> None:
     """Print what two steps take above the model: gradients, moments and activations, in MiB."""
     model = model_of(kind)
-    step = ours(model, name) if way == "ours" else plain(model, name, kind)
     before = resident()
-    for _ in range(2):  # the second has the optimiser's moments beside it
-        step()
+    step = ours(model, name, kind) if way == "ours" else plain(model, name, kind)
+    step()
+    step()  # the allocator's second round
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     show({"name": f"memory.{name}.{kind}", "way": way, "mib": round((most - before) / 2**20)})
 

@@ -12,6 +12,7 @@ import recap
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
 from recap.layers.fast import (
     Dropout,
+    HeadNorm,
     Linear,
     bilinear,
     bilinear_pool,
@@ -107,3 +108,17 @@ def test_layers_and_models_use_the_fast_layers():
                     found[key] = found.get(key, 0) + 1
     allowed = {(file, name): count for file, name, count in ALLOWED}
     assert found == allowed, "use recap.layers.fast.Linear and Dropout, or say here why not"
+
+
+def test_the_norm_of_heads_is_torchs_group_norm():
+    torch.manual_seed(0)
+    fused, torchs = (nn.Module.double(kind(3, 12)) for kind in (HeadNorm, nn.GroupNorm))
+    for weight in fused.parameters():
+        nn.init.normal_(weight)
+    torchs.load_state_dict(fused.state_dict())
+    x = torch.randn(5, 12, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(5, 12, dtype=torch.float64)
+    found, expected = (
+        (norm(x), *torch.autograd.grad(norm(x), [x, norm.weight, norm.bias], weights)) for norm in (fused, torchs)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

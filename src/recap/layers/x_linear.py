@@ -24,6 +24,7 @@ from recap.layers.activations import CELU_ALPHA, activation
 from recap.layers.attention import Attention, KeyValue
 from recap.layers.fast.bilinear import bilinear_pool
 from recap.layers.fast.dropout import Dropout
+from recap.layers.fast.head_norm import HeadNorm
 from recap.layers.fast.linear import Linear
 from recap.layers.folding import fold, fold_mask, unfold
 from recap.layers.masks import MASKED_SCORE
@@ -37,7 +38,7 @@ class Projection(nn.Module):
         super().__init__()
         self.linear = Linear(d_model, d_model)
         self.activation = activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
-        self.norm = nn.GroupNorm(heads, d_model)
+        self.norm = HeadNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; every vector is normalized by itself."""

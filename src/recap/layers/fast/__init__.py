@@ -5,6 +5,7 @@
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
     attended                         attention with a quick gradient in bf16
+    HeadNorm                         group norm with one group per head
     bilinear_pool                    X-Linear attention's pooling without keeping all pairs
 
 `RECAP_FAST=0` takes the twins.
@@ -14,6 +15,7 @@ from recap.layers.fast.attention import attended
 from recap.layers.fast.bilinear import bilinear_pool
 from recap.layers.fast.deferred import deferred_weight_grad
 from recap.layers.fast.dropout import Dropout, dropout_mask
+from recap.layers.fast.head_norm import HeadNorm
 from recap.layers.fast.linear import Linear, fixed_weights, product
 from recap.layers.fast.packing import PackedIndex
 from recap.layers.fast.switch import fast
@@ -21,6 +23,7 @@ from recap.layers.fast.uncompiled import prepare_compilation, uncompiled
 
 __all__ = [
     "Dropout",
+    "HeadNorm",
     "Linear",
     "PackedIndex",
     "attended",
