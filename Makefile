@@ -26,6 +26,7 @@ REPORTS = reports/$(PROFILE)
 TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
 
 demo: run
+	@echo "at length  make run PROFILE=scenes (the same models on harder scenes, half an hour of CPU time)"
 
 # Through the environment, a folder may have any name.
 run: export INPUTS := $(INPUTS)
