@@ -31,6 +31,7 @@ TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") f
 demo: run
 	@echo
 	$(BIN)/python -m recap caption docs/images/scene.png --run results/demo
+	@echo "at length  make run PROFILE=scenes (the same models on harder scenes, half an hour of CPU time)"
 
 # Through the environment, a folder may have any name.
 run: export INPUTS := $(INPUTS)
