@@ -87,8 +87,8 @@ def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
 
 def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_path, monkeypatch):
     killed = tmp_path / "java"
-    real = quote(str(java_executable()))
-    killed.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {real} "$@";; esac\n')
+    real = java_executable()
+    killed.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {quote(str(real))} "$@";; esac\n')
     killed.chmod(0o755)
     monkeypatch.setattr(scoring, "java_executable", lambda: killed)
     out = tmp_path / "scores"

@@ -65,7 +65,13 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
 
 def test_settings_name_every_grid_and_crop_backbone():
     ours = {name for name in NAMES if load_named(PARAMS, "features", name).kind in ("grid", "crops")}
-    assert ours - set(NAMED) == {"mobilenetv2_grid", "mobilenetv2_xray", "scenes_grid", "scenes_random"}
+    assert ours - set(NAMED) == {
+        "imagenet_grid",
+        "mobilenetv2_grid",
+        "mobilenetv2_xray",
+        "scenes_grid",
+        "scenes_random",
+    }
 
 
 @pytest.mark.parametrize(
