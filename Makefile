@@ -56,7 +56,8 @@ $(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh
 	touch $@
 
 # One thread per test process: more would make them wait for each other, and sums differ with the number of threads.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+# The tests of a file stay together, because they share what its fixtures make; tests/conftest.py puts long ones first.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 QUICK = (unit or smoke) and not slow
 
 test: lint

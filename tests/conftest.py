@@ -14,11 +14,10 @@ FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "f
 
 
 def pytest_collection_modifyitems(items):
-    """Mark tests by their folder; those for a GPU are skipped, with the reason, where there is none."""
+    """Mark tests by their folder, begin with the longest, and skip those for a GPU without one, with the reason."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
-        if "results" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("results"))  # one process makes them
+    items.sort(key=lambda item: not (item.get_closest_marker("smoke") or item.get_closest_marker("slow")))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not gpu_available():
         for item in on_gpu:

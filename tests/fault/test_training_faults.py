@@ -16,8 +16,6 @@ from recap.models.images import InputSpec
 from recap.runs.saved import load_model
 from recap.training.loop import SAVED
 
-pytestmark = pytest.mark.xdist_group("training_faults")  # one process makes what they share
-
 
 @pytest.fixture(scope="module")
 def prepared(prepare):

@@ -16,8 +16,6 @@ from recap.models.registry import build_model
 from recap.training.distributed import Group
 from recap.training.validation import validator
 
-pytestmark = pytest.mark.xdist_group("distributed")  # one process makes what they share
-
 WORKER = "helpers.distributed_worker"
 
 

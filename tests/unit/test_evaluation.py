@@ -24,8 +24,6 @@ from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 
-pytestmark = pytest.mark.xdist_group("evaluation")  # one process makes what they share
-
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
 

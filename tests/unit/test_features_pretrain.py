@@ -14,8 +14,6 @@ from recap.features.job import ExtractionJob
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore
 
-pytestmark = pytest.mark.xdist_group("features_pretrain")  # one process makes what they share
-
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 4}
 KNOWN = {"shape": ["ring", "star"], "colour": ["red"], "size": ["small"], "texture": ["plain"]}
 

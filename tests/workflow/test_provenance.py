@@ -7,8 +7,6 @@ import pytest
 
 from helpers.toy_workflow import Toy
 
-pytestmark = pytest.mark.xdist_group("provenance")  # one process makes what they share
-
 CORPUS, SUMMARY = "results/data/corpus.txt", "results/summary.txt"
 FIRST, SECOND = "results/runs/1.txt", "results/runs/2.txt"
 

@@ -12,8 +12,6 @@ import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace, counts
 
-pytestmark = pytest.mark.xdist_group("tiny_run")  # one process makes what they share
-
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
