@@ -14,10 +14,12 @@ FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "f
 
 
 def pytest_collection_modifyitems(items):
-    """Mark tests by their folder, begin with the longest, and skip those for a GPU without one, with the reason."""
+    """Mark tests by their folder, begin with the longest files, and skip those for a GPU where there is none."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
-    items.sort(key=lambda item: not (item.get_closest_marker("smoke") or item.get_closest_marker("slow")))
+    # Whole files: the order of the tests in one stays, because some share what a fixture made and change it.
+    long = {item.path for item in items if item.get_closest_marker("smoke") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not gpu_available():
         for item in on_gpu:
