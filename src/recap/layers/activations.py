@@ -12,6 +12,7 @@ ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
     "none": lambda _alpha: nn.Identity(),
     "relu": lambda _alpha: nn.ReLU(),
     "gelu": lambda _alpha: nn.GELU(),
+    "gelu_tanh": lambda _alpha: nn.GELU(approximate="tanh"),
     "tanh": lambda _alpha: nn.Tanh(),
     "sigmoid": lambda _alpha: nn.Sigmoid(),
     "elu": nn.ELU,

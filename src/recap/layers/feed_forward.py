@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
         self.inner = Linear(d_model, d_hidden)
-        self.activation = make_activation(activation, known=("none", "relu", "gelu"))
+        self.activation = make_activation(activation, known=("none", "relu", "gelu", "gelu_tanh"))
         self.dropout = Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 

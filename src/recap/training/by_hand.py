@@ -10,6 +10,7 @@ from shutil import rmtree
 from recap.core.config import Evaluation, Execution, RunSpec
 from recap.core.device import select_device
 from recap.evaluation.decode import decode_images
+from recap.runs.pretrained import pretrained_file
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.job import Inputs, build_training, finish, load_inputs, prepare
@@ -75,6 +76,7 @@ def train_by_hand(
     subset: Path,
     features: Sequence[Path],
     init: Path | None,
+    weights: Path | None = None,
     steps: int | None,
     overfit_one_batch: bool,
     out: Path,
@@ -84,7 +86,7 @@ def train_by_hand(
     Args:
         spec, execution: as `train` takes them; the state of an earlier training in `out` is not continued.
         evaluation: how the captions are decoded.
-        corpus, vocabulary, subset, features, init: the files that go in, as `train` takes them.
+        corpus, vocabulary, subset, features, init, weights: the files that go in, as `train` takes them.
         steps: stop after so many; None: all epochs of the spec, or 100 steps on one batch.
         overfit_one_batch: take the first batch at every step; a model that learns comes near a loss of 0.
         out: folder of the state and of the run.
@@ -94,7 +96,10 @@ def train_by_hand(
     """
     group = init_group(select_device(execution.device))
     prepare(spec, execution, group)
-    inputs = load_inputs(corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init)
+    weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
+    inputs = load_inputs(
+        corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init, weights=weights
+    )
     steps = OVERFIT_STEPS if overfit_one_batch and steps is None else steps
     if steps is not None:
         spec = spec.model_copy(update={"stage_settings": spec.stage_settings.model_copy(update={"epochs": 1})})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,6 +26,7 @@ from recap.models.registry import build_model
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
 from recap.runs.inputs import FeatureSources
+from recap.runs.pretrained import pretrained_file
 from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
@@ -44,7 +45,10 @@ Captions = dict[int, list[list[int]]]  # image id -> token ids of each caption
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a training reads: the captions of its images as token ids, their features, and the hash of each file."""
+    """What a training reads: the captions of its images as token ids, their features, and the hash of each file.
+
+    It begins with the weights of a run, `init`, with pretrained ones of a part of the model, `weights`, or with none.
+    """
 
     vocabulary: AnyVocabulary
     features: FeatureSources
@@ -52,6 +56,7 @@ class Inputs:
     validation: Captions
     init: Path | None
     hashes: dict[str, str | None]
+    weights: Path | None = None
 
     @property
     def max_length(self) -> int:
@@ -68,6 +73,7 @@ def train(
     subset: Path,
     features: Sequence[Path],
     init: Path | None,
+    weights: Path | None = None,
     state: Path,
     out: Path,
 ) -> None:
@@ -79,6 +85,7 @@ def train(
         corpus, vocabulary, subset: the files that went in.
         features: one or several feature stores of the same images.
         init: run folder whose weights are the start (scst: the xe run), or None.
+        weights: file of the pretrained weights that the model's settings name, or None.
         state: folder for the resumable state.
         out: the run folder.
 
@@ -89,7 +96,10 @@ def train(
     with GracefulStop(run_name(spec)), _claimed(state, group):
         group.barrier()  # until the state is ours
         prepare(spec, execution, group)
-        inputs = load_inputs(corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init)
+        weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
+        inputs = load_inputs(
+            corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init, weights=weights
+        )
         training = build_training(spec, execution, inputs, state, group)
         counters = training.run()
         finish(spec, execution, inputs, training, counters, out)
@@ -109,7 +119,15 @@ def prepare(spec: RunSpec, execution: Execution, group: Group) -> None:
     torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
 
-def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Sequence[Path], init: Path | None) -> Inputs:
+def load_inputs(
+    *,
+    corpus: Path,
+    vocabulary: Path,
+    subset: Path,
+    features: Sequence[Path],
+    init: Path | None,
+    weights: Path | None = None,
+) -> Inputs:
     """Read the files of a training and check that they fit together.
 
     Raises:
@@ -125,7 +143,9 @@ def load_inputs(*, corpus: Path, vocabulary: Path, subset: Path, features: Seque
         "feature_hash": sources.feature_hash,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
-    return Inputs(vocab, sources, captions, validation, init, hashes)
+    if weights is not None:  # named only where there are some, so that finished runs of other models stay valid
+        hashes["weights_sha256"] = sha256_file(weights)
+    return Inputs(vocab, sources, captions, validation, init, hashes, weights)
 
 
 def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
@@ -135,7 +155,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         RecapError: the model cannot be built, or the weights to begin with do not fit it.
     """
     settings, name = spec.stage_settings, run_name(spec)
-    streams = inputs.features.input_spec(inputs.vocabulary)
+    streams = replace(inputs.features.input_spec(inputs.vocabulary), weights=inputs.weights)
     model = build_model(spec.model_settings, streams).to(group.device)
     inputs.features.choose([model], streams)
     if inputs.init is not None:

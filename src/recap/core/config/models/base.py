@@ -52,6 +52,13 @@ class ModelConfig(Strict, ABC):
         """Whether the number of an image's vectors has a meaning, so that masked ones may not be appended."""
         return False
 
+    def pretrained_weights(self) -> str | None:
+        """Return where the weights are that the model begins with; None: all are random.
+
+        `hub:NAME@REVISION`, `language_model:NAME` or a file relative to `inputs`.
+        """
+        return None
+
     @property
     def unused_parameters(self) -> Sequence[str]:
         """Parts of the names of parameters that these settings leave without a gradient."""

@@ -1,0 +1,178 @@
+"""GPT-2 (Radford et al. 2019) as a decoder of captions and as a language model.
+
+Pre-norm blocks, learnt positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to the word table:
+
+    a = x + attention(norm_1(x));  x' = a + feed_forward(norm_2(a));  logits = W_e norm(x_L)
+
+Expected: 124.4 M parameters at width 768 with 12 layers, 1,024 positions and 50,257 pieces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from recap.layers.attention import MultiHeadAttention
+from recap.layers.fast import Dropout, Linear, PackedIndex, product
+from recap.layers.feed_forward import FeedForward
+from recap.layers.masks import causal_mask
+from recap.layers.rows import Rows
+from recap.layers.stack import Stack
+from recap.models.transformer_layers import Past
+
+DEVIATION = 0.02  # of GPT-2's random weights
+
+
+class Gpt2Block(nn.Module):
+    """One block: rows of [B, C, T, D] -> rows of [B, C, T, D].
+
+    Args:
+        d_model, heads, d_feed_forward: sizes.
+        dropout: on the sum of each residual connection, as VisualGPT's code has it.
+        feed_forward: whether there is one.
+    """
+
+    def __init__(
+        self, *, d_model: int, heads: int, d_feed_forward: int, dropout: float, feed_forward: bool = True
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
+        self.dropout = Dropout(dropout)
+        self.feed_forward_norm: nn.Module | None = None
+        self.feed_forward: nn.Module | None = None
+        if feed_forward:
+            self.feed_forward_norm = nn.LayerNorm(d_model)
+            self.feed_forward = FeedForward(
+                d_model=d_model, d_hidden=d_feed_forward, activation="gelu_tanh", dropout=0.0
+            )
+
+    def forward(self, x: Rows, self_mask: Tensor | None, past: Past | None = None) -> Rows:
+        """Apply the block; masks and `past` as in `recap.models.transformer_layers.DecoderLayer`."""
+        return self.after(self.attend(x, self_mask, past))
+
+    def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:
+        """Self-attention over the tokens so far, with its residual connection."""
+        normed = x.map(self.attention_norm)
+        key_value = self.attention.key_value(normed)
+        key_value = key_value if past is None else past.extend(key_value)
+        found = self.attention(normed, key_value, attn_mask=self_mask)
+        return x.like(self.dropout(x.values + found.values))
+
+    def after(self, x: Rows) -> Rows:
+        """Feed-forward, with its residual connection."""
+        if self.feed_forward is None or self.feed_forward_norm is None:
+            return x.map(self.dropout)
+        return x.like(self.dropout(x.values + self.feed_forward(self.feed_forward_norm(x.values))))
+
+
+BlockT = TypeVar("BlockT", bound=Gpt2Block)
+
+
+class Gpt2Decoder(nn.Module, Generic[BlockT]):
+    """Words, positions, blocks, the last norm and the tied output.
+
+    Args:
+        vocabulary_size: V.
+        d_model: D.
+        positions: the longest caption.
+        blocks: in order.
+    """
+
+    def __init__(self, *, vocabulary_size: int, d_model: int, positions: int, blocks: Sequence[BlockT]) -> None:
+        super().__init__()
+        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.position_embedding = nn.Embedding(positions, d_model)
+        self.blocks = Stack[BlockT](blocks)
+        self.norm = nn.LayerNorm(d_model)
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions in the caption [...] -> [..., D].
+
+        Raises:
+            ValueError: a caption is longer than the table of positions.
+        """
+        return self.word_embedding(tokens) + self.position_embedding(positions)
+
+    def rows(self, tokens: Tensor, index: PackedIndex | None) -> Rows:
+        """Embed whole captions [B, C, T], padded or without their padding.
+
+        Raises:
+            ValueError: they are longer than the table of positions.
+        """
+        longest = self.position_embedding.num_embeddings
+        if tokens.shape[-1] > longest:
+            raise ValueError(f"captions of {tokens.shape[-1]} tokens are longer than the {longest} learnt positions")
+        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        if index is not None:
+            tokens, positions = index.pack(tokens), index.pack(positions)
+        return Rows(self.embed(tokens, positions), index)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V], with the word table."""
+        return product(hidden, self.word_embedding.weight, None)
+
+
+class LanguageModel(nn.Module):
+    """GPT-2 without pictures: next tokens of texts.
+
+    Args:
+        vocabulary_size: V.
+        d_model, heads, d_feed_forward, layers, positions: sizes.
+        dropout: in the blocks.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary_size: int,
+        d_model: int,
+        heads: int,
+        d_feed_forward: int,
+        layers: int,
+        positions: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.decoder = Gpt2Decoder[Gpt2Block](
+            vocabulary_size=vocabulary_size,
+            d_model=d_model,
+            positions=positions,
+            blocks=[
+                Gpt2Block(d_model=d_model, heads=heads, d_feed_forward=d_feed_forward, dropout=dropout)
+                for _ in range(layers)
+            ],
+        )
+        initialize(self.decoder)
+
+    def forward(self, tokens: Tensor, index: PackedIndex | None = None) -> Tensor:
+        """Tokens [B, T] -> hidden of each, [B, T, D]; with an index those of the R real tokens, [R, D]."""
+        tokens = tokens[:, None]
+        x, mask = self.decoder.rows(tokens, index), causal_mask(tokens.shape[-1], tokens.device)
+        for block in self.decoder.blocks:
+            x = block(x, mask)
+        hidden = self.decoder.norm(x.values)
+        return hidden if index is not None else hidden[:, 0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return self.decoder.logits(hidden)
+
+
+def initialize(decoder: Gpt2Decoder[BlockT]) -> None:
+    """Draw GPT-2's random weights: N(0, 0.02), biases 0, and what ends a residual branch smaller by sqrt(2 layers)."""
+    for module in decoder.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=DEVIATION)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+    for block in decoder.blocks:
+        ends: list[Linear] = [block.attention.output]
+        if isinstance(block.feed_forward, FeedForward):
+            ends.append(block.feed_forward.outer)
+        for end in ends:
+            nn.init.normal_(end.weight, std=DEVIATION / math.sqrt(2 * len(decoder.blocks)))

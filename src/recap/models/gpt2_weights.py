@@ -1,0 +1,199 @@
+"""Pretrained weights of a GPT-2 decoder, of the released GPT-2 or of `recap pretrain-lm`, and a report of the loading.
+
+Only safetensors files are read, which hold tensors and no code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from recap.core.errors import ConfigError, first_line
+from recap.core.files import checksums
+from recap.core.log import log
+from recap.data.vocabulary.base import AnyVocabulary
+
+METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary
+# The released model's names, after "transformer." if the whole model was saved.
+NAMES = [
+    (r"^wte\.weight$", "word_embedding.weight"),
+    (r"^wpe\.weight$", "position_embedding.weight"),
+    (r"^h\.(\d+)\.ln_1\.(weight|bias)$", r"blocks.\1.attention_norm.\2"),
+    (r"^h\.(\d+)\.ln_2\.(weight|bias)$", r"blocks.\1.feed_forward_norm.\2"),
+    (r"^h\.(\d+)\.attn\.c_attn\.(weight|bias)$", r"blocks.\1.attention.query+key+value.\2"),
+    (r"^h\.(\d+)\.attn\.c_proj\.(weight|bias)$", r"blocks.\1.attention.output.\2"),
+    (r"^h\.(\d+)\.mlp\.c_fc\.(weight|bias)$", r"blocks.\1.feed_forward.inner.\2"),
+    (r"^h\.(\d+)\.mlp\.c_proj\.(weight|bias)$", r"blocks.\1.feed_forward.outer.\2"),
+    (r"^ln_f\.(weight|bias)$", r"norm.\1"),
+]
+NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"  # causal masks, and the word table once more
+
+
+@dataclass(frozen=True)
+class LoadingReport:
+    """Names of a decoder's tensors, taken from the file or left random, and those of the file that have no place."""
+
+    taken: list[str]
+    random: list[str]
+    unused: list[str]
+
+    def text(self) -> str:
+        """Return it in a sentence, with the names of modules."""
+        parts = [f"{len(self.taken)} tensors taken"]
+        parts += [f"left random: {_listed(self.random)}"] if self.random else []
+        parts += [f"of the file not used: {_listed(self.unused)}"] if self.unused else []
+        return "; ".join(parts)
+
+
+def load_pretrained(
+    decoder: nn.Module, path: Path, vocabulary: AnyVocabulary | None, *, source: str | None = None
+) -> LoadingReport:
+    """Give a `Gpt2Decoder` pretrained weights: the first blocks and positions of the file, as many as it has itself.
+
+    Args:
+        decoder: the decoder.
+        path: safetensors of the released GPT-2, or of `recap pretrain-lm`.
+        vocabulary: whose ids the decoder has; GPT-2's table is put in their order. None: the file's own order.
+        source: what the settings call the weights, for messages.
+
+    Returns:
+        What was taken and what was not, which is logged as well.
+
+    Raises:
+        ConfigError: the file is missing, no safetensors or of another size, vocabulary or model.
+    """
+    checksums.check(path)
+    tensors, metadata = _read(path)
+    if METADATA in metadata:
+        found = _own(path, tensors, metadata[METADATA], vocabulary)
+    else:
+        found = _released(path, tensors, vocabulary)
+    report = _copy(decoder, found, path)
+    log.info(f"{source or path}: {report.text()}")
+    return report
+
+
+def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str) -> None:
+    """Write the weights of a decoder with the hash of its vocabulary, atomically, and note their sha256 beside them."""
+    from safetensors.torch import save_file
+
+    from recap.core.files.atomic import atomic_path
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()}
+    with atomic_path(path) as temporary:
+        # One key: safetensors writes several in an order that changes from run to run.
+        save_file(tensors, temporary, metadata={METADATA: json.dumps({"vocabulary_hash": vocabulary_hash})})
+    checksums.record(path)
+
+
+def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Map the released GPT-2's names and layouts to ours: its linear layers are (in, out), queries, keys, values one.
+
+    Raises:
+        ConfigError: a name is none of the released model's.
+    """
+    renamed: dict[str, Tensor] = {}
+    for name, value in state.items():
+        short = name.removeprefix("transformer.")
+        if re.fullmatch(NOT_NEEDED, short):
+            continue
+        ours = next((re.sub(old, new, short) for old, new in NAMES if re.match(old, short)), None)
+        if ours is None:
+            raise ConfigError(f"parameter {name!r} is none of GPT-2's; give its own model.safetensors")
+        if ".c_" in short and value.dim() == 2:
+            value = value.T
+        if "query+key+value" in ours:
+            for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                renamed[ours.replace("query+key+value", part)] = third
+        else:
+            renamed[ours] = value
+    return renamed
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such weights; put them there, or correct `weights` of the model")
+    if path.suffix != ".safetensors":
+        raise ConfigError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path}: is truncated or no safetensors file ({first_line(error)}); fetch it again"
+        ) from error
+
+
+def _own(path: Path, tensors: dict[str, Tensor], metadata: str, vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
+    """Check that a language model of ours has the captioner's vocabulary."""
+    made_with = json.loads(metadata)["vocabulary_hash"]
+    if vocabulary is not None and vocabulary.hash != made_with:
+        raise ConfigError(
+            f"{path}: its vocabulary has the hash {made_with}, that of the captions {vocabulary.hash}; train the "
+            "language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
+        )
+    return tensors
+
+
+def _released(path: Path, tensors: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
+    """Rename GPT-2's tensors and put its word table in the order of our ids."""
+    try:
+        found = rename_gpt2(tensors)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if vocabulary is not None:
+        rows = getattr(vocabulary, "rows", None)
+        if rows is None:
+            raise ConfigError(
+                f"{path}: GPT-2's weights go with its byte pairs, but the vocabulary has words; set `vocabulary: "
+                "{kind: bpe, ...}` of the data set"
+            )
+        table = found["word_embedding.weight"]
+        if max(rows) >= len(table):
+            raise ConfigError(
+                f"{path}: has {len(table)} pieces, the vocabulary's last is {max(rows)}; take GPT-2's own"
+            )
+        found["word_embedding.weight"] = table[torch.tensor(rows)]
+    return found
+
+
+def _copy(decoder: nn.Module, found: dict[str, Tensor], path: Path) -> LoadingReport:
+    """Copy what has a place; positions are cut to the decoder's."""
+    places = decoder.state_dict()
+    positions = places["position_embedding.weight"]
+    if "position_embedding.weight" in found:
+        found["position_embedding.weight"] = found["position_embedding.weight"][: len(positions)]
+    taken = [name for name in places if name in found]
+    report = LoadingReport(
+        taken, [name for name in places if name not in found], [name for name in found if name not in places]
+    )
+    missing = [name for name in report.random if not re.search(r"\.(cross|fusion)\.", name)]
+    if missing:
+        raise ConfigError(
+            f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper model, or lower "
+            "decoder_layers"
+        )
+    for name in taken:
+        if found[name].shape != places[name].shape:
+            raise ConfigError(
+                f"{path}: {name!r} is {[*found[name].shape]}, the model's is {[*places[name].shape]}; give both the "
+                "same sizes (d_model, d_feed_forward, positions, vocabulary)"
+            )
+    with torch.no_grad():
+        for name in taken:
+            places[name].copy_(found[name])
+    return report
+
+
+def _listed(names: list[str]) -> str:
+    """Return how many tensors these are and of which modules, without the numbers of blocks."""
+    modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
+    return f"{len(names)} ({', '.join(modules)})"

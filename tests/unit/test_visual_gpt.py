@@ -1,0 +1,229 @@
+"""Pretrained weights of VisualGPT (what is taken, left random, refused) and the gates that figures read."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens
+from recap.core.config.models.visual_gpt import VisualGptModel
+from recap.core.errors import ConfigError, RecapError
+from recap.data.vocabulary.words import Vocabulary
+from recap.models.gpt2 import LanguageModel
+from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
+from recap.models.registry import build_model
+from recap.models.visual_gates import visual_gates
+from recap.runs.pretrained import pretrained_file
+
+CONFIG = VisualGptModel.example()
+WORDS = Vocabulary([f"w{number}" for number in range(V - 4)], {"min_count": 1, "max_length": 9, "splits": "train"})
+
+
+def language_model(**changes):
+    sizes = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "layers": 3, "positions": 80}
+    torch.manual_seed(5)
+    return LanguageModel(vocabulary_size=V, dropout=0.0, **{**sizes, **changes})
+
+
+@pytest.fixture
+def weights(tmp_path):
+    file = tmp_path / "language_model.safetensors"
+    save_language_model(file, language_model().decoder, WORDS.hash)
+    return file
+
+
+def model(weights, vocabulary=WORDS, **changes):
+    config = VisualGptModel.model_validate({**CONFIG.model_dump(), **changes})
+    torch.manual_seed(1)
+    return build_model(config, replace(inputs(config), weights=weights, vocabulary=vocabulary))
+
+
+def test_a_decoder_begins_with_the_first_layers_and_positions_of_a_language_model(weights, caplog):
+    found, source = model(weights), language_model().decoder
+    for layer in range(2):
+        ours, theirs = found.decoder.blocks[layer].state_dict(), source.blocks[layer].state_dict()
+        assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+    assert torch.equal(found.decoder.position_embedding.weight, source.position_embedding.weight[:70])
+    report = load_pretrained(found.decoder, weights, WORDS)
+    assert len(report.taken) == 4 + 2 * 16
+    assert {name.split(".")[2] for name in report.random} == {"cross", "fusion"}
+    assert {name.split(".")[1] for name in report.unused} == {"2"}  # the third block
+    assert "left random: 24 (blocks.*.cross.query, " in report.text()
+    assert report.text() in caplog.text
+
+
+def test_what_a_language_model_does_not_bring_is_as_without_it(weights):
+    ours, plain = model(weights), model(None)
+    assert torch.equal(ours.decoder.blocks[0].cross.query.weight, plain.decoder.blocks[0].cross.query.weight)
+    assert torch.equal(ours.encoder[1].attention.query.weight, plain.encoder[1].attention.query.weight)
+
+
+def test_the_aoa_baseline_has_no_place_for_feed_forward_weights_and_says_so(weights, caplog):
+    model(weights, fusion="aoa_baseline")
+    assert "blocks.*.feed_forward_norm" in caplog.text.partition("of the file not used: ")[2]
+
+
+def test_another_vocabulary_is_refused(weights):
+    other = Vocabulary([*WORDS.words[1:], "other"], WORDS.rule)
+    with pytest.raises(ConfigError, match="its vocabulary has the hash .* train the language model again"):
+        model(weights, other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"d_model": 8}, "'word_embedding.weight' is .* give both the same sizes"),
+        ({"decoder_layers": 4}, "lacks 'blocks.3.attention_norm.weight' .* lower decoder_layers"),
+        ({"positions": 90}, "'position_embedding.weight' is "),
+    ],
+)
+def test_other_sizes_are_refused(weights, changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        model(weights, **changes)
+
+
+def gpt2_state(pieces):
+    """Return a language model under the released names: layers are (in, out), queries, keys and values one."""
+    state = {}
+    for name, value in language_model(layers=2).decoder.state_dict().items():
+        state[name] = value
+    table = torch.randn(pieces, 16)
+    found = {"transformer.wte.weight": table, "transformer.wpe.weight": state["position_embedding.weight"]}
+    for layer in range(2):
+        ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
+        parts = {
+            "attn.c_proj": "attention.output",
+            "mlp.c_fc": "feed_forward.inner",
+            "mlp.c_proj": "feed_forward.outer",
+        }
+        for official, name in parts.items():
+            found[f"{theirs}{official}.weight"] = state[f"{ours}{name}.weight"].T.contiguous()
+            found[f"{theirs}{official}.bias"] = state[f"{ours}{name}.bias"]
+        for kind in ("weight", "bias"):
+            three = torch.cat([state[f"{ours}attention.{part}.{kind}"] for part in ("query", "key", "value")])
+            found[f"{theirs}attn.c_attn.{kind}"] = (three.T if kind == "weight" else three).contiguous()
+            found[f"{theirs}ln_1.{kind}"] = state[f"{ours}attention_norm.{kind}"]
+            found[f"{theirs}ln_2.{kind}"] = state[f"{ours}feed_forward_norm.{kind}"]
+        found[f"{theirs}attn.bias"] = torch.ones(1, 1, 80, 80)
+    return found | {f"transformer.ln_f.{kind}": state[f"norm.{kind}"] for kind in ("weight", "bias")}
+
+
+class Pieces:
+    """Byte pairs with GPT-2 rows for V ids."""
+
+    hash, rows = "0", [6, 5, 9, 9, 0, 1, 2, 3, 4, 7, 8]
+
+
+def test_the_released_gpt2_is_loaded_with_its_word_table_in_the_order_of_our_ids(tmp_path):
+    state = gpt2_state(10)
+    save_file(state, tmp_path / "model.safetensors")
+    found = model(tmp_path / "model.safetensors", Pieces())
+    assert torch.equal(found.decoder.word_embedding.weight, state["transformer.wte.weight"][Pieces.rows])
+    expected = language_model(layers=2).decoder.blocks[1].state_dict()
+    ours = found.decoder.blocks[1].state_dict()
+    assert all(torch.equal(ours[name], value) for name, value in expected.items())
+
+
+def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names(tmp_path):
+    file = tmp_path / "model.safetensors"
+    save_file(gpt2_state(V), file)
+    with pytest.raises(ConfigError, match="GPT-2's weights go with its byte pairs"):
+        model(file)
+    save_file({"bert.weight": torch.zeros(2)}, file)
+    with pytest.raises(ConfigError, match="'bert.weight' is none of GPT-2's"):
+        model(file)
+
+
+def test_files_that_are_no_weights_are_refused(tmp_path, weights):
+    for name, content, reason in [
+        ("model.bin", b"x", "only safetensors files are read"),
+        ("model.safetensors", b"x" * 100, "truncated or no safetensors file"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigError, match=reason):
+            model(tmp_path / name)
+    with pytest.raises(ConfigError, match="no such weights"):
+        model(tmp_path / "missing.safetensors")
+    save_file({"a": torch.zeros(1)}, weights, metadata={METADATA: json.dumps({"vocabulary_hash": "0"})})
+    with pytest.raises(RecapError, match="has changed since it was finished"):
+        model(weights)
+
+
+def test_settings_and_files_of_weights_must_agree(tmp_path):
+    assert pretrained_file(None, None) is None
+    assert pretrained_file("language_model:x", tmp_path / "x.safetensors") == tmp_path / "x.safetensors"
+    with pytest.raises(ConfigError, match="name their file with --weights"):
+        pretrained_file("language_model:x", None)
+    with pytest.raises(ConfigError, match="name no weights"):
+        pretrained_file(None, tmp_path)
+    with pytest.raises(ConfigError, match="40 digits"):
+        pretrained_file("hub:openai-community/gpt2", None)
+
+
+def test_weights_from_the_hub_are_fetched_at_their_revision(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    asked = []
+    monkeypatch.setattr(
+        huggingface_hub, "hf_hub_download", lambda *a, **k: asked.append((a, k)) or str(tmp_path / "w.safetensors")
+    )
+    revision = "0123456789" * 4
+    assert pretrained_file(f"hub:openai-community/gpt2@{revision}", None) == tmp_path / "w.safetensors"
+    assert asked == [(("openai-community/gpt2", "model.safetensors"), {"revision": revision})]
+
+    def offline(*_, **__):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
+    with pytest.raises(ConfigError, match=r"cannot be fetched \(no route to host\); without a network"):
+        pretrained_file(f"hub:openai-community/gpt2@{revision}", None)
+
+
+def test_copies_begin_equal_and_random_layers_do_not():
+    first, second = (block.fusion.state_dict() for block in model(None).decoder.blocks)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    first, second = (block.fusion.state_dict() for block in model(None, copy_layers=False).decoder.blocks)
+    assert not any(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_gates_behind_each_token():
+    found = built(CONFIG)
+    images, tokens = random_images(CONFIG), random_tokens()
+    memory = found.encode(images)
+    visual, language = visual_gates(found, tokens, memory)
+    assert visual.shape == language.shape == (2, *tokens.shape)
+    seen = []
+    gate = found.decoder.blocks[1].fusion.gate
+    pair = gate.pair
+    gate.pair = lambda *a: seen.append(pair(*a)) or seen[-1]
+    found.decode(tokens, memory)
+    torch.testing.assert_close(visual[1], torch.stack([each[0].mean(-1) for each in seen]).mean(0))
+    torch.testing.assert_close(language[1], torch.stack([each[1].mean(-1) for each in seen]).mean(0))
+    assert not any(module._forward_hooks for module in found.modules())
+    with pytest.raises(ConfigError, match="has no visual gates"):
+        visual_gates(built(VisualGptModel.model_validate({**CONFIG.model_dump(), "fusion": "plain"})), tokens, memory)
+
+
+def test_a_closed_visual_gate_reads_nothing_of_the_image():
+    config = VisualGptModel.model_validate({**CONFIG.model_dump(), "tau": 0.0})
+    found, tokens = built(config), random_tokens()
+    with torch.no_grad():
+        for block in found.decoder.blocks:
+            for gate in block.fusion.gate.gates:
+                gate.weight.zero_()
+                gate.bias.fill_(50.0)  # alpha 1: all language
+    one, other = (log_probabilities(found, random_images(config, seed=seed), tokens) for seed in (1, 2))
+    torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+
+
+def test_normalized_gates_need_a_tau_below_a_half():
+    with pytest.raises(ValueError, match="below 0.5"):
+        VisualGptModel(kind="visual_gpt", normalized=True, tau=0.5)
+
+
+def test_captions_longer_than_the_positions_are_refused():
+    found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
+    with pytest.raises(ValueError, match="longer than the 4 learnt positions"):
+        found.decode(random_tokens(), found.encode(random_images(CONFIG)))
