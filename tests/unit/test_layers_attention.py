@@ -7,8 +7,12 @@ import torch
 
 from recap.layers.additive import AdditiveAttention
 from recap.layers.attention import MultiHeadAttention
+from recap.layers.attention_on_attention import AoAAttention, AttentionOnAttention
+from recap.layers.dot_product import DotProductAttention, ProjectedAttention
 from recap.layers.fast import PackedIndex, attended, switch
 from recap.layers.masks import causal_mask, key_mask
+from recap.layers.memory_attention import MemoryAttention
+from recap.layers.meshed import MeshedGate
 from recap.layers.rows import Rows
 from recap.layers.x_linear import XLinear
 from recap.layers.zoneup import ZodiacMultiHead
@@ -19,6 +23,10 @@ MAKERS = {
     "multi_head": lambda: MultiHeadAttention(d_model=D, heads=H),
     "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
     "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
+    "dot_product": lambda: DotProductAttention(d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5),
+    "projected": lambda: ProjectedAttention(d_model=D, heads=H, d_key=5, d_value=3),
+    "memory": lambda: MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4),
+    "aoa": lambda: AoAAttention(d_model=D, heads=H, order="query_attended", attention_dropout=0.5, aoa_dropout=0.5),
     "additive": lambda: AdditiveAttention(d_query=D, d_source=D, d_hidden=6),
 }
 
@@ -61,7 +69,7 @@ def test_each_caption_has_a_mask_of_its_own(attention):
         torch.testing.assert_close(together[:, one], alone, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear"])
+@pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear", "dot_product", "projected", "memory", "aoa"])
 def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind):
     torch.manual_seed(0)
     attention = MAKERS[kind]().double().eval()
@@ -116,3 +124,74 @@ def test_the_gradient_in_bf16_is_that_of_plain_attention(masked, monkeypatch):
     theirs = torch.autograd.grad(plain, vectors, direction)
     for a, b in zip((found, *ours), (plain, *theirs), strict=True):
         torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("keys", [1, C])
+@pytest.mark.parametrize("kind", ["dot_product", "projected", "memory"])
+def test_watched_weights_sum_to_one_and_change_nothing(kind, keys):
+    torch.manual_seed(0)
+    attention, seen = MAKERS[kind]().double().eval(), []
+    query, key_value = Rows(randn(B, C, T, D)), attention.key_value(Rows(randn(B, keys, N, D)))
+    mask = key_mask(torch.tensor([True, True, False, True, False]).expand(B, -1))
+    expected = attention(query, key_value, attn_mask=mask).values
+    handle = attention.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
+    torch.testing.assert_close(attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0)
+    handle.remove()
+    assert seen[0].shape == (B, C, H, T, key_value[0].shape[3])
+    torch.testing.assert_close(seen[0].sum(-1), torch.ones(B, C, H, T, dtype=torch.float64))
+    assert seen[0][..., [2, 4]].abs().max() == 0
+
+
+def test_dropped_weights_keep_their_mean():
+    torch.manual_seed(0)
+    attention = DotProductAttention(d_model=D, heads=H, d_key=4, d_value=4, dropout=0.3).double()
+    query, key_value = Rows(randn(B, C, T, D)), attention.key_value(Rows(randn(B, 1, N, D)))
+    expected = attention.eval()(query, key_value).values
+    attention.train()
+    drawn = torch.stack([attention(query, key_value).values for _ in range(4000)])
+    assert (drawn[0] - expected).abs().max() > 1e-3
+    torch.testing.assert_close(drawn.mean(0), expected, atol=0.06, rtol=0)
+
+
+def test_memory_slots_are_scaled_keys_and_values_that_no_mask_hides():
+    torch.manual_seed(0)
+    attention = MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4).double()
+    k, v = attention.key_value(Rows(randn(B, C, N, D)))
+    for found, memory, scale in ((k, attention.memory_key, 5), (v, attention.memory_value, 4)):
+        slots = memory[0].unflatten(-1, (H, -1)).transpose(0, 1) * math.sqrt(scale)  # [H, m, K]
+        torch.testing.assert_close(found[:, :, :, N:], slots.expand(B, C, -1, -1, -1))
+    query, nothing = Rows(randn(B, C, T, D)), torch.zeros(B, 1, 1, N, dtype=torch.bool)
+    hidden = attention(query, (k, v), attn_mask=nothing).values
+    other = (x.clone() for x in (k, v))
+    torch.testing.assert_close(attention(query, tuple(_without(x) for x in other), attn_mask=nothing).values, hidden)
+    assert hidden.abs().min() > 0
+
+
+def _without(x):
+    x[:, :, :, :N] = 7.0
+    return x
+
+
+def test_every_level_has_its_gate():
+    torch.manual_seed(0)
+    mesh, state, levels = MeshedGate(d_model=D, levels=3).double(), randn(B, C, T, D), list(randn(3, B, C, T, D))
+    expected = 0
+    for gate, found in zip(mesh.gates, levels, strict=True):
+        weight = torch.sigmoid(state @ gate.weight[:, :D].mT + found @ gate.weight[:, D:].mT + gate.bias)
+        expected = expected + weight * found / math.sqrt(3)
+    torch.testing.assert_close(mesh(state, levels), expected, atol=1e-12, rtol=0)
+    with pytest.raises(ValueError, match="zip"):
+        mesh(state, levels[:2])
+
+
+@pytest.mark.parametrize(("order", "query_first"), [("attended_query", False), ("query_attended", True)])
+def test_attention_on_attention_concatenates_in_the_order_asked_for(order, query_first):
+    torch.manual_seed(0)
+    gate, query, attended = AttentionOnAttention(d_model=D, order=order, dropout=0.0).double(), *randn(2, B, C, T, D)
+    first, second = (query, attended) if query_first else (attended, query)
+    weight = gate.linear.weight
+    both = first @ weight[:, :D].mT + second @ weight[:, D:].mT + gate.linear.bias
+    expected = both[..., :D] * torch.sigmoid(both[..., D:])
+    torch.testing.assert_close(gate(query, attended), expected, atol=1e-12, rtol=0)
+    with pytest.raises(ValueError, match="unknown order"):
+        AttentionOnAttention(d_model=D, order="both", dropout=0.0)

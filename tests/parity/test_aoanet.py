@@ -1,0 +1,88 @@
+"""AoANet against the golden vectors (official code, float64)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recap.core.errors import ConfigError
+from recap.layers.attention_on_attention import AoAAttention
+from recap.layers.rows import Rows
+from recap.models.images import Images, InputSpec
+from recap.models.official import aoanet
+from recap.models.official.names import rename
+from recap.models.registry import build_model
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def load(name):
+    file = np.load(GOLDEN / f"{name}.npz")
+    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
+    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+
+
+def test_block():
+    golden, official = load("aoa_block")
+    block = AoAAttention(d_model=16, heads=4, order="attended_query", attention_dropout=0.1, aoa_dropout=0.3)
+    block.double().eval().load_state_dict(rename(official, aoanet.BLOCK_RULES, known=".*"))
+    source = Rows(golden["in/query"][:, None])  # key and value are the query
+    key_value = block.key_value(source)
+    mask, seen = golden["in/mask"].bool()[:, None, None], {}
+    block.attention.register_forward_hook(lambda _, inputs, out: seen.update(attended=out.values))
+    watched = block.attention.weights.register_forward_hook(lambda _, inputs, out: seen.update(weights=out))
+    close(block(source, key_value, attn_mask=mask).values[:, 0], golden["out/y"])
+    close(seen["weights"][:, 0], golden["mid/attention_weights"])
+    close(seen["attended"][:, 0], golden["mid/attended"])
+    watched.remove()
+    close(block(source, key_value, attn_mask=mask).values[:, 0], golden["out/y"])
+    for everything in (torch.ones_like(mask), None):
+        close(block(source, key_value, attn_mask=everything).values[:, 0], golden["out/y_nomask"])
+
+
+def built(refiner_layers):
+    config = {"kind": "aoanet", "d_model": 12, "heads": 4, "refiner_layers": refiner_layers}
+    return build_model(config, InputSpec.of(20, 12)).double().eval()
+
+
+def test_decoder_step():
+    golden, official = load("aoa_decoder_step")
+    model = built(0)
+    model.load_state_dict(aoanet.rename_official(official))
+    memory = model.encode(Images.of(golden["in/regions"], golden["in/mask"].bool()))
+    close(memory.values, golden["mid/att_feats"])
+    close(memory.summary, golden["mid/mean_feats"])
+    state = model.start(memory)
+    values, keys = golden["mid/p_att_feats"].chunk(2, -1)
+    for ours, theirs in zip(state.key_value, (keys, values), strict=True):
+        close(ours[:, 0].transpose(1, 2).flatten(2), theirs)
+    names = {"h": "h", "c": "c", "context": "ctx"}
+    state = replace(state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()})
+    out, state = model.step(golden["in/token"][:, None], state)
+    close(out[:, 0], golden["out/logprobs"])
+    for ours, theirs in names.items():
+        close(getattr(state, ours)[:, 0], golden[f"out/{theirs}"])
+
+
+def test_names_are_complete():
+    block, step = load("aoa_block")[1], load("aoa_decoder_step")[1]
+    official = dict(step)
+    for index in range(2):
+        layer = f"refiner.layers.{index}."
+        official |= {
+            f"{layer}self_attn.{name}": torch.zeros([12 * n // 16 for n in x.shape]) for name, x in block.items()
+        }
+        official |= {f"{layer}sublayer.0.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
+    official |= {f"refiner.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
+    built(2).load_state_dict(aoanet.rename_official(official))
+
+
+def test_foreign_names_are_refused():
+    with pytest.raises(ConfigError, match="'encoder.0.weight' is none of the released model's"):
+        aoanet.rename_official({"encoder.0.weight": torch.zeros(1)})

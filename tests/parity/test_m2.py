@@ -1,0 +1,130 @@
+"""M2 against the golden vectors (official code, float64)."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recap.core.errors import ConfigError
+from recap.decoding.beam import beam_search
+from recap.decoding.limits import DecodingLimits
+from recap.layers.dot_product import ProjectedAttention
+from recap.layers.feed_forward import FeedForward
+from recap.layers.memory_attention import MemoryAttention
+from recap.layers.meshed import MeshedGate
+from recap.layers.residual import Residual
+from recap.layers.rows import Rows
+from recap.models.images import Images, InputSpec
+from recap.models.m2_layers import MeshedDecoderLayer
+from recap.models.official import m2
+from recap.models.official.names import rename
+from recap.models.registry import build_model
+from recap.models.transformer_layers import EncoderLayer
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}
+
+
+def load(name):
+    file = np.load(GOLDEN / f"{name}.npz")
+    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
+    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+
+
+def layer_parameters(official, stack):
+    """Rename one layer's parameters as those of a stack's first layer."""
+    named = {f"{stack}.layers.0.{name}": value for name, value in official.items() if "running_" not in name}
+    renamed = rename(named, m2.LAYER_RULES, known=m2.KNOWN)
+    return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
+
+
+def around():
+    residual = partial(Residual, d_model=D, norm="post", norm_kind="biased", dropout=0.1)
+    return {"residual": residual, "feed_forward": FeedForward(d_model=D, d_hidden=32, activation="relu", dropout=0.1)}
+
+
+def test_encoder_layer():
+    golden, official = load("m2_encoder_layer")
+    layer = EncoderLayer(attention=MemoryAttention(**SIZES, slots=6), **around()).double().eval()
+    layer.load_state_dict(layer_parameters(official, "encoder"))
+    x, mask = Rows(golden["in/x"][:, None]), ~golden["in/attention_mask"]
+    attended = layer.attention(x, layer.attention.key_value(x), attn_mask=mask)
+    close(attended.values[:, 0], golden["mid/attention_out"])
+    close(layer(x, mask).values[:, 0], golden["out/y"])
+    for everything in (torch.ones_like(mask), None):
+        close(layer(x, everything).values[:, 0], golden["out/y_nomask"])
+
+
+def test_meshed_decoder_layer():
+    golden, official = load("m2_meshed_decoder_layer")
+    attentions = {name: ProjectedAttention(**SIZES) for name in ("attention", "cross")}
+    layer = MeshedDecoderLayer(**attentions, mesh=MeshedGate(d_model=D, levels=3), **around()).double().eval()
+    layer.load_state_dict(layer_parameters(official, "decoder"))
+    seen = {}
+    layer.mesh.register_forward_hook(lambda _, inputs, out: seen.update(s=inputs[0], levels=inputs[1], meshed=out))
+    image = layer.cross.key_value(Rows(golden["in/encoder_levels"]))
+    x = Rows(golden["in/x"][:, None])
+    y = layer(x, image, ~golden["in/self_mask"], ~golden["in/enc_mask"])
+    real = golden["in/mask_pad"].bool()[
+        ..., 0
+    ]  # the official layer sets padded tokens to 0, which no other token reads
+    assert not real.all()
+    close(seen["s"][:, 0][real], golden["mid/self_att"][real])
+    for level, found in enumerate(seen["levels"]):
+        close(found[:, 0][real], golden["mid/enc_att"][:, level][real])
+    close(seen["meshed"][:, 0][real], golden["mid/meshed"][real])
+    close(y.values[:, 0][real], golden["out/y"][real])
+
+
+@pytest.fixture
+def whole():
+    golden, official = load("m2_beam_search")
+    config = {"kind": "m2", "d_model": 12, "heads": 3, "d_feed_forward": 16, "memory_slots": 3}
+    config |= {"positions": "noise", "max_tokens": 12}
+    model = build_model(config, InputSpec.of(10, 14)).double().eval()
+    model.load_state_dict(m2.rename_official(official))
+    regions = golden["in/regions"]
+    return model, golden, model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
+
+
+def test_names_are_complete(whole):
+    model, golden, _ = whole  # loaded strictly
+    assert len(model.state_dict()) == sum(name.startswith("param/") for name in golden) == 157
+
+
+def test_teacher_forcing(whole):
+    model, golden, memory = whole
+    close(
+        model.log_probabilities(model.decode(golden["in/tf_input"][:, None], memory))[:, 0], golden["out/tf_logprobs"]
+    )
+
+
+@pytest.mark.parametrize(("beam", "sequences"), [(5, "beam5_seqs"), (1, "greedy_seq")])
+def test_beam_search(whole, beam, sequences):
+    model, golden, memory = whole
+    limits = DecodingLimits(2, 8, 2, 3, 1, torch.device("cpu"))
+
+    def step(tokens, state):
+        """After padding, which a beam may try, all are as likely: their decoder multiplies it by 0."""
+        found, state = model.step(tokens, state)
+        return found.masked_fill((tokens == limits.pad)[..., None], -math.log(14)), state
+
+    with torch.no_grad():
+        tokens, scores = beam_search(step, model.start(memory), limits, beam=beam)
+    expected = golden[f"out/{sequences}"].view(2, beam, 8)
+    ended = (expected == 3).cumsum(-1) - (expected == 3).long() > 0
+    assert torch.equal(tokens, expected.masked_fill(ended, 1))  # theirs are filled with the unknown word's id 0
+    if beam > 1:
+        close(scores, golden["out/beam5_logprobs"].sum(-1))
+
+
+def test_foreign_names_are_refused():
+    with pytest.raises(ConfigError, match="'refiner.0.weight' is none of the released model's"):
+        m2.rename_official({"refiner.0.weight": torch.zeros(1)})
