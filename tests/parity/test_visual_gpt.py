@@ -233,7 +233,9 @@ def test_the_mask_of_the_release_hides_nothing():
     config = VisualGptModel.example()
     images, tokens = random_images(config), random_tokens()
     hidden = built(config)
-    faulty = built(VisualGptModel.model_validate({**config.model_dump(), "padding_attended": True}))
+    faulty = built(
+        VisualGptModel.model_validate({**config.model_dump(), "padded_vectors": "attended", "max_vectors": 9})
+    )
     ours, theirs = (log_probabilities(model, images, tokens) for model in (hidden, faulty))
     close(ours[[0, 2]], theirs[[0, 2]])  # no padding
     assert (ours[1] - theirs[1]).abs().max() > 1e-4

@@ -38,21 +38,10 @@ from recap.layers.stack import Stack
 from recap.models.base import Captioner
 from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
+from recap.models.level_memory import LevelMemory
 from recap.models.m2_layers import MeshedDecoderLayer
 from recap.models.state import PER_BEAM, Memory, State
 from recap.models.transformer_layers import EncoderLayer, Past
-
-
-@dataclass(frozen=True)
-class LevelMemory(Memory):
-    """A memory with the output of every encoder layer, `levels` [B, L, N, D]; `values` is the last of them."""
-
-    levels: Tensor
-
-    def select(self, images: Tensor) -> LevelMemory:
-        """Return the memory of some of the images, given by index."""
-        levels = self.levels[images]
-        return LevelMemory(levels[:, -1], self.mask[images], levels)
 
 
 @dataclass(frozen=True, kw_only=True)

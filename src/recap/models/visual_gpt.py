@@ -5,7 +5,7 @@ Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learnt
 (`recap.layers.srau`); regions -> linear, GELU (tanh), dropout, norm; three post-norm encoder layers with ReLU, all of
 whose outputs are attended to; one norm of a GPT-2 block before self-attention, on the query and on the encoder's
 outputs; dropout on the residual stream itself; no boxes. `fusion` and `encoder` give its baselines and ablations, too.
-Departs: padded regions are hidden (`padding_attended: true` is the code's form, whose mask hides nothing); padded
+Departs: padded regions are hidden (`padded_vectors: attended` is the code's form, whose mask hides nothing); padded
 tokens are not set to zero, which no real token sees; matrices that the code never uses are left out.
 Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them gates (code: 216.5 M, 21.3 M unused).
 """
@@ -18,7 +18,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, pad
 
 from recap.layers.attention import KeyValue
 from recap.layers.fast import Dropout, Linear, PackedIndex, fast
@@ -30,6 +30,7 @@ from recap.models.cache import KeyValueCache
 from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
+from recap.models.level_memory import LevelMemory
 from recap.models.state import PER_BEAM, Memory, State
 from recap.models.transformer_layers import Past
 from recap.models.visual_gpt_layers import (
@@ -42,17 +43,6 @@ from recap.models.visual_gpt_layers import (
     VisualBlock,
     encoder_layer,
 )
-
-
-@dataclass(frozen=True)
-class LevelMemory(Memory):
-    """Also the outputs of all encoder layers, `levels` [B, L, N, D]; `values` are those of the last."""
-
-    levels: Tensor
-
-    def select(self, images: Tensor) -> LevelMemory:
-        """Return the memory of some of the images, given by index."""
-        return LevelMemory(self.values[images], self.mask[images], self.levels[images])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +64,7 @@ class VisualGpt(Captioner):
         fusion: "srau", "plain", "meshed", "aoa", or "aoa_baseline"; see `recap.models.visual_gpt_layers`.
         gate, tau, gate_activation, normalized: of fusion srau; see `recap.layers.srau`.
         max_vectors: only so many vectors of an image are read; None: all.
-        padding_attended: attend to padded vectors, too.
+        padded_vectors: masked, or attended: images are filled up to `max_vectors` with zeros that no mask hides.
         initialization: of the decoder: "gpt2", or "xavier" for every matrix.
         copy_layers: all blocks begin with the cross-attention and gates of the first, as in the code; with random
             weights, with all of the first block.
@@ -102,7 +92,7 @@ class VisualGpt(Captioner):
         gate_activation: str,
         normalized: bool,
         max_vectors: int | None,
-        padding_attended: bool,
+        padded_vectors: str,
         initialization: str,
         copy_layers: bool,
         weights: str | None,
@@ -126,7 +116,7 @@ class VisualGpt(Captioner):
             "aoa": lambda: AttendedAgain(d_model=d_model, dropout=aoa_dropout),
             "aoa_baseline": lambda: AoaBaseline(d_model=d_model, dropout=aoa_dropout),
         }
-        self.max_vectors, self.padding_attended = max_vectors, padding_attended
+        self.max_vectors, self.pads = max_vectors, padded_vectors == "attended"
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.feature_norm = nn.LayerNorm(d_model)
@@ -189,8 +179,10 @@ class VisualGpt(Captioner):
     def encode(self, images: Images) -> LevelMemory:
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
         values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.padding_attended:
-            mask = torch.ones_like(mask)
+        if self.pads:
+            missing = cast(int, self.max_vectors) - mask.shape[1]
+            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, missing))
+            mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
         x = gelu(self.feature_embedding(values), approximate="tanh")
         rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
         attn_mask, levels = key_mask(mask), []

@@ -49,7 +49,9 @@ class VisualGptModel(WithHeads):
     )
     normalized: bool = Field(False, description="srau: each gate over the sum of both (paper Eq. 6)")
     max_vectors: PositiveInt | None = Field(50, description="vectors of an image that are read; null: all")
-    padding_attended: bool = Field(False, description="attend to padded vectors, as the code's mask lets it")
+    padded_vectors: Literal["masked", "attended"] = Field(
+        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
+    )
     initialization: Literal["gpt2", "xavier"] = Field("gpt2", description="of the decoder; xavier: 'Random init.'")
     copy_layers: bool = Field(True, description="all decoder blocks begin as copies of the first, as in the code")
     weights: str | None = Field(
@@ -61,6 +63,12 @@ class VisualGptModel(WithHeads):
     feature_dropout: Probability = Field(0.1, description="on embedded vectors")
     cross_dropout: Probability = Field(0.2, description="on the weights of the cross-attention")
     aoa_dropout: Probability = Field(0.2, description="in attention on attention")
+
+    @model_validator(mode="after")
+    def _padded_to(self) -> Self:
+        if self.padded_vectors == "attended" and self.max_vectors is None:
+            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
+        return self
 
     @model_validator(mode="after")
     def _one_gate_is_open(self) -> Self:

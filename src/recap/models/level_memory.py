@@ -1,0 +1,21 @@
+"""The memory of models whose decoder reads the outputs of all encoder layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from recap.models.state import Memory
+
+
+@dataclass(frozen=True)
+class LevelMemory(Memory):
+    """A memory with the output of every encoder layer, `levels` [B, L, N, D]; `values` is the last of them."""
+
+    levels: Tensor
+
+    def select(self, images: Tensor) -> LevelMemory:
+        """Return the memory of some of the images, given by index."""
+        levels = self.levels[images]
+        return LevelMemory(levels[:, -1], self.mask[images], levels)
