@@ -30,12 +30,12 @@ def language_model(**changes):
 @pytest.fixture
 def weights(tmp_path):
     file = tmp_path / "language_model.safetensors"
-    save_language_model(file, language_model().decoder, WORDS.hash)
+    save_language_model(file, language_model().decoder, WORDS.hash, heads=2)
     return file
 
 
 def model(weights, vocabulary=WORDS, **changes):
-    config = VisualGptModel.model_validate({**CONFIG.model_dump(), **changes})
+    config = VisualGptModel.model_validate({**CONFIG.model_dump(), "pretrained": True, **changes})
     torch.manual_seed(1)
     return build_model(config, replace(inputs(config), weights=weights, vocabulary=vocabulary))
 
@@ -76,6 +76,7 @@ def test_another_vocabulary_is_refused(weights):
     [
         ({"d_model": 8}, "'word_embedding.weight' is .* give both the same sizes"),
         ({"decoder_layers": 4}, "lacks 'blocks.3.attention_norm.weight' .* lower decoder_layers"),
+        ({"heads": 4}, "has 2 heads, the model 4; give both the same number"),
         ({"positions": 90}, "'position_embedding.weight' is "),
     ],
 )
@@ -146,7 +147,7 @@ def test_files_that_are_no_weights_are_refused(tmp_path, weights):
             model(tmp_path / name)
     with pytest.raises(ConfigError, match="no such weights"):
         model(tmp_path / "missing.safetensors")
-    save_file({"a": torch.zeros(1)}, weights, metadata={METADATA: json.dumps({"vocabulary_hash": "0"})})
+    save_file({"a": torch.zeros(1)}, weights, metadata={METADATA: json.dumps({"heads": 2, "vocabulary_hash": "0"})})
     with pytest.raises(RecapError, match="has changed since it was finished"):
         model(weights)
 

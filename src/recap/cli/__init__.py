@@ -14,6 +14,7 @@ from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
+from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
 from recap.cli.report import add_report, add_statistics
@@ -57,6 +58,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
     add_features(group(commands, "features", purpose="feature stores"))
+    add_pretrain_lm(commands)
     add_train(commands)
     add_evaluate(commands)
     add_caption(commands)

@@ -37,6 +37,9 @@ def add_train(commands: Commands) -> None:
     paths(whole, *FILES, required=False)
     paths(whole, state="folder of the resumable state: the same command continues from it", required=False)
     whole.add_argument("--init", type=Path, metavar="PATH", help="run folder whose weights are the start")
+    whole.add_argument(
+        "--weights", type=Path, metavar="PATH", help="pretrained weights that the model's settings name (.safetensors)"
+    )
     _add_row(parser.add_argument_group("a row by hand, in this process"))
     paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
     parser.set_defaults(function=train)
@@ -82,7 +85,7 @@ def train(a: Arguments) -> None:
     become_processes(settings, execution)
     from recap.training.job import train as run
 
-    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary subset features init state out"))
+    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary subset features init weights state out"))
 
 
 def add_evaluate(commands: Commands) -> None:

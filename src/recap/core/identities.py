@@ -18,7 +18,7 @@ from recap.core.params import load_named
 TRAINING, EVALUATION, ATTENTION = "training/job", "evaluation/job", "evaluation/attention_figure"
 # Imported by these jobs, but not part of what they compute: pictures reach a job as features.
 _NO_PART = ("data/files/images",)
-_OF_RUNS = ("datasets", "subsets", "features", "models", "recipes")
+_OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
 
 
 def job_code(start: str, *kinds: str) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from recap.core.errors import ConfigError, first_line
 from recap.core.files import checksums
 from recap.core.log import log
 from recap.data.vocabulary.base import AnyVocabulary
+from recap.layers.attention import MultiHeadAttention
 
 METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary
 # The released model's names, after "transformer." if the whole model was saved.
@@ -71,7 +73,8 @@ def load_pretrained(
     checksums.check(path)
     tensors, metadata = _read(path)
     if METADATA in metadata:
-        found = _own(path, tensors, metadata[METADATA], vocabulary)
+        _check_own(path, json.loads(metadata[METADATA]), decoder, vocabulary)
+        found = tensors
     else:
         found = _released(path, tensors, vocabulary)
     report = _copy(decoder, found, path)
@@ -79,8 +82,8 @@ def load_pretrained(
     return report
 
 
-def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str) -> None:
-    """Write the weights of a decoder with the hash of its vocabulary, atomically, and note their sha256 beside them."""
+def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int) -> None:
+    """Write the weights of a decoder with what their shapes do not say, atomically, and their sha256 beside them."""
     from safetensors.torch import save_file
 
     from recap.core.files.atomic import atomic_path
@@ -88,7 +91,9 @@ def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str) ->
     tensors = {name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()}
     with atomic_path(path) as temporary:
         # One key: safetensors writes several in an order that changes from run to run.
-        save_file(tensors, temporary, metadata={METADATA: json.dumps({"vocabulary_hash": vocabulary_hash})})
+        save_file(
+            tensors, temporary, metadata={METADATA: json.dumps({"heads": heads, "vocabulary_hash": vocabulary_hash})}
+        )
     checksums.record(path)
 
 
@@ -132,15 +137,16 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from error
 
 
-def _own(path: Path, tensors: dict[str, Tensor], metadata: str, vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
-    """Check that a language model of ours has the captioner's vocabulary."""
-    made_with = json.loads(metadata)["vocabulary_hash"]
-    if vocabulary is not None and vocabulary.hash != made_with:
+def _check_own(path: Path, made: dict[str, Any], decoder: nn.Module, vocabulary: AnyVocabulary | None) -> None:
+    """Check that a language model of ours has the captioner's vocabulary and heads, which no shape tells."""
+    if vocabulary is not None and vocabulary.hash != made["vocabulary_hash"]:
         raise ConfigError(
-            f"{path}: its vocabulary has the hash {made_with}, that of the captions {vocabulary.hash}; train the "
-            "language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
+            f"{path}: its vocabulary has the hash {made['vocabulary_hash']}, that of the captions {vocabulary.hash}; "
+            "train the language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
         )
-    return tensors
+    heads = {module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)}
+    if heads != {made["heads"]}:
+        raise ConfigError(f"{path}: has {made['heads']} heads, the model {heads.pop()}; give both the same number")
 
 
 def _released(path: Path, tensors: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:

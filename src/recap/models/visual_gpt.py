@@ -68,7 +68,8 @@ class VisualGpt(Captioner):
         initialization: of the decoder: "gpt2", or "xavier" for every matrix.
         copy_layers: all blocks begin with the cross-attention and gates of the first, as in the code; with random
             weights, with all of the first block.
-        weights: where the pretrained weights came from; they are in the file `inputs.weights`.
+        pretrained: whether the decoder is to begin with pretrained weights; weights: what the settings call them. They
+            are in the file `inputs.weights`, which is None where a trained model is loaded.
         dropout: in encoder and decoder blocks; feature_dropout: on embedded vectors; cross_dropout: on the weights of
             the cross-attention; aoa_dropout: in attention on attention.
     """
@@ -95,7 +96,8 @@ class VisualGpt(Captioner):
         padded_vectors: str,
         initialization: str,
         copy_layers: bool,
-        weights: str | None,
+        pretrained: bool,
+        weights: str,
         dropout: float,
         feature_dropout: float,
         cross_dropout: float,
@@ -149,7 +151,7 @@ class VisualGpt(Captioner):
             ],
         )
         self._initialize(initialization, copy_layers)
-        if inputs.weights is not None:
+        if pretrained and inputs.weights is not None:
             load_pretrained(self.decoder, inputs.weights, inputs.vocabulary, source=weights)
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:

@@ -12,6 +12,7 @@ from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
 from recap.core.config.execution import Execution
 from recap.core.config.features import Features
+from recap.core.config.language_models import LanguageModel
 from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
@@ -47,6 +48,7 @@ __all__ = [
     "EvaluationSpec",
     "Execution",
     "Features",
+    "LanguageModel",
     "Model",
     "ModelConfig",
     "NoamSchedule",
@@ -79,6 +81,7 @@ SECTIONS: dict[str, Any] = {
     "datasets": Dataset,
     "subsets": Subset,
     "features": Features,
+    "language_models": LanguageModel,
     "models": Model,
     "recipes": Recipe,
     "scales": Scale,

@@ -13,6 +13,7 @@ from recap.core.config.datasets import Dataset
 from recap.core.config.features import Features
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.features.imported import ImportedFeatures
+from recap.core.config.language_models import LanguageModel
 from recap.core.config.recipes import Recipe
 from recap.core.config.run import EvaluationSpec, RunSpec
 from recap.core.config.subsets import Subset
@@ -58,6 +59,7 @@ SPECS: dict[str, Any] = {
     "Features": Features,
     "GridFeatures": GridFeatures,
     "ImportedFeatures": ImportedFeatures,
+    "LanguageModel": LanguageModel,
     "RunSpec": RunSpec,
     "Subset": Subset,
     "Summary": Summary,

@@ -9,6 +9,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.config.models.base import MODELS, Probability, WithHeads
 
+GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # GPT-2 small
+
 
 @MODELS.register
 class VisualGptModel(WithHeads):
@@ -54,10 +56,11 @@ class VisualGptModel(WithHeads):
     )
     initialization: Literal["gpt2", "xavier"] = Field("gpt2", description="of the decoder; xavier: 'Random init.'")
     copy_layers: bool = Field(True, description="all decoder blocks begin as copies of the first, as in the code")
-    weights: str | None = Field(
-        None,
-        description="pretrained GPT-2: hub:NAME@REVISION, a safetensors file relative to `inputs`, "
-        "language_model:NAME (trained first, params/language_models/NAME.yaml), or null: random",
+    pretrained: bool = Field(True, description="whether the decoder begins with `weights`; false: random")
+    weights: str = Field(
+        GPT2,
+        description="hub:NAME@REVISION, a safetensors file relative to `inputs`, or language_model:NAME (trained "
+        "first, params/language_models/NAME.yaml)",
     )
     dropout: Probability = Field(0.1, description="in the layers of encoder and decoder")
     feature_dropout: Probability = Field(0.1, description="on embedded vectors")
@@ -89,6 +92,7 @@ class VisualGptModel(WithHeads):
             encoder_layers=2,
             d_encoder_feed_forward=24,
             memory_slots=3,
+            pretrained=False,
         )
 
     @property
@@ -98,4 +102,4 @@ class VisualGptModel(WithHeads):
 
     def pretrained_weights(self) -> str | None:
         """Where the weights come from that the decoder begins with."""
-        return self.weights
+        return self.weights if self.pretrained else None

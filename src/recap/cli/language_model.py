@@ -1,0 +1,41 @@
+"""``recap pretrain-lm``: a language model for captioners to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.cli.arguments import Arguments, chosen, paths, spec, typed
+from recap.cli.parser import Commands, command
+from recap.core.gpus import claim
+
+
+def add_pretrain_lm(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "pretrain-lm",
+        purpose="texts without pictures -> weights of a small GPT-2, which a model may begin with",
+        example="""
+            recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
+              --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
+        """,
+    )
+    spec(parser, "LanguageModel")
+    paths(parser, "corpus", "vocabulary", "inputs")
+    paths(parser, state="folder of the resumable state: the same command continues from it")
+    paths(parser, out="the weights (.safetensors); a report is written beside them")
+    parser.add_argument(
+        "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
+    )
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
+    parser.set_defaults(function=pretrain_lm)
+
+
+def pretrain_lm(a: Arguments) -> None:
+    """Train a language model."""
+    settings = typed(a, "LanguageModel")
+    claim(a.device)
+    from recap.training.language_model import pretrain_language_model
+
+    files: dict[str, Path] = chosen(a, "corpus vocabulary inputs state out")
+    pretrain_language_model(spec=settings, device=a.device, threads=a.threads, **files)

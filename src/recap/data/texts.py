@@ -1,0 +1,101 @@
+"""Texts without pictures, for language models: captions of other data sets, or of invented scenes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.config.language_models import LanguageModel, SceneTexts
+from recap.core.errors import DataError
+from recap.core.seeding import generator
+from recap.data.corpus.corpus import Corpus
+from recap.data.datasets.scenes.build import distinct_scenes
+from recap.data.datasets.scenes.captions import describe
+from recap.data.files.json_files import read_jsons
+from recap.data.vocabulary.text import tokenize
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The words of texts, each once.
+
+    Attributes:
+        tokens: words of each text, in the order of the sources.
+        read: number of texts in the sources.
+        in_corpus: how many of the different ones were left out because the data set has them.
+    """
+
+    tokens: list[list[str]]
+    read: int
+    in_corpus: int
+
+
+def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
+    """Return the different texts that a data set does not have, in any split; words as `text.tokenize` gives them.
+
+    Raises:
+        DataError: a file is missing or broken, or no text is left.
+    """
+    own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
+    read, shared = 0, 0
+    kept: dict[str, None] = {}
+    for text in _all(spec, inputs):
+        read += 1
+        words = " ".join(tokenize(text))
+        if words and words not in kept:
+            if words in own:
+                shared += 1
+            else:
+                kept[words] = None
+    if not kept:
+        raise DataError(f"none of {read} texts is left: all are empty or in {corpus}; name other `texts`")
+    return Texts([text.split() for text in kept], read, shared)
+
+
+def _all(spec: LanguageModel, inputs: Path) -> Iterator[str]:
+    for name in spec.texts:
+        yield from read_texts(inputs / name)
+    if spec.scenes is not None:
+        yield from _of_scenes(spec.scenes)
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip.
+
+    Raises:
+        DataError: the file is missing, broken, or of another kind.
+    """
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if not path.is_file():
+        raise DataError(f"{path}: no such file of texts; correct `texts` or the inputs folder")
+    if suffix in (".txt", ".tsv"):
+        yield from _lines(path, first_column=suffix == ".tsv")
+    elif suffix in (".json", ".zip"):
+        yield from _annotations(path)
+    else:
+        raise DataError(f"{path}: texts are read from .txt, .tsv, .json and .zip; rename or convert it")
+
+
+def _lines(path: Path, *, first_column: bool) -> Iterator[str]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                yield line.partition("\t")[0] if first_column else line
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
+
+
+def _annotations(path: Path) -> Iterator[str]:
+    for name, content in read_jsons(path, "captions_*.json").items():
+        try:
+            yield from (str(entry["caption"]) for entry in content["annotations"])
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path}: {name} holds no annotations with captions ({error}); name COCO's") from error
+
+
+def _of_scenes(spec: SceneTexts) -> Iterator[str]:
+    for number, scene in enumerate(distinct_scenes(spec.count, spec.max_per_kind, spec.seed)):
+        yield from describe(scene, random=generator(spec.seed, "captions", number))
