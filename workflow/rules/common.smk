@@ -8,6 +8,8 @@ from shlex import quote
 
 from recap.core.config.datasets import PICTURES
 from recap.core.config.features import FEATURES
+from recap.core.config.language_models import LANGUAGE_MODEL
+from recap.core.config.vocabulary import HUB
 from recap.core.errors import RecapError
 from recap.core.metrics import METRICS
 from recap.core.gpus import devices
@@ -87,6 +89,8 @@ GPU = int(uses_gpus(PROFILE))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
 
+LANGUAGE_MODEL_FILE = f"{R}/features/{{dataset}}/{{language_model}}.language_model.safetensors"
+
 # What makes or reads pictures reaches later jobs as a file, not as code.
 MAKERS = ["data/files/images"]
 
@@ -95,6 +99,7 @@ wildcard_constraints:
     dataset="[^/@]+",
     subset="[^/@]+",
     features="[^/@]+",
+    language_model="[^/@]+",
     model="[^/@]+",
     recipe="[^/@]+",
     seed="-?[0-9]+",
@@ -198,6 +203,22 @@ def weights_inputs(name):
     return list(map(outside, PLAN.get("features", name).outside_files()))
 
 
+def pretrained_weights(run):
+    """Return the file of weights that a run's model begins with, if any: of a language model, or an outside file."""
+    source = PLAN.get("models", run.model).pretrained_weights()
+    if source is None or source.startswith(HUB):
+        return []
+    if source.startswith(LANGUAGE_MODEL):
+        name = source.removeprefix(LANGUAGE_MODEL)
+        return [LANGUAGE_MODEL_FILE.format(dataset=run.dataset, language_model=name)]
+    return [outside(source)]
+
+
+def text_inputs(name):
+    """Return the outside files of a language model's texts."""
+    return list(map(outside, PLAN.get("language_models", name).outside_files()))
+
+
 def boxes_of(name):
     """Return the name of the features whose boxes these features cut out, or None."""
     boxes = PLAN.get("features", name).boxes_from()
@@ -222,6 +243,12 @@ def missing_inputs():
         used = PLAN.feature_names(run.features)
         for name in filter(None, [*used, *map(boxes_of, used)]):
             needs[f"{R}/features/{run.dataset}/{name}.h5", "features", name] = weights_inputs(name)
+        for file in pretrained_weights(run):
+            if file.startswith(f"{R}/"):
+                name = PLAN.get("models", run.model).pretrained_weights().removeprefix(LANGUAGE_MODEL)
+                needs[file, "language_models", name] = text_inputs(name)
+            else:
+                needs[weights_file(run), "models", run.model] = [file]
     return {
         file: f"{section}/{name}.yaml"
         for (product, section, name), files in needs.items()

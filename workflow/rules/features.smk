@@ -48,10 +48,10 @@ def features_where(condition):
 
 
 def kept_features():
-    """Return the feature stores of all runs, with those whose boxes are cut out and weights that are trained first."""
+    """Return the feature stores of all runs, those whose boxes are cut out, and weights that are trained first."""
     stores = {file for run in SCORED for file in features_files(run)}
     each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
-    return sorted(stores.union(*([*trained_backbone(run), *boxes_store(run)] for run in each)))
+    return sorted(stores.union(language_model_files(), *([*trained_backbone(run), *boxes_store(run)] for run in each)))
 
 
 rule pretrain:

@@ -31,6 +31,7 @@ rule train_xe:
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
         subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
         features=features_files,
+        weights=lambda wildcards: pretrained_weights(as_run(wildcards)),
     output:
         config=f"{R}/runs/{RUN}/xe/config.yaml",
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
@@ -47,13 +48,15 @@ rule train_xe:
         spec=train_spec("xe"),
         code=model_code(TRAINING),
         out=subpath(output.model, parent=True),
+        weights=lambda wildcards, input: [f"--weights={file}" for file in input.weights],
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         state=f"{WORK}/{RUN}/xe",
     shell:
         "{RECAP} --log-file {log:q}"
         " train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
         " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --subset {input.subset:q} --features {input.features:q} --state {params.state:q} --out {params.out:q}"
+        " --subset {input.subset:q} --features {input.features:q} {params.weights:q} --state {params.state:q}"
+        " --out {params.out:q}"
 
 
 rule train_scst:

@@ -10,6 +10,8 @@ from typing import Any
 
 from recap.cli.arguments import Arguments
 from recap.core.by_hand import NAME, ByHand, by_hand
+from recap.core.config.language_models import LANGUAGE_MODEL
+from recap.core.config.vocabulary import HUB
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
 from recap.core.log import log
@@ -30,7 +32,7 @@ def train_row(a: Arguments, run_command: Command) -> None:
     """
     chosen = by_hand(a.params, a.row, scale=a.scale, seed=a.seed, stage=a.stage, changes=a.set)
     files = Files(chosen, a.inputs, run_command)
-    found = {name: getattr(files, name)() for name in ("corpus", "vocabulary", "subset", "features", "init")}
+    found = {name: getattr(files, name)() for name in ("corpus", "vocabulary", "subset", "features", "init", "weights")}
     from recap.training.by_hand import train_by_hand
 
     out = a.out or folder(a.row, chosen.run)
@@ -120,6 +122,27 @@ class Files:
         log.info(f"begins with the weights of {found[0]}")
         return found[0]
 
+    def weights(self) -> Path | None:
+        """Return the pretrained weights that the model begins with; those from the hub are fetched by the training."""
+        run = self.chosen.run
+        source = self.chosen.plan.get("models", run.model).pretrained_weights()
+        if source is None or source.startswith(HUB) or run.stage == "scst":
+            return None
+        if not source.startswith(LANGUAGE_MODEL):
+            return self._inputs() / source
+        name = source.removeprefix(LANGUAGE_MODEL)
+
+        def make(file: Path) -> None:
+            spec = self._spec("language_models", name)
+            if spec["texts"] and self.inputs is None:
+                raise self._missing(file, f"language model {name!r} has outside files")
+            words = ["--corpus", self.corpus(), "--vocabulary", self.vocabulary(), "--inputs", self._inputs()]
+            compute = ["--device", self.chosen.execution.device, "--threads", 2]
+            state = file.with_suffix(".state")
+            self._run("pretrain-lm", "--spec", spec, *words, *compute, "--state", state, "--out", file)
+
+        return self._file(f"features/{run.dataset}/{name}.language_model.safetensors", make)
+
     def _store(self, name: str) -> Path:
         dataset = self.chosen.run.dataset
 
@@ -170,6 +193,9 @@ class Files:
         run = self.chosen.run
         parts = [("datasets", run.dataset), ("subsets", run.subset)]
         parts += [("features", name) for name in self.chosen.plan.feature_names(run.features)]
+        source = self.chosen.plan.get("models", run.model).pretrained_weights() or ""
+        if source.startswith(LANGUAGE_MODEL):
+            parts.append(("language_models", source.removeprefix(LANGUAGE_MODEL)))
         return value_hash([self._spec(section, name) for section, name in parts])
 
     def _missing(self, file: Path | str, why: str) -> ConfigError:

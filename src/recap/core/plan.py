@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.core.config.language_models import LANGUAGE_MODEL, SHARED_SIZES
 from recap.core.errors import ConfigError, nearest
 from recap.core.metrics import METRICS
 from recap.core.params import base_files, load_named, read_mapping, validate
@@ -88,6 +89,7 @@ class RunPlan:
             if self._files.setdefault(key, loaded) != loaded:
                 raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
+        self._check_language_model(planned, who)
         self._features["+".join(planned.features)] = planned.features
         if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
             raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
@@ -98,6 +100,26 @@ class RunPlan:
                 raise ConfigError(
                     f"{who}: recipe {planned.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}, "
                     f"and data set {planned.dataset!r} has none; take it out of evaluation.metrics"
+                )
+
+    def _check_language_model(self, planned: PlannedRow, who: str) -> None:
+        """Refuse a language model that the row's model cannot begin with, before it is trained."""
+        model = self.get("models", planned.model.name)
+        source = model.pretrained_weights() or ""
+        if not source.startswith(LANGUAGE_MODEL):
+            return
+        name = source.removeprefix(LANGUAGE_MODEL)
+        settings = self._asked("language_models", name, who)
+        for key in SHARED_SIZES:
+            ours, theirs = getattr(model, key), getattr(settings, key)
+            if ours != theirs:
+                raise ConfigError(
+                    f"{who}: the model has {key} {ours}, language model {name!r} {theirs}; make them equal"
+                )
+        for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
+            if getattr(model, key) > most:
+                raise ConfigError(
+                    f"{who}: the model has {key} {getattr(model, key)}, language model {name!r} only {most}; lower it"
                 )
 
     def _row(self, row: RowFile, planned: PlannedRow) -> Row:

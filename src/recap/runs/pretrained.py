@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from recap.core.config.vocabulary import HUB
 from recap.core.errors import ConfigError, first_line
 
-HUB = "hub:"
 FILE = "model.safetensors"
 
 
