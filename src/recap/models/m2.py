@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from recap.core.errors import ConfigError
 from recap.layers.attention import KeyValue
 from recap.layers.dot_product import ProjectedAttention
 from recap.layers.fast import Dropout, Linear, PackedIndex, fast
@@ -153,22 +154,27 @@ class M2(Captioner):
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self._decode(Rows(self._embed(tokens, positions)), memory).values
+        return self._decode(Rows(self._embed(tokens, self._positions(tokens.shape[-1]))), memory).values
 
     def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
         if not fast():
             return self.decode(tokens, memory)[token_mask]
         index = PackedIndex(token_mask)
-        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        x = Rows(self._embed(index.pack(tokens), index.pack(positions)), index)
-        return self._decode(x, memory).values
+        places = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        codes = self._positions(tokens.shape[-1])[index.pack(places)]
+        return self._decode(Rows(self._embed(index.pack(tokens), codes), index), memory).values
 
-    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption [...], <bos> at 0 -> [..., D]."""
+    def _positions(self, length: int) -> Tensor:
+        """Return the codes of the first positions, [length, D]."""
         table = cast(Tensor, self.positions)
-        return self.word_embedding(tokens) + table[positions].to(self.word_embedding.weight.dtype)
+        if length > len(table):
+            raise ConfigError(f"a caption has {length} tokens, M2 has {len(table)} positions; raise its max_tokens")
+        return table[:length]
+
+    def _embed(self, tokens: Tensor, codes: Tensor) -> Tensor:
+        """Token ids [...] and the codes of their positions, broadcastable to [..., D] -> [..., D]."""
+        return self.word_embedding(tokens) + codes.to(self.word_embedding.weight.dtype)
 
     def _decode(self, x: Rows, memory: Memory) -> Rows:
         """Run the decoder on all tokens."""
@@ -197,7 +203,7 @@ class M2(Captioner):
         """
         state = cast(M2State, state)
         cache = state.cache.extended()
-        x = Rows(self._embed(tokens[..., None], torch.tensor(state.position, device=tokens.device)))  # [B, C, 1, D]
+        x = Rows(self._embed(tokens[..., None], self._positions(state.position + 1)[-1]))  # [B, C, 1, D]
         self_mask, cross_mask = cache.mask, _if_any_is_hidden(key_mask(state.memory.mask))
         for index, (layer, image) in enumerate(zip(self.decoder, state.image, strict=True)):
             x = layer(x, image, self_mask, cross_mask, Past(cache, index))

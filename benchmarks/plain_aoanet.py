@@ -1,0 +1,63 @@
+"""AoANet as released code computes it, on the weights of our model: the reference of its figures.
+
+Features are repeated for each caption and refined once per caption; the decoder makes its logits word by word, with one
+product for keys and values.
+R rows (images times captions), T words, N vectors, D width, H heads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import glu, linear
+
+from recap.layers.dot_product import DotProductAttention
+from recap.models.aoanet import AoANet
+
+
+def heads(x: Tensor, of: DotProductAttention) -> Tensor:
+    """[R, T, D] -> [R, H, T, K]."""
+    return x.view(*x.shape[:2], of.heads, -1).transpose(1, 2)
+
+
+def attend(of: DotProductAttention, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor) -> Tensor:
+    """Query [R, T, D], not yet projected, on keys and values [R, N, D]; hidden [R, 1, 1, N], True = hide."""
+    q, k, v = (heads(x, of) for x in (linear(query, of.query.weight, of.query.bias), *pair))
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -1e9)
+    return (of.dropout(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2)
+
+
+def key_value(of: DotProductAttention, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of [R, N, D]."""
+    return linear(x, of.key.weight, of.key.bias), linear(x, of.value.weight, of.value.bias)
+
+
+def encode(model: AoANet, features: Tensor, mask: Tensor) -> Tensor:
+    """Features [R, N, F] -> refined [R, N, D]."""
+    embedding = model.feature_embedding
+    x = model.feature_dropout(torch.relu(linear(features, embedding.weight, embedding.bias)))
+    x = x.masked_fill(~mask[..., None], 0)
+    for layer in model.refiner:
+        query, of = layer.around.norm(x), layer.attention
+        found = attend(of.attention, query, key_value(of.attention, query), ~mask[:, None, None])
+        joined = of.aoa.dropout(torch.cat([found, query], -1))
+        x = x + layer.around.dropout(glu(linear(joined, of.aoa.linear.weight, of.aoa.linear.bias), -1))
+    return model.refiner_norm(x)
+
+
+def scores(model: AoANet, words: Tensor, refined: Tensor, mask: Tensor) -> Tensor:
+    """Teacher forcing word by word: [R, T] -> scores [R, T, V]."""
+    image = (refined * mask[..., None]).sum(1) / mask.sum(1)[:, None]
+    pair, hidden = key_value(model.attention, refined), ~mask[:, None, None]
+    h = c = context = torch.zeros_like(image)
+    found = []
+    for word in words.unbind(1):
+        x = model.word_dropout(torch.relu(model.word_embedding(word)))
+        joined = torch.cat([x, image + model.context_dropout(context)], -1)
+        h, c = nn.LSTMCell.forward(model.lstm, joined, (h, c))
+        attended = attend(model.attention, model.query_norm(h)[:, None], pair, hidden)[:, 0]
+        context = glu(linear(torch.cat([attended, h], -1), model.aoa.linear.weight, model.aoa.linear.bias), -1)
+        found.append(linear(model.output_dropout(context), model.output.weight, model.output.bias).log_softmax(-1))
+    return torch.stack(found, 1)

@@ -1,0 +1,132 @@
+"""What M2's options change: positions, initial weights, padding of images; and its size."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.model_cases import random_images, random_tokens
+from recap.core.config import Model
+from recap.core.errors import ConfigError
+from recap.core.params import validate
+from recap.models.images import Images, InputSpec
+from recap.models.registry import build_model
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+SMALL = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 24, "memory_slots": 3}
+
+
+class Config:
+    example_streams = {"main": 7}  # of `random_images`
+
+
+def built(**changes):
+    torch.manual_seed(0)
+    return build_model(SMALL | changes, InputSpec.of(7, 11)).double().eval()
+
+
+def full_size(**changes):
+    torch.manual_seed(0)
+    return build_model({"kind": "m2", **changes}, InputSpec.of(2048, 100))
+
+
+@pytest.mark.parametrize(
+    ("config", "ids", "millions"),
+    [({"kind": "m2"}, 10_201, 38.4), ({"kind": "aoanet", "d_model": 512}, 9_488, 26.8)],
+    ids=["m2", "aoanet"],
+)
+def test_released_sizes(config, ids, millions):
+    with torch.device("meta"):
+        model = build_model(config, InputSpec.of(2048, ids))
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == millions
+
+
+def test_sinusoids_are_the_released_table_from_its_second_row_on():
+    released = np.load(GOLDEN / "positional_tables.npz")["out/m2_16"]
+    assert not released[0].any()
+    model = build_model(SMALL, InputSpec.of(7, 11))
+    torch.testing.assert_close(model.positions[:19], torch.from_numpy(released[1:]), atol=2e-6, rtol=0)
+    assert "positions" not in model.state_dict()
+
+
+def test_noise_is_kept_with_the_weights_and_learns_nothing():
+    model = full_size(positions="noise", max_tokens=54)
+    table = model.state_dict()["positions"]
+    assert table.shape == (54, 512)
+    bound = math.sqrt(6 / (55 + 512))  # Xavier's of the released table, which has a row more
+    assert bound * 0.99 < table.abs().max() < bound
+    assert abs(table.mean()) < 0.01
+    assert "positions" not in dict(model.named_parameters())
+
+
+def test_memory_slots_are_normal_as_intended_or_uniform_as_released():
+    normal, uniform = (full_size(memory_init=kind).encoder[0].attention for kind in ("normal", "xavier"))
+    assert normal.memory_key.shape == normal.memory_value.shape == (1, 40, 512)
+    for memory, deviation in ((normal.memory_key, 1 / 64), (normal.memory_value, 1 / 40)):
+        assert abs(memory.std().item() / deviation - 1) < 0.02
+        assert memory.abs().max() > 3 * deviation
+    for memory in (uniform.memory_key, uniform.memory_value):
+        assert 0.0167 < memory.abs().max() < math.sqrt(6 / (40 * 512 + 512)) + 1e-8  # 0.0169
+
+
+def test_attentions_and_gates_begin_without_biases():
+    for name, parameter in full_size().named_parameters():
+        if parameter.dim() == 1 and any(part in name for part in (".attention.", ".cross.", ".mesh.")):
+            assert not parameter.any(), name
+    assert full_size().encoder[0].feed_forward.inner.bias.any()
+
+
+def log_probabilities(model, images):
+    return model.log_probabilities(model.decode(random_tokens(len(images)), model.encode(images)))
+
+
+def test_attended_padding_is_vectors_of_zeros():
+    as_released, masked = built(max_vectors=10, padded_vectors="attended"), built(max_vectors=10)
+    images = random_images(Config)  # nine vectors, three in the second
+    values, mask = images.main.values, images.main.mask
+    zeros = torch.zeros(3, 10, 7, dtype=torch.float64)
+    zeros[:, :9] = values.masked_fill(~mask[..., None], 0)
+    everything = Images.of(zeros, torch.ones(3, 10, dtype=torch.bool))
+    expected = log_probabilities(masked, everything)
+    torch.testing.assert_close(log_probabilities(as_released, images), expected, atol=1e-12, rtol=0)
+    assert (log_probabilities(masked, images) - expected).abs().max() > 1e-6
+    alone = images.select(torch.tensor([1]))
+    trimmed = Images.of(alone.main.values[:, :3], alone.main.mask[:, :3])
+    found = as_released.encode(trimmed)
+    torch.testing.assert_close(found.levels, as_released.encode(images).levels[1:2], atol=1e-12, rtol=0)
+
+
+def test_attended_padding_needs_a_number_of_vectors():
+    with pytest.raises(ConfigError, match="padded_vectors: attended needs max_vectors"):
+        validate(Model, SMALL | {"padded_vectors": "attended"}, "model")
+
+
+def test_vectors_after_the_last_one_read_change_nothing():
+    model = built(max_vectors=4)
+    images = random_images(Config, masked=False)
+    first = Images.of(images.main.values[:, :4], images.main.mask[:, :4])
+    assert torch.equal(log_probabilities(model, images), log_probabilities(model, first))
+
+
+def test_the_image_is_projected_once_for_all_words():
+    model, calls = built(), []
+    for layer in model.decoder:
+        layer.cross.key.register_forward_hook(lambda *_: calls.append(1))
+    images = random_images(Config)
+    state = model.start(model.encode(images))
+    for token in random_tokens(3, captions=1).unbind(-1):
+        _, state = model.step(token, state)
+    assert len(calls) == len(model.decoder)
+
+
+def test_a_caption_longer_than_the_positions_is_refused():
+    model = built(max_tokens=4)
+    images = random_images(Config)
+    with pytest.raises(ConfigError, match="a caption has 6 tokens, M2 has 4 positions; raise its max_tokens"):
+        log_probabilities(model, images)
+    state = model.start(model.encode(images))
+    with pytest.raises(ConfigError, match="5 tokens"):
+        for token in random_tokens(3, captions=1).unbind(-1):
+            _, state = model.step(token, state)
