@@ -50,7 +50,7 @@ def test_plateau_drops_the_rate(tmp_path):
 
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
-    loop.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
+    loop.step.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
     with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
         loop.run()
     assert not (tmp_path / "last.pt").exists()
