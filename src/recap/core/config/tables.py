@@ -137,6 +137,9 @@ class Profile(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    figures: list[str] = Field(
+        default_factory=list, description="files below params/figures, without .yaml; their tables are made, too"
+    )
     scale: str | None = Field(
         None,
         description="file of params/scales; none: the tables as they are, without differences to printed numbers",
