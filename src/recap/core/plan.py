@@ -120,6 +120,7 @@ class RunPlan:
             stage=planned.stage,
             ensemble=row.ensemble,
             printed=row.printed,
+            printed_sd=row.printed_sd,
         )
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:

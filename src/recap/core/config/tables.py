@@ -57,6 +57,7 @@ class RowFile(RowSettings):
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
     )
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
 class _Table(Strict):
@@ -100,6 +101,7 @@ class Row(Strict):
     stage: Stages = "scst"
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
 class Table(_Table):
