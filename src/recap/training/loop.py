@@ -191,9 +191,9 @@ class Training:
             progress.sums[key] = progress.sums.get(key, 0.0) + number
 
     def _close_epoch(self, since: float) -> None:
-        """Validate, keep the weights if they are the best, write a line of history, save."""
+        """Validate if it is time, keep the weights if they are the best, write a line of history, save."""
         progress = self.progress
-        score = self._score(since)
+        score = self._score(since) if self._is_validated(progress.epoch) else None
         means = {key: total / progress.batch for key, total in progress.sums.items()}
         progress.seconds += time.monotonic() - since
         progress.history.append(
@@ -209,16 +209,27 @@ class Training:
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         done, epochs = progress.epoch + 1, self.stage.epochs
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
-        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
-        if score > progress.best:
-            self._keep_best(score, progress.epoch + 1)
-        else:
-            progress.epochs_since_best += 1
-            schedule = self.stage.schedule
-            if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
-                progress.lr_drops += 1
+        validated = "" if score is None else f", validation CIDEr-D {score:.4f}"
+        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}{validated}{left}")
+        if score is not None:
+            self._judge(score)
         progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
         self._save()
+
+    def _is_validated(self, epoch: int) -> bool:
+        """Return whether an epoch, counted from 0, ends with a validation: every few do, and the last."""
+        return (epoch + 1) % self.stage.validate_every == 0 or epoch + 1 == self.stage.epochs
+
+    def _judge(self, score: float) -> None:
+        """Keep the weights of this epoch if they are the best; else the learning rate may fall."""
+        progress = self.progress
+        if score > progress.best:
+            self._keep_best(score, progress.epoch + 1)
+            return
+        progress.epochs_since_best += 1
+        schedule = self.stage.schedule
+        if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
+            progress.lr_drops += 1
 
     def _score_start(self) -> None:
         """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""
