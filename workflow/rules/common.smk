@@ -19,7 +19,7 @@ from recap.core.run import Run, file_name, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.hashing import code_digest
 from recap.core.plugins import module_of
-from recap.core.identities import ATTENTION, EVALUATION, TRAINING, job_code
+from recap.core.identities import ATTENTION, EVALUATION, GATES, TRAINING, job_code
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models

@@ -6,6 +6,7 @@ REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
+GATES_FILES = [f"{REPORTS}/figures/{{table}}_{name}" for name in ("gates.png", "words.png", "gates.csv")]
 CURVES_FILE = f"{REPORTS}/figures/curves.png"
 SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "png")]
 
@@ -14,6 +15,9 @@ def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *FIGURE_FILES], table=TABLE_IDS)
     files += [ATTENTION_FILE.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].attention]
+    files += [
+        file.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].gates for file in GATES_FILES
+    ]
     return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
 
 
@@ -139,6 +143,48 @@ rule attention:
         " report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
         " --heading {params.heading:q} --out {output:q}"
+
+
+def gates_row(wildcards):
+    """Return the row whose gates a table shows."""
+    table = PLAN.tables[table_id(wildcards)]
+    return next(row for row in table.rows if row.id == table.gates)
+
+
+def gates_run(wildcards):
+    """Return the first seed's training of the row whose gates a table shows."""
+    return PLAN.weights(row_runs(gates_row(wildcards), PLAN.seeds[table_id(wildcards)])[0])
+
+
+def gates_heading(wildcards):
+    """Return the heading of the figures of gates."""
+    table = PLAN.tables[table_id(wildcards)]
+    return f"Gates of {gates_row(wildcards).label}, first seed  |  {table.title}  |  Scale of this run: {table.scale}"
+
+
+rule gates:
+    input:
+        corpus=lambda wildcards: corpus_file(gates_run(wildcards)),
+        vocabulary=lambda wildcards: vocabulary_file(gates_run(wildcards)),
+        features=lambda wildcards: features_files(gates_run(wildcards)),
+        images=lambda wildcards: dataset_images(gates_run(wildcards).dataset),
+        model=lambda wildcards: f"{R}/runs/{gates_run(wildcards).path}/model.safetensors",
+    output:
+        report(GATES_FILES[0], caption="../report/gates.rst", category="Gates", labels={"table": "{table}"}),
+        report(GATES_FILES[1], caption="../report/gates.rst", category="Gates", labels={"table": "{table}, captions"}),
+        GATES_FILES[2],
+    log:
+        f"{LOGS}/gates/{{table}}.log",
+    params:
+        run=lambda wildcards, input: str(Path(input.model).parent),
+        heading=gates_heading,
+        out=f"{REPORTS}/figures",
+        code=lambda wildcards: job_code(GATES, PLAN.get("models", gates_run(wildcards).model).kind),
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " report gates --corpus {input.corpus:q} --vocabulary {input.vocabulary:q} --features {input.features:q}"
+        " --images {input.images:q} --run {params.run:q} --name {wildcards.table:q} --heading {params.heading:q}"
+        " --out {params.out:q}"
 
 
 def planned_figure(wildcards):

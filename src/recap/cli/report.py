@@ -51,6 +51,7 @@ def add_report(commands: Commands) -> None:
     _add_table(commands)
     _add_captions(commands)
     _add_attention(commands)
+    _add_gates(commands)
     _add_summary(commands)
     _add_curves(commands)
     _add_sweep(commands)
@@ -144,6 +145,32 @@ def _attention(a: Arguments) -> None:
 
     given = "corpus vocabulary features runs labels image_ids count beam heading out"
     write_attention_figure(image_roots=a.images, **chosen(a, given))
+
+
+def _add_gates(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "gates",
+        purpose="figures of VisualGPT's gates behind the words of its test captions",
+        example="""
+            recap report gates --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+              --images photos.zip --run run --name t1 --out figures
+        """,
+    )
+    paths(parser, "corpus", "vocabulary", "features", run="run folder of a VisualGPT", out="folder of the figures")
+    _add_images(parser)
+    parser.add_argument("--name", required=True, help="begins the names of the figures")
+    parser.add_argument("--heading", default="", metavar="TEXT", help="text above the figures")
+    parser.add_argument("--count", type=int, default=10, help="captions that are shown beside their images (10)")
+    parser.add_argument("--beam", type=int, default=3, help="beam size of the search (3)")
+    parser.set_defaults(function=_gates)
+
+
+def _gates(a: Arguments) -> None:
+    from recap.evaluation.gates import write_gates_figures
+
+    given = "corpus vocabulary features run name count beam heading out"
+    write_gates_figures(image_roots=a.images, **chosen(a, given))
 
 
 def _add_summary(commands: Commands) -> None:

@@ -15,7 +15,8 @@ from recap.core.config.models import model_configs, source_module
 from recap.core.hashing import code_digest, value_hash
 from recap.core.params import load_named
 
-TRAINING, EVALUATION, ATTENTION = "training/job", "evaluation/job", "evaluation/attention_figure"
+TRAINING, EVALUATION = "training/job", "evaluation/job"
+ATTENTION, GATES = "evaluation/attention_figure", "evaluation/gates"
 # Imported by these jobs, but not part of what they compute: pictures reach a job as features.
 _NO_PART = ("data/files/images",)
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")

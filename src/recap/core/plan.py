@@ -77,6 +77,7 @@ class RunPlan:
             quoted=quoted,
             rows=rows,
             attention=[name for name in file.attention if name in {row.id for row in made}],
+            gates=file.gates if file.gates in {row.id for row in made} else None,
         )
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):

@@ -60,7 +60,7 @@ def write_samples(
         name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
     )
     source = ImageSource(list(image_roots))
-    images = [_side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
+    images = [side_by_side([source.open_rgb(file) for file in sample.file.split(VIEWS)]) for sample in samples]
     sheet = contact_sheet(samples, images, title=plain(table.title), scale=plain(table.scale))
     figure = out / f"{name}_captions.png"
     with atomic_path(figure) as temporary:
@@ -97,7 +97,7 @@ def contact_sheet(samples: Sequence[Sample], images: Sequence[Image], *, title: 
     return sheet
 
 
-def _side_by_side(views: Sequence[Image]) -> Image:
+def side_by_side(views: Sequence[Image]) -> Image:
     """Return the views of an example side by side as one image; a single view unchanged."""
     from PIL import Image
 

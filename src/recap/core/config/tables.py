@@ -70,6 +70,7 @@ class _Table(Strict):
     attention: list[str] = Field(
         default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
     )
+    gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
 
 
 class TableFile(_Table):
@@ -129,9 +130,10 @@ def _check_ids(table: TableFile | Table) -> None:
     if table.baseline not in ids:
         raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
     alone = [row.id for row in table.rows if not row.ensemble]
-    for name in table.attention:
+    drawn = [("attention", name) for name in table.attention] + [("gates", table.gates)] * (table.gates is not None)
+    for key, name in drawn:
         if name not in alone:
-            raise ValueError(f"attention {name!r} is no row of single models; those are {', '.join(alone)}")
+            raise ValueError(f"{key} {name!r} is no row of single models; those are {', '.join(alone)}")
 
 
 class Profile(Strict):

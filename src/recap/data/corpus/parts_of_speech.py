@@ -13,27 +13,43 @@ _KINDS = {
     "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns", "CD": "numbers",
     "CC": "conjunctions",
 }  # fmt: skip
-_HINT = (
+HINT = (
     "No tagger is installed, so they are not counted: `pip install nltk` and "
     "`python -m nltk.downloader averaged_perceptron_tagger_eng`, or `pip install spacy` and "
-    "`python -m spacy download en_core_web_sm`, then delete this card and make it again."
+    "`python -m spacy download en_core_web_sm`"
 )
 
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
     """Return a sentence and a Markdown list with the share of each kind of word, or how to install a tagger."""
+    found = tagger()
+    if found is None:
+        return f"{HINT}, then delete this card and make it again."
+    name, tag = found
+    return f"Tagged by {name}.\n\n{_listed(count_kinds(tag(token_lists)))}"
+
+
+def tagger() -> tuple[str, Tagger] | None:
+    """Return the name of the tagger that is installed and the function that tags sentences, or None."""
     for name, load in (("spaCy en_core_web_sm", _spacy), ("NLTK's averaged perceptron", _nltk)):
-        tagger = load()
-        if tagger is not None:
-            return f"Tagged by {name}.\n\n{_listed(count_kinds(tagger(token_lists)))}"
-    return _HINT
+        tag = load()
+        if tag is not None:
+            return name, tag
+    return None
+
+
+def kind_of(tag: str) -> str:
+    """Return the kind of word of a Penn Treebank tag."""
+    if not tag[:1].isalpha():
+        return "punctuation"
+    return next((kind for start, kind in _KINDS.items() if tag.startswith(start)), "others")
 
 
 def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
     """Count kinds of words from Penn Treebank tags; punctuation is no word."""
     kinds: Counter[str] = Counter()
     for tag in (tag for tags in tag_lists for tag in tags if tag[:1].isalpha()):
-        kinds[next((kind for start, kind in _KINDS.items() if tag.startswith(start)), "others")] += 1
+        kinds[kind_of(tag)] += 1
     return kinds
 
 

@@ -1,0 +1,102 @@
+"""Captions of test images with the gates of VisualGPT behind each of their words, from a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from recap.core.seeding import generator
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.words import BOS, PAD, load_vocabulary
+from recap.evaluation.decode import decode_images
+from recap.models.visual_gates import visual_gates
+from recap.reporting.gates import CaptionGates, write_gates
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model
+
+_MAX_LENGTH = 20  # tokens of a caption
+_BATCH = 50  # images decoded at a time
+
+
+def write_gates_figures(
+    *,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    image_roots: Sequence[Path],
+    run: Path,
+    beam: int,
+    count: int,
+    heading: str,
+    out: Path,
+    name: str,
+) -> None:
+    """Caption all test images with a run and draw the gates behind the words.
+
+    Args:
+        corpus, vocabulary: files of the data set.
+        features: the feature stores that training saw.
+        image_roots: folders or zips with the images.
+        run: the run folder.
+        beam: of the search.
+        count: captions that are shown beside their images, the same on every call.
+        heading: text above the figures.
+        out: folder of the figures.
+        name: begins the names of the files.
+
+    Raises:
+        RecapError: a file does not fit, or the model has no gates.
+    """
+    table = Corpus.read(corpus)
+    images = sorted(table.captions("test"))
+    captions = list(captions_with_gates(run=run, features=features, vocabulary=vocabulary, image_ids=images, beam=beam))
+    drawn = generator(0, "gates").choice(len(captions), size=min(count, len(captions)), replace=False).tolist()
+    write_gates(
+        captions=captions,
+        shown=[captions[index] for index in drawn],
+        files=table.files(),
+        image_roots=image_roots,
+        heading=heading,
+        out=out,
+        name=name,
+    )
+
+
+def captions_with_gates(
+    *, run: Path, features: Sequence[Path], vocabulary: Path, image_ids: Sequence[int], beam: int
+) -> Iterator[CaptionGates]:
+    """Yield a trained model's captions of images with both gates of every layer, on the CPU.
+
+    Args:
+        run: the run folder.
+        features: the feature stores that training saw.
+        vocabulary: the vocabulary of the training.
+        image_ids: images to caption.
+        beam: of the search.
+
+    Raises:
+        RecapError: a file does not fit, or the model has no gates.
+    """
+    vocab, sources = load_vocabulary(vocabulary), FeatureSources(features)
+    inputs = sources.input_spec(vocab)
+    model = load_model(run, inputs).eval()
+    sources.choose([model], inputs)
+    limits = {"beam": beam, "max_length": _MAX_LENGTH, "length_penalty": 0.0, "batch_size": _BATCH}
+    found = decode_images(model, sources, image_ids, **limits, device=torch.device("cpu"), name="captions")
+    for start in range(0, len(image_ids), _BATCH):
+        chosen = image_ids[start : start + _BATCH]
+        tokens = pad_sequence([torch.tensor([BOS, *found[image]]) for image in chosen], True, PAD)[:, None]
+        with torch.no_grad():
+            memory = model.encode(sources.read(chosen))
+        visual, language = (gates[:, :, 0] for gates in visual_gates(model, tokens, memory))  # each [L, B, T]
+        for index, image in enumerate(chosen):
+            words = [vocab.decode([token]) for token in found[image]]
+            yield CaptionGates(
+                image,
+                words,
+                visual[:, index, : len(words)].T.tolist(),
+                language[:, index, : len(words)].T.tolist(),
+            )
