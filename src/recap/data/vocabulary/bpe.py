@@ -84,7 +84,7 @@ class BytePairVocabulary:
 
     @property
     def begins_word(self) -> list[bool]:
-        """For every id whether it is a piece that begins a word after the first of a caption, which a space precedes."""
+        """Whether each id is a piece that begins a word after the first of a caption, so that a space precedes it."""
         pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
         return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
 
