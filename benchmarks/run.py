@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import aoanet, attention, beam, features, m2, reward, train, x_linear
+from benchmarks import aoanet, attention, beam, features, m2, reward, train, visual_gpt, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -22,6 +22,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "xe.m2": m2.xe,
     "scst.m2": m2.scst,
     "xe.aoanet": aoanet.xe,
+    "xe.visualgpt": visual_gpt.xe,
     "store.random_batch": features.random_batch,
 }
 for _kind in x_linear.MODELS:

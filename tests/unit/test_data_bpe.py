@@ -2,13 +2,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from recap.core.config.vocabulary import BytePairRule
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
 from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, load_byte_pairs
-from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, build_vocabulary, load_vocabulary
+from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
 from recap.training.batches import caption_tensor
+from recap.training.job import _begins_word
+from recap.training.objectives.cross_entropy import truncated_to_words
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
 
@@ -123,3 +126,20 @@ def test_what_is_no_byte_pairs_is_refused(folder, pairs, tmp_path):
         load_vocabulary(tmp_path / "v.json")
     with pytest.raises(DataError, match=r"id 5000 is not in the vocabulary"):
         pairs.decode([5000])
+
+
+def test_the_truncation_of_visual_gpt_drops_the_last_pieces_and_the_end_of_long_captions(pairs):
+    captions = [["rhododendron", "zigzag"], ["the", "dog"], ["a", "cat", "sits", "on"]]
+    begins = torch.tensor(pairs.begins_word)
+    tokens = caption_tensor([[pairs.encode(words)] for words in captions])
+    cut = truncated_to_words(tokens, begins)
+    assert cut.shape[-1] == 4 + 2  # the most words, <bos> and <eos>
+    assert torch.equal(cut, tokens[..., :6])
+    assert [EOS in row for row in cut[:, 0]] == [False, True, False]
+    only_short = truncated_to_words(tokens[1:], begins)
+    assert torch.equal(only_short, tokens[1:, :, :6])
+
+
+def test_words_are_not_truncated_to_words():
+    with pytest.raises(ConfigError, match="the vocabulary has words, not byte pairs"):
+        _begins_word(Vocabulary(["a"], {"min_count": 1, "max_length": 9, "splits": "train"}))

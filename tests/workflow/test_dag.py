@@ -166,3 +166,24 @@ def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(works
     commands = [sorted(line for line in said.splitlines() if " train --spec " in line) for said in (before, after)]
     assert len(commands[0]) == 3 and commands[0] == commands[1]
     assert all("--spec work/tiny/specs/" in line and "{" not in line for line in commands[0])
+
+
+def test_a_model_that_begins_with_a_language_model_has_it_trained_first(workspace):
+    folder = workspace.folder / "params"
+    (folder / "language_models").mkdir()
+    sizes = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "positions": 24}
+    written = {"texts": ["texts/others.txt"], "layers": 2, **sizes}
+    (folder / "language_models" / "others.yaml").write_text(json.dumps(written))
+    model = {"kind": "visual_gpt", "decoder_layers": 2, "weights": "language_model:others", **sizes}
+    (folder / "models" / "visual_gpt.yaml").write_text(json.dumps(model))
+    workspace.change("tables/tiny.yaml", "model: zodiac", "model: visual_gpt")
+    done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
+    assert "inputs/texts/others.txt: no such file or folder; language_models/others.yaml names it" in done.stderr
+    (workspace.folder / "inputs" / "texts").mkdir(parents=True)
+    (workspace.folder / "inputs" / "texts" / "others.txt").write_text("a dog")
+    planned = workspace.planned("train_all", config=("inputs=inputs",))
+    assert planned["language_model"] == 1
+    assert workspace.planned("features_all", config=("inputs=inputs",))["language_model"] == 1
+    (folder / "models" / "visual_gpt.yaml").write_text(json.dumps({**model, "weights": "gpt2/model.safetensors"}))
+    done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
+    assert "inputs/gpt2/model.safetensors: no such file or folder; models/visual_gpt.yaml names it" in done.stderr

@@ -8,6 +8,7 @@ from typing import Any
 
 from recap.core.config import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.config.language_models import LANGUAGE_MODEL, SHARED_SIZES
+from recap.core.config.vocabulary import HUB, VocabularyRule
 from recap.core.errors import ConfigError, nearest
 from recap.core.figure_plan import planned_figure
 from recap.core.metrics import METRICS
@@ -108,9 +109,15 @@ class RunPlan:
                 )
 
     def _check_language_model(self, planned: PlannedRow, who: str) -> None:
-        """Refuse a language model that the row's model cannot begin with, before it is trained."""
+        """Refuse pretrained weights that the row's model cannot begin with, before they are trained or fetched."""
         model = self.get("models", planned.model.name)
         source = model.pretrained_weights() or ""
+        words = isinstance(self.get("datasets", planned.dataset).vocabulary, VocabularyRule)
+        if source.startswith(HUB) and words:
+            raise ConfigError(
+                f"{who}: weights {source!r} go with GPT-2's byte pairs, but data set {planned.dataset!r} has words; "
+                "name one with `vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
+            )
         if not source.startswith(LANGUAGE_MODEL):
             return
         name = source.removeprefix(LANGUAGE_MODEL)

@@ -38,7 +38,7 @@ def sentence(
         *_named(pairs, "dataset", titles.datasets),
         *_subsets(pairs),
         *_named(pairs, "features", titles.features),
-        *_models(pairs),
+        *_models(pairs, titles.weights),
         *_epochs(pairs),
         *([f"{_runs(seeds)} in place of {_number(table.seeds)}"] if seeds != table.seeds and scale else []),
     ]
@@ -74,13 +74,13 @@ def _share(subset: Subset) -> str:
     return "all" if subset.fraction == 1 else f"{100 * subset.fraction:.4g} % of the training {what}"
 
 
-def _models(pairs: Sequence[Pair]) -> list[str]:
+def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
     """Return for each kind of model which of its settings are others."""
     changes: dict[str, dict[str, list[str]]] = {}
     for pair in pairs:
         (kind, before), (_, after) = pair.before["model"], pair.after["model"]
         found = changes.setdefault(kind, {})
-        for name, text in _differences(before, after).items():
+        for name, text in _differences(before, after, titles).items():
             if text not in found.setdefault(name, []):
                 found[name].append(text)
     # Kinds that change alike are named together.
@@ -91,9 +91,14 @@ def _models(pairs: Sequence[Pair]) -> list[str]:
     return [f"{_listed(names)} with {text}" for text, names in kinds.items()]
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
-    """Return the settings in which two models differ, in words: width and layers first, dropout in one word."""
+def _differences(before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]) -> dict[str, str]:
+    """Return the settings in which two models differ, in words: width and layers first, dropout in one word.
+
+    Weights have titles; they are said of models that begin with them.
+    """
     keys = [key for key in before if before[key] != after[key]]
+    if not after.get("pretrained", True):
+        keys = [key for key in keys if key != "weights"]
     layers = ["encoder_layers", "decoder_layers"]
     said = {}
     if "d_model" in keys:
@@ -102,7 +107,9 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str
         both = ["+".join(_shown(side[key]) for key in layers if key in side) for side in (after, before)]
         said["layers"] = f"{both[0]} layers in place of {both[1]}"
     for key in keys:
-        if key not in ("d_model", *layers) and not key.endswith("dropout"):
+        if key == "weights":
+            said[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
+        elif key not in ("d_model", *layers) and not key.endswith("dropout"):
             said[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
     dropouts = [(before[key], after[key]) for key in keys if key.endswith("dropout")]
     if dropouts:

@@ -11,6 +11,7 @@ import torch
 
 from recap.core.config import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.core.device import select_device
+from recap.core.errors import ConfigError
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
 from recap.core.identities import TRAINING, job_code
@@ -164,7 +165,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         load_weights(model, inputs.init / "model.safetensors")
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
-    objective = _objective(model, spec.stage_settings, inputs.captions, inputs.max_length)
+    objective = _objective(model, spec.stage_settings, inputs)
     batches = _batches(spec, execution, inputs, group.device)
     spec = _with_precision(spec, model, objective, batches, group, state)
     settings = spec.stage_settings
@@ -261,11 +262,20 @@ def warn_if_no_better(name: str, counters: Counters) -> None:
         )
 
 
-def _objective(model: Captioner, settings: Stage, captions: Captions, max_length: int) -> Objective:
+def _objective(model: Captioner, settings: Stage, inputs: Inputs) -> Objective:
     if isinstance(settings, SelfCritical):
-        return SelfCriticalObjective(model, settings, references=captions, max_length=max_length)
+        return SelfCriticalObjective(model, settings, references=inputs.captions, max_length=inputs.max_length)
     assert isinstance(settings, CrossEntropy)
-    return CrossEntropyObjective(model, settings)
+    begins_word = _begins_word(inputs.vocabulary) if settings.truncate_to_words else None
+    return CrossEntropyObjective(model, settings, begins_word)
+
+
+def _begins_word(vocabulary: AnyVocabulary) -> torch.Tensor:
+    """Return which byte pairs begin a word."""
+    found = getattr(vocabulary, "begins_word", None)
+    if found is None:
+        raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
+    return torch.tensor(found)
 
 
 def _batches(spec: RunSpec, execution: Execution, inputs: Inputs, device: torch.device) -> CaptionBatches:

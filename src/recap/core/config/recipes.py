@@ -98,6 +98,11 @@ class CrossEntropy(Stage):
 
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     scheduled_sampling: ScheduledSampling | None = Field(None, description="null: every word is the caption's own")
+    truncate_to_words: bool = neutral(
+        False,
+        description="byte pairs: cut the pieces of all captions of a batch at the most words of any (a fault of "
+        "VisualGPT's code, by which long captions lose their last pieces and <eos>)",
+    )
 
 
 class SelfCritical(Stage):

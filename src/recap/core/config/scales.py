@@ -57,3 +57,4 @@ class Titles(Strict):
 
     datasets: dict[str, str] = Field(default_factory=dict, description="data set -> noun phrase")
     features: dict[str, str] = Field(default_factory=dict, description="features -> noun phrase")
+    weights: dict[str, str] = Field(default_factory=dict, description="`weights` of a model -> noun phrase")

@@ -16,6 +16,7 @@ from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+SPACE = "\u0120"  # as byte pairs spell it
 # VisualGPT's choice of GPT-2 pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
@@ -81,6 +82,12 @@ class BytePairVocabulary:
             raise DataError(f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its files")
         return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
 
+    @property
+    def begins_word(self) -> list[bool]:
+        """Whether each id is a piece that begins a word after the first of a caption, so that a space precedes it."""
+        pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
+        return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
+
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS, no EOS.
 
@@ -91,7 +98,7 @@ class BytePairVocabulary:
         found = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
         end = len(found.ids)
         if end > self.max_length:
-            starts = [place for place in range(1, self.max_length + 1) if found.tokens[place].startswith("\u0120")]
+            starts = [place for place in range(1, self.max_length + 1) if found.tokens[place].startswith(SPACE)]
             end = starts[-1] if starts else self.max_length
         return [self._ids.get(number, UNK) for number in found.ids[:end]]
 

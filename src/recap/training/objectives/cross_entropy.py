@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recap.core.config import CrossEntropy
-from recap.data.vocabulary.special import BANNED, PAD
+from recap.data.vocabulary.special import BANNED, PAD, UNK
 from recap.decoding.sampling import draw
 from recap.decoding.step import with_banned_tokens
 from recap.layers.fast.linear import fixed_weights
@@ -60,21 +60,36 @@ def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float
     return torch.stack(tokens, -1)
 
 
+def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
+    """Cut captions [B, C, T + 1] of byte pairs to as many tokens as the one with the most words would have as words.
+
+    Args:
+        tokens: <bos>, pieces, <eos>, padding.
+        begins_word: [V], True for pieces that begin a word after the first.
+    """
+    others = begins_word.to(tokens.device)[tokens].sum(-1)  # [B, C]
+    words = others + (tokens[..., 1] > UNK)  # no space precedes the first word
+    return tokens[..., : int(words.max()) + 2]
+
+
 class CrossEntropyObjective:
     """The loss of the first stage; dropout is on.
 
     Args:
         model: the captioner.
         stage: the recipe's `xe`.
+        begins_word: [V], True for byte pairs that begin a word after the first; for `truncate_to_words`.
     """
 
-    def __init__(self, model: Captioner, stage: CrossEntropy) -> None:
+    def __init__(self, model: Captioner, stage: CrossEntropy, begins_word: Tensor | None = None) -> None:
         self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling
+        self.begins_word = begins_word
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Return the mean loss per token; logits are made for real tokens only."""
         self.model.train()
-        inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
+        tokens = batch.tokens if self.begins_word is None else truncated_to_words(batch.tokens, self.begins_word)
+        inputs, targets = tokens[..., :-1], tokens[..., 1:]
         memory = self.model.encode(batch.images)
         rate = self.sampling.rate(epoch) if self.sampling else 0.0
         if rate:
