@@ -175,7 +175,7 @@ def test_padding_and_other_texts_of_a_batch_change_no_loss(files):
 
 
 def test_settings_that_cannot_be_trained_are_refused(files, tmp_path):
-    with pytest.raises(ValueError, match="there are no texts"):
+    with pytest.raises(ValueError, match="is missing, and so is"):
         Settings()
     with pytest.raises(ValueError, match="not divisible by 3 heads"):
         Settings(texts=["a.txt"], d_model=16, heads=3)
