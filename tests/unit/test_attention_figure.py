@@ -13,7 +13,7 @@ from recap.reporting.attention import AttentionMap, grid_boxes, shaded, write_at
 
 def test_a_model_without_the_hook_is_named():
     model = build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))
-    sentence = "Transformer does not expose attention weights; kinds of model that do: up_down, x_transformer, xlan"
+    sentence = "Transformer does not expose attention weights; kinds of model that do: aoanet, m2, .*up_down, .*xlan"
     with pytest.raises(ConfigError, match=sentence):
         attention_maps(model, torch.zeros(1, 1, 1, dtype=torch.long), None)
 

@@ -1,6 +1,8 @@
 """A row of a table trains in one process: what it is made from, what may be different, and what it ends with."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main
+from recap.cli.by_hand import Files
 from recap.core.by_hand import by_hand
 from recap.core.errors import ConfigError
 from recap.training.by_hand import FirstBatches, Shown
@@ -68,3 +71,29 @@ def test_one_batch_is_learnt_by_heart_from_nothing_but_parameters(tmp_path, monk
     out = Path("work/by_hand/tiny/transformer/seed-1/xe")
     assert (out / "run" / "model.safetensors").exists()
     assert not Path("results").exists()
+
+
+def test_a_language_model_is_made_first_and_a_file_of_weights_is_taken_from_the_inputs(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    table = {"title": "t", "columns": ["CIDEr"], "baseline": "v"}
+    row = {"id": "v", "label": "v", "model": "visual_gpt", "recipe": "visualgpt", "features": "bottom_up_adaptive"}
+    written = {**table, "rows": [{**row, "dataset": "coco_bpe"}]}
+    (tmp_path / "params" / "tables" / "v.yaml").write_text(json.dumps(written))
+    monkeypatch.chdir(tmp_path)
+    run = []
+
+    def weights(*changes, inputs=None, stage="xe"):
+        chosen = by_hand(Path("params"), "v/v", scale="scenes", seed=1, stage=stage, changes=changes)
+        return Files(chosen, inputs, run.append).weights()
+
+    made = weights()
+    assert made.name == "scenes.language_model.safetensors"
+    assert run[-1][0] == "pretrain-lm" and run[-1][-1] == str(made)
+    assert json.loads(run[-1][run[-1].index("--spec") + 1])["scenes"]["count"] == 4000
+    count = len(run)
+    assert weights("model.weights=gpt2/model.safetensors", inputs=Path("in")) == Path("in/gpt2/model.safetensors")
+    assert weights("model.pretrained=false") is None
+    assert weights(stage="scst") is None  # it begins with the first stage's weights
+    with pytest.raises(ConfigError, match="language model 'photos' has outside files"):
+        weights("model.weights=language_model:photos")
+    assert len(run) == count

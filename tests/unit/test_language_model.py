@@ -174,8 +174,20 @@ def test_padding_and_other_texts_of_a_batch_change_no_loss(files):
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
+def test_words_without_an_id_are_read_but_not_predicted(files):
+    torch.manual_seed(0)
+    model = language_model.LanguageModel(
+        vocabulary_size=40, d_model=16, heads=2, d_feed_forward=24, layers=2, positions=24, dropout=0.0
+    )
+    training = LanguageModelTraining(SPEC, model.double(), [], [], files, {})
+    unknown, known = training.loss([[5, 3, 6]]), training.loss([[5, 7, 6]])
+    assert (len(unknown), len(known)) == (3, 4)  # 5, 6 and the end; and 7
+    torch.testing.assert_close(unknown[0], known[0])
+    assert unknown[1] != known[2]  # what was read before 6 differs
+
+
 def test_settings_that_cannot_be_trained_are_refused(files, tmp_path):
-    with pytest.raises(ValueError, match="there are no texts"):
+    with pytest.raises(ValueError, match="is missing, and so is"):
         Settings()
     with pytest.raises(ValueError, match="not divisible by 3 heads"):
         Settings(texts=["a.txt"], d_model=16, heads=3)

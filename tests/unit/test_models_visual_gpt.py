@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens
+from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
 from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError, RecapError
 from recap.data.vocabulary.words import Vocabulary
@@ -224,7 +224,11 @@ def test_normalized_gates_need_a_tau_below_a_half():
         VisualGptModel(kind="visual_gpt", normalized=True, tau=0.5)
 
 
-def test_captions_longer_than_the_positions_are_refused():
+def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_and_step_by_step():
     found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
-    with pytest.raises(ValueError, match="longer than the 4 learnt positions"):
-        found.decode(random_tokens(), found.encode(random_images(CONFIG)))
+    images, tokens = random_images(CONFIG), random_tokens()
+    stepwise(found, images, tokens[..., :4])
+    with pytest.raises(ConfigError, match="a caption of 6 tokens, .* is longer than the 4 learnt positions"):
+        log_probabilities(found, images, tokens)
+    with pytest.raises(ConfigError, match="a caption of 5 tokens"):
+        stepwise(found, images, tokens)

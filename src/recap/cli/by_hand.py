@@ -125,7 +125,7 @@ class Files:
     def weights(self) -> Path | None:
         """Return the pretrained weights that the model begins with; those from the hub are fetched by the training."""
         run = self.chosen.run
-        source = self.chosen.plan.get("models", run.model).pretrained_weights()
+        source = self.chosen.spec.model_settings.pretrained_weights()
         if source is None or source.startswith(HUB) or run.stage == "scst":
             return None
         if not source.startswith(LANGUAGE_MODEL):
@@ -193,7 +193,7 @@ class Files:
         run = self.chosen.run
         parts = [("datasets", run.dataset), ("subsets", run.subset)]
         parts += [("features", name) for name in self.chosen.plan.feature_names(run.features)]
-        source = self.chosen.plan.get("models", run.model).pretrained_weights() or ""
+        source = self.chosen.spec.model_settings.pretrained_weights() or ""
         if source.startswith(LANGUAGE_MODEL):
             parts.append(("language_models", source.removeprefix(LANGUAGE_MODEL)))
         return value_hash([self._spec(section, name) for section, name in parts])

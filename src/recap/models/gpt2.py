@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from recap.core.errors import ConfigError
 from recap.layers.attention import MultiHeadAttention
 from recap.layers.fast import Dropout, Linear, PackedIndex, product
 from recap.layers.feed_forward import FeedForward
@@ -91,22 +92,29 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         self.norm = nn.LayerNorm(d_model)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption [...] -> [..., D].
+        """Token ids [...] and their positions in the caption [...] -> [..., D]; see `check_length`."""
+        return self.word_embedding(tokens) + self.position_embedding(positions)
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse captions of so many tokens if there are fewer positions.
 
         Raises:
-            ValueError: a caption is longer than the table of positions.
+            ConfigError: there are fewer.
         """
-        return self.word_embedding(tokens) + self.position_embedding(positions)
+        longest = self.position_embedding.num_embeddings
+        if tokens > longest:
+            raise ConfigError(
+                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} learnt positions; raise "
+                "`positions` of the model, or lower max_length of vocabulary and evaluation"
+            )
 
     def rows(self, tokens: Tensor, index: PackedIndex | None) -> Rows:
         """Embed whole captions [B, C, T], padded or without their padding.
 
         Raises:
-            ValueError: they are longer than the table of positions.
+            ConfigError: they are longer than the table of positions.
         """
-        longest = self.position_embedding.num_embeddings
-        if tokens.shape[-1] > longest:
-            raise ValueError(f"captions of {tokens.shape[-1]} tokens are longer than the {longest} learnt positions")
+        self.check_length(tokens.shape[-1])
         positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
         if index is not None:
             tokens, positions = index.pack(tokens), index.pack(positions)

@@ -230,8 +230,12 @@ class VisualGpt(Captioner):
         """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
         No gradient passes through the cache.
+
+        Raises:
+            ConfigError: there is no position for these tokens.
         """
         assert isinstance(state, VisualGptState)
+        self.decoder.check_length(state.position + 1)
         cache = state.cache.extended()
         position = torch.tensor(state.position, device=tokens.device)
         x = Rows(self.decoder.embed(tokens[..., None], position))  # [B, C, 1, D]

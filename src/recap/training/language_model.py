@@ -25,7 +25,7 @@ from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
 from recap.data.texts import texts_outside
-from recap.data.vocabulary.special import BOS, EOS, PAD
+from recap.data.vocabulary.special import BOS, EOS, PAD, UNK
 from recap.data.vocabulary.words import load_vocabulary
 from recap.layers.fast import PackedIndex
 from recap.layers.fast.uncompiled import uncompiled_optimizer
@@ -82,6 +82,10 @@ def pretrain_language_model(
         )
     validation, training = (
         [ids[index] for index in part] for part in (order[: spec.validation_texts], order[spec.validation_texts :])
+    )
+    log.info(
+        f"{NAME}: {len(training)} training and {len(validation)} validation texts of {texts.read} that were read; "
+        f"{texts.in_corpus} were left out because the data set has them, duplicates and empty ones, too"
     )
     torch.manual_seed(derived_seed(spec.seed, "weights"))
     model = LanguageModel(
@@ -239,13 +243,18 @@ class LanguageModelTraining:
         done.step, done.batch, done.loss = done.step + 1, done.batch + 1, done.loss + value
 
     def loss(self, texts: list[list[int]]) -> Tensor:
-        """Return the cross-entropy of each token of some texts and of their ends, [R]."""
+        """Return the cross-entropy of each token of some texts and of their ends, [R].
+
+        Words without an id are read, but never predicted: a captioner does not say them.
+        """
         rows = [torch.tensor([BOS, *text, EOS]) for text in texts]
         tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)
         targets = tokens[:, 1:]
         real = targets != PAD
         hidden = self.model(tokens[:, :-1], PackedIndex(real[:, None]))
-        return cross_entropy(self.model.logits(hidden).float(), targets[real], reduction="none")
+        packed = targets[real]
+        known = packed != UNK
+        return cross_entropy(self.model.logits(hidden[known]).float(), packed[known], reduction="none")
 
     @torch.no_grad()
     def perplexity(self) -> float:

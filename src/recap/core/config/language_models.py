@@ -52,7 +52,7 @@ class LanguageModel(NamesFiles):
     @model_validator(mode="after")
     def _has_texts_and_fitting_sizes(self) -> Self:
         if not self.texts and self.scenes is None:
-            raise ValueError("there are no texts; give `texts`, or `scenes`")
+            raise ValueError("the key 'texts' is missing, and so is 'scenes'; give one of them")
         if self.d_model % self.heads:
             raise ValueError(f"d_model {self.d_model} is not divisible by {self.heads} heads")
         return self
