@@ -11,6 +11,8 @@ from helpers.model_cases import V, built, inputs, log_probabilities, random_imag
 from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError, RecapError
 from recap.data.vocabulary.words import Vocabulary
+from recap.layers.level_attention import LevelAttention
+from recap.layers.rows import Rows
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model
@@ -232,3 +234,16 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
         log_probabilities(found, images, tokens)
     with pytest.raises(ConfigError, match="a caption of 5 tokens"):
         stepwise(found, images, tokens)
+
+
+def test_every_level_is_attended_to_as_if_it_were_alone():
+    torch.manual_seed(3)
+    attention = LevelAttention(d_model=8, heads=2, dropout=0.5).double().eval()
+    query, levels = Rows(torch.randn(2, 3, 4, 8).double()), torch.randn(2, 5, 6, 8).double()
+    mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
+    found = attention.each_level(query, attention.key_value(Rows(levels)), attn_mask=mask)
+    for level in range(5):
+        key_value = attention.key_value(Rows(levels[:, level : level + 1]))
+        torch.testing.assert_close(found[level], attention(query, key_value, attn_mask=mask).values)
+    with pytest.raises(ValueError, match="not divisible by 3 heads"):
+        LevelAttention(d_model=8, heads=3, dropout=0.0)

@@ -33,6 +33,10 @@ class LevelAttention(DotProductAttention):
         super().__init__(d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=dropout)
         self.output = Linear(d_model, d_model)
 
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Attend to a single source, see `Attention.forward`."""
+        return super().forward(query, key_value, attn_mask=attn_mask).map(self.output)
+
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
         """Attend to each level with one projection of the query.
 
