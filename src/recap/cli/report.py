@@ -219,7 +219,7 @@ def _add_sweep(commands: Commands) -> None:
         commands,
         "sweep",
         purpose="scores of several tables over a setting: a figure and a CSV",
-        example="recap report sweep --spec figure.json --statistics statistics --out f7.csv --figure f7.png",
+        example="recap report sweep --spec spec.json --statistics statistics --out f7.csv --figure f7.png",
     )
     spec(parser, "Figure")
     paths(parser, statistics="folder results/<profile>/statistics", out="the CSV", figure="the PNG")
