@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import attention, beam, features, reward, train, x_linear
+from benchmarks import acf, attention, beam, features, reward, train, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -18,6 +18,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "xe.transformer": train.xe,
     "scst.transformer": train.scst,
     "scst.transformer.cached": train.scst_cached,
+    "acf.matrix": acf.matrix,
+    "acf.xe": acf.xe,
+    "acf.beam": acf.beam,
     "store.random_batch": features.random_batch,
 }
 for _kind in x_linear.MODELS:

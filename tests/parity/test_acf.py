@@ -236,7 +236,7 @@ def test_eq_6_as_printed_and_as_logarithms():
 def test_a_chain_is_a_product():
     torch.manual_seed(0)
     p = torch.rand(6, 6, dtype=torch.float64)
-    found = chain(p.log(), self_factor=False).exp()
+    found = chain(p.log().triu(1), self_factor=False).exp()
     for i in range(6):
         for j in range(i, 6):
             close(found[i, j], p[i, i + 1 : j + 1].prod())

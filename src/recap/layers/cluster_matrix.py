@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+_SURE = 1e4  # a score whose probability is exactly 1, and has no gradient
 _LEAST = 1e-30  # a log C closer to 0 counts as this: then 1 - C is not 0, and its logarithm and gradient are finite
 
 
-def step_scores(new: Tensor, ends: Tensor, starts: Tensor, counts: Tensor) -> Tensor:
+def step_scores(new: Tensor, ends: Tensor, starts: Tensor, counts: Tensor, unused: Tensor | None = None) -> Tensor:
     """Return the scores of Eq. 4 before their sigmoid, from each start i to each new element k.
 
     Args:
@@ -28,12 +29,19 @@ def step_scores(new: Tensor, ends: Tensor, starts: Tensor, counts: Tensor) -> Te
         ends: prefix sum up to the last element of the mean, [..., K].
         starts: prefix sum P_i before element i, [..., I].
         counts: elements of each mean, [I, K]; where it is not positive, the mean is 0.
+        unused: as `sure` returns it.
 
     Returns:
         [..., I, K].
     """
     shares = torch.where(counts > 0, counts.clamp(min=1).to(new.dtype).reciprocal(), 0.0)
-    return torch.addcmul(new[..., None, :], ends[..., None, :] - starts[..., None], shares)
+    first = new[..., None, :] if unused is None else new[..., None, :] + unused
+    return torch.addcmul(first, ends[..., None, :] + (-starts)[..., None], shares)
+
+
+def sure(unused: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what is added to scores [I, K] so that log p and its gradient are 0 where `unused` is True."""
+    return torch.where(unused, _SURE, 0.0).to(dtype)
 
 
 def distances(length: int, device: torch.device) -> Tensor:
@@ -46,10 +54,10 @@ def chain(log_p: Tensor, *, self_factor: bool) -> Tensor:
     """Return log C of Eq. 3, symmetric, with a diagonal of 0.
 
     Args:
-        log_p: log p_ik, [..., N, N]; entries below the diagonal are not used.
+        log_p: log p_ik, [..., N, N], 0 where k is no factor: for k < i, and for k = i without `self_factor`.
         self_factor: whether the product begins at k = i, as Eq. 3 is printed; else at k = i + 1, as its text says.
     """
-    upper = log_p.triu(0 if self_factor else 1).cumsum(-1)
+    upper = log_p.cumsum(-1)
     if self_factor:
         upper = upper.triu(1)
     return upper + upper.mT

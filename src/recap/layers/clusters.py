@@ -20,6 +20,7 @@ from recap.layers.cluster_matrix import (
     merged,
     repeat_blocks,
     step_scores,
+    sure,
 )
 from recap.layers.masks import MASKED_SCORE
 from recap.layers.residual import NORMS
@@ -104,17 +105,15 @@ class AdaptiveClusters(Clusters):
             return x.like(both + torch.cat([self.scores.bias, torch.zeros_like(self.scores.bias)])).padded()
 
     def steps(self, new: Tensor, mean: Tensor) -> Tensor:
-        """Return the scores of Eq. 4, [..., N, N] from i to k, of lines of projected elements, each [..., N]."""
-        length = new.shape[-1]
+        """Return the scores of Eq. 4 from i to k, [..., N, N], of lines of projected elements [..., N] each."""
+        length, own = new.shape[-1], self._own
+        distance = distances(length, new.device)
+        unused = sure(distance < (0 if self.self_factor else 1), new.dtype)
         if self.context == "previous":
-            return (new + nn.functional.pad(mean, (1, 0))[..., :-1])[..., None, :].expand(*new.shape, length)
-        prefix, own = _prefix_sums(mean), self._own
-        return step_scores(
-            new,
-            ends=prefix[..., own : length + own],
-            starts=prefix[..., :length],
-            counts=distances(length, new.device) + own,
-        )
+            return (new + nn.functional.pad(mean, (1, 0))[..., :-1])[..., None, :] + unused
+        prefix = _prefix_sums(mean)
+        ends, starts = prefix[..., own : length + own], prefix[..., :length]
+        return step_scores(new, ends=ends, starts=starts, counts=distance + own, unused=unused)
 
     @property
     def _own(self) -> int:
