@@ -132,10 +132,15 @@ def _panel(image: Image, each: ClusterMap, layers: Sequence[int] | None) -> Imag
     thumbnail = image.resize((_EDGE, _EDGE), Pillow.Resampling.LANCZOS)  # a square, as the backbone's input
     chips = {layer: _chip_lines(each, layer, fonts["plain"]) for layer in shown}
     below = max([len(lines) for lines in chips.values()] or [0]) * (_CHIP + 2)
-    bars = (len(each.words_of_layer) + 2) * _BAR + _LINE
-    trees = [name for name in ("words_of_layer", "patches_of_layer") if getattr(each, name)]
-    width = _GAP + (1 + max(len(shown), 3)) * step
-    height = 2 * _LINE + _EDGE + below + _GAP + len(trees) * (bars + _LINE) + 2 * _GAP
+    trees: list[tuple[str, Mapping[int, Partition], Sequence[str]]] = [
+        ("tree of words", each.words_of_layer, each.words),
+        ("tree of patches", each.patches_of_layer, []),
+    ]
+    trees = [each_tree for each_tree in trees if each_tree[1]]
+    words = sum(fonts["plain"].getlength(f"{plain(word)}  ") for word in each.words)
+    width = max(_GAP + (1 + max(len(shown), 3)) * step, round(words) + 3 * _GAP)
+    trees_height = sum(_tree_height(layers_of, leaves) for _, layers_of, leaves in trees)
+    height = 2 * _LINE + _EDGE + below + trees_height + 3 * _GAP
     panel = Pillow.new("RGB", (width, height), _BACKGROUND)
     draw = ImageDraw.Draw(panel)
     draw.text((_GAP, 2), plain(f"{each.label}: {' '.join(each.words)}"), font=fonts["bold"], fill=_TEXT_COLOR)
@@ -147,10 +152,10 @@ def _panel(image: Image, each: ClusterMap, layers: Sequence[int] | None) -> Imag
             panel.paste(shaded(thumbnail, each.boxes, each.patches_of_layer[layer]), (left, 2 * _LINE))
         _draw_chips(draw, (left, 2 * _LINE + _EDGE + 4), chips[layer], fonts["plain"])
     top = 2 * _LINE + _EDGE + below + _GAP
-    for name in trees:
-        leaves = each.words if name == "words_of_layer" else []
-        _draw_tree(draw, (_GAP, top, width - 2 * _GAP), getattr(each, name), leaves, fonts["plain"])
-        top += bars + _LINE
+    for name, layers_of, leaves in trees:
+        draw.text((_GAP, top), name, font=fonts["plain"], fill=_GREY)
+        _draw_tree(draw, (_GAP, top + _LINE, width - 2 * _GAP), layers_of, leaves, fonts["plain"])
+        top += _tree_height(layers_of, leaves)
     return panel
 
 
@@ -203,6 +208,10 @@ def _draw_chips(draw: ImageDraw, at: tuple[int, int], lines: Sequence[Sequence[C
             draw.rectangle((left, top, left + wide, top + _CHIP), fill=fill)
             draw.text((left + 2, top), text, font=font, fill=_TEXT_COLOR)
             left += wide
+
+
+def _tree_height(layers: Mapping[int, Partition], leaves: Sequence[str]) -> int:
+    return _LINE + len(layers) * _BAR + (_LINE if leaves else 0) + _GAP // 2
 
 
 def _draw_tree(
