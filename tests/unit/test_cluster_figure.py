@@ -10,9 +10,12 @@ import torch
 from helpers.model_cases import built, random_images
 from recap.core.config.models.acf import AcfModel
 from recap.core.config.models.transformer import TransformerModel
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, FeatureError
 from recap.evaluation.alignment import late_interaction, mutual_argmax
+from recap.evaluation.clusters import clusters_of_vectors
+from recap.layers.region_grid import region_cells
 from recap.models.cluster_maps import cluster_maps
+from recap.models.images import Stream
 from recap.reporting.attention import grid_boxes
 from recap.reporting.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
 from recap.reporting.clusters import ClusterMap, as_text, color, shaded, write_clusters
@@ -104,6 +107,26 @@ def test_maps_are_what_the_layers_attend_with():
     assert classic.encoder == classic.decoder == {}
     with pytest.raises(ConfigError, match="one image and one caption"):
         cluster_maps(model, images, torch.ones(1, 2, 3, dtype=torch.long))
+
+
+def test_regions_are_clustered_with_their_neighbors_in_the_layout():
+    boxes = torch.tensor([[[60.0, 0, 80, 20], [0, 50, 20, 70], [0, 0, 20, 20], [60, 50, 80, 70], [90, 0, 100, 50]]])
+    stream = Stream(torch.zeros(1, 5, 3), torch.ones(1, 5, dtype=torch.bool), boxes, torch.tensor([[100.0, 100.0]]))
+    assert region_cells(boxes, stream.mask, 2).tolist() == [[2, 0, 4, 1, 3, 5]]  # the columns 2, 1 and 0, 3 and 4
+    matrix = torch.eye(6)
+    matrix[0, 1] = matrix[1, 0] = 0.9  # the cells of regions 2 and 0
+    matrix[0, 4] = matrix[4, 0] = 0.9  # those of 2 and 3, which are no neighbors
+    found, clusters = clusters_of_vectors({1: matrix}, stream, 2, 0.5, "a.h5: image 1")
+    assert clusters == {1: [[0, 2], [1], [3], [4]]}
+    assert found[0] == pytest.approx((0.6, 0.0, 0.8, 0.2))
+
+
+def test_vectors_that_are_no_grid_are_drawn_only_where_nothing_is_clustered():
+    stream = random_images(AcfModel.example(), 1, masked=False).main
+    five = Stream(stream.values[:, :5], stream.mask[:, :5])
+    assert clusters_of_vectors({}, five, None, 0.5, "a.h5: image 1") == ([], {})
+    with pytest.raises(FeatureError, match="a.h5: image 1 has 5 vectors, no square grid"):
+        clusters_of_vectors({1: torch.eye(5)}, five, None, 0.5, "a.h5: image 1")
 
 
 def test_alignment_as_in_the_golden_vectors():

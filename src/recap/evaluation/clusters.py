@@ -16,7 +16,7 @@ from recap.layers.region_grid import region_cells
 from recap.models.cluster_maps import cluster_maps
 from recap.models.images import Stream
 from recap.reporting.attention import Box, grid_boxes
-from recap.reporting.cluster_tree import grid_neighbors, line_neighbors, partitions
+from recap.reporting.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
 from recap.reporting.clusters import ClusterMap
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model
@@ -58,20 +58,41 @@ def caption_with_clusters(
     for image in image_ids:
         images = sources.read([image])
         maps = cluster_maps(model, images, torch.tensor([[[BOS, *captions[image]]]]))
-        cells, rows = _cells(images.main, height, f"{features[0]}: image {image}")
+        where = f"{features[0]}: image {image}"
+        boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
         words = [vocab.decode([token]) for token in captions[image]]
         # A row of C~ is of the token that goes in: the first one is <bos>.
         tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
         figures[image] = ClusterMap(
             label=label,
             words=words,
-            boxes=_boxes(images.main) if height else grid_boxes(rows),
+            boxes=boxes,
             words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
-            patches_of_layer=partitions(
-                _of_elements(maps.encoder, cells), grid_neighbors(_numbers(cells), rows), threshold
-            ),
+            patches_of_layer=patches,
         )
     return figures
+
+
+def clusters_of_vectors(
+    matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition]]:
+    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+
+    Args:
+        matrices: C~ of the cells by layer; none where the encoder is classic: then nothing is drawn.
+        stream: one image.
+        height: rows of the grid in which regions are laid out; None: the vectors are the cells of a square grid.
+        threshold: C~ from which neighbors are one cluster.
+        where: of the features, for the error.
+
+    Raises:
+        FeatureError: the vectors are no grid.
+    """
+    if not matrices:
+        return [], {}
+    cells, rows = _cells(stream, height, where)
+    clusters = partitions(_of_elements(matrices, cells), grid_neighbors(_numbers(cells), rows), threshold)
+    return _boxes(stream) if height else grid_boxes(rows), clusters
 
 
 def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
