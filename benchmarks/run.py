@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import aoanet, attention, beam, features, m2, reward, train, visual_gpt, x_linear
+from benchmarks import acf, aoanet, attention, beam, features, m2, reward, train, visual_gpt, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -23,6 +23,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "scst.m2": m2.scst,
     "xe.aoanet": aoanet.xe,
     "xe.visualgpt": visual_gpt.xe,
+    "acf.matrix": acf.matrix,
+    "acf.xe": acf.xe,
+    "acf.beam": acf.beam,
     "store.random_batch": features.random_batch,
 }
 for _kind in x_linear.MODELS:

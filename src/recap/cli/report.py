@@ -52,6 +52,8 @@ def add_report(commands: Commands) -> None:
     _add_captions(commands)
     _add_attention(commands)
     _add_gates(commands)
+    _add_clusters(commands)
+    _add_alignment(commands)
     _add_summary(commands)
     _add_curves(commands)
     _add_sweep(commands)
@@ -125,18 +127,8 @@ def _add_attention(commands: Commands) -> None:
     )
     paths(parser, "corpus", "vocabulary", "features", out="the figure")
     _add_images(parser)
-    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="PATH", help="run folders")
-    parser.add_argument("--labels", nargs="+", required=True, metavar="NAME", help="names in the figure, one per run")
-    parser.add_argument("--heading", default="", metavar="TEXT", help="text above the figure")
-    parser.add_argument(
-        "--image-ids",
-        type=int,
-        nargs="+",
-        metavar="ID",
-        help="images (default: some of the test split, the same each time)",
-    )
-    parser.add_argument("--count", type=int, default=3, help="number of test images where none are named (3)")
-    parser.add_argument("--beam", type=int, default=3, help="beam size of the search (3)")
+    _add_runs(parser)
+    _add_shown(parser)
     parser.set_defaults(function=_attention)
 
 
@@ -171,6 +163,57 @@ def _gates(a: Arguments) -> None:
 
     given = "corpus vocabulary features run name count beam heading out"
     write_gates_figures(image_roots=a.images, **chosen(a, given))
+
+
+def _add_clusters(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "clusters",
+        purpose="figure of the clusters of patches and words in each layer, and their trees",
+        example="""
+            recap report clusters --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+              --images photos.zip --runs base run --labels BASE ACF --layers 1 3 5 6 --out clusters.png
+        """,
+    )
+    paths(parser, "corpus", "vocabulary", "features", out="the figure; the trees are beside it, as .json")
+    _add_images(parser)
+    _add_runs(parser)
+    _add_shown(parser)
+    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="layers to draw, from 1 (default: all)")
+    parser.add_argument(
+        "--threshold", type=float, default=0.5, help="value of C from which neighbors are one cluster (0.5)"
+    )
+    parser.set_defaults(function=_clusters)
+
+
+def _clusters(a: Arguments) -> None:
+    from recap.evaluation.clusters_figure import write_clusters_figure
+
+    given = "corpus vocabulary features runs labels image_ids count beam layers threshold heading out"
+    write_clusters_figure(image_roots=a.images, **chosen(a, given))
+
+
+def _add_alignment(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "alignment",
+        purpose="how well the words and the patches of trained models find each other",
+        example="""
+            recap report alignment --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+              --runs base run --labels BASE ACF --out alignment.json
+        """,
+    )
+    paths(parser, "corpus", "vocabulary", "features", out="the JSON")
+    _add_runs(parser)
+    parser.add_argument("--split", choices=["val", "test"], default="test", help="images (test)")
+    parser.add_argument("--beam", type=int, default=3, help="beam size of the search (3)")
+    parser.set_defaults(function=_alignment)
+
+
+def _alignment(a: Arguments) -> None:
+    from recap.evaluation.alignment import write_alignment
+
+    write_alignment(**chosen(a, "corpus vocabulary features runs labels split beam out"))
 
 
 def _add_summary(commands: Commands) -> None:
@@ -249,6 +292,24 @@ def _show(a: Arguments) -> None:
         if not path.exists():
             raise ConfigError(f"{path}: no such report; run the workflow first")
         print(path.read_text(encoding="utf-8"))
+
+
+def _add_runs(parser: Parser) -> None:
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="PATH", help="run folders")
+    parser.add_argument("--labels", nargs="+", required=True, metavar="NAME", help="names of the runs, one each")
+
+
+def _add_shown(parser: Parser) -> None:
+    parser.add_argument("--heading", default="", metavar="TEXT", help="text above the figure")
+    parser.add_argument(
+        "--image-ids",
+        type=int,
+        nargs="+",
+        metavar="ID",
+        help="images (default: some of the test split, the same each time)",
+    )
+    parser.add_argument("--count", type=int, default=3, help="number of test images where none are named (3)")
+    parser.add_argument("--beam", type=int, default=3, help="beam size of the search (3)")
 
 
 def _add_images(parser: Parser) -> None:

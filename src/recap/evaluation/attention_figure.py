@@ -11,7 +11,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.evaluation.attention import caption_with_attention
 from recap.reporting.attention import write_attention
 
-_MAX_LENGTH = 20  # tokens of a caption
+MAX_LENGTH = 20  # tokens of a caption
 
 
 def write_attention_figure(
@@ -48,7 +48,7 @@ def write_attention_figure(
     if len(labels) != len(runs):
         raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
     table = Corpus.read(corpus)
-    images = image_ids or _drawn(sorted(table.captions("test")), count)
+    images = image_ids or drawn_images(sorted(table.captions("test")), count)
     each = [
         caption_with_attention(
             run=run,
@@ -57,7 +57,7 @@ def write_attention_figure(
             vocabulary=vocabulary,
             image_ids=images,
             beam=beam,
-            max_length=_MAX_LENGTH,
+            max_length=MAX_LENGTH,
         )
         for run, label in zip(runs, labels, strict=True)
     ]
@@ -65,6 +65,7 @@ def write_attention_figure(
     write_attention(heading=heading, maps=maps, files=table.files(), image_roots=image_roots, out=out)
 
 
-def _drawn(ids: Sequence[int], count: int) -> list[int]:
+def drawn_images(ids: Sequence[int], count: int) -> list[int]:
+    """Return some of the images, the same ones on every call."""
     drawn = generator(0, "attention").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
     return [ids[index] for index in drawn]

@@ -1,0 +1,110 @@
+"""How well a model's words and patches find each other (ACF, section 4.1), in the paper's reading and in the code's.
+
+    mutual_argmax       pairs of a patch and a word that are each other's best by D_v D_t^T, over min(N, T)
+    late_interaction    (mean over patches of the best word's product + mean over words of the best patch's) / 2 / 0.07
+
+D_v are the encoder's vectors, D_t those of the decoder before the output layer, each of the word that it predicts. The
+paper does not say how it normalizes; min(N, T) is the largest count there can be. Both are means over images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recap.core.errors import ConfigError
+from recap.core.files.atomic import write_json
+from recap.core.log import log
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.words import BOS, load_vocabulary
+from recap.evaluation.attention_figure import MAX_LENGTH
+from recap.evaluation.decode import decode_images
+from recap.layers.fast.linear import fixed_weights
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model
+
+_TEMPERATURE = 0.07  # of the released code
+_BATCH = 50  # images decoded at a time
+
+
+def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
+    """Return how many patches [N, D] and words [T, D] are each other's best, and that number over min(N, T)."""
+    scores = patches @ words.T
+    word_of_patch, patch_of_word = scores.argmax(1), scores.argmax(0)
+    count = int((patch_of_word[word_of_patch] == torch.arange(len(patches))).sum())
+    return count, count / min(scores.shape)
+
+
+def late_interaction(patches: Tensor, words: Tensor) -> float:
+    """Return the released code's score of patches [N, D] and words [T, D]."""
+    scores = patches @ words.T
+    return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / _TEMPERATURE)
+
+
+def write_alignment(
+    *,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    runs: Sequence[Path],
+    labels: Sequence[str],
+    split: str,
+    beam: int,
+    out: Path,
+) -> None:
+    """Caption a split with each run and write the scores of all as JSON.
+
+    Args:
+        corpus, vocabulary: files of the data set.
+        features: the feature stores that training saw.
+        runs, labels: run folders and their names in the file, one label per run.
+        split: val or test.
+        beam: of the search.
+        out: the JSON.
+
+    Raises:
+        ConfigError: not one label per run.
+        RecapError: a file does not fit.
+    """
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    ids = sorted(Corpus.read(corpus).captions(split))
+    scores = {}
+    for run, label in zip(runs, labels, strict=True):
+        scores[label] = _score(run, label, features, vocabulary, ids, beam)
+        log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(ids)} images")
+    write_json(out, {"split": split, "beam": beam, "models": scores})
+
+
+@torch.no_grad()
+@fixed_weights()
+def _score(
+    run: Path, label: str, features: Sequence[Path], vocabulary: Path, ids: Sequence[int], beam: int
+) -> dict[str, float]:
+    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
+    inputs = sources.input_spec(vocab)
+    model = load_model(run, inputs).eval()
+    sources.choose([model], inputs)
+    limits = {"beam": beam, "max_length": MAX_LENGTH, "length_penalty": 0.0, "batch_size": _BATCH}
+    captions = decode_images(model, sources, ids, **limits, device=device, name=label)
+    counts, shares, late = [], [], []
+    for image in ids:
+        if not captions[image]:
+            continue  # without words nothing is aligned; `images` says how many count
+        memory = model.encode(sources.read([image]))
+        words = model.decode(torch.tensor([[[BOS, *captions[image][:-1]]]]), memory)[0, 0]
+        patches = memory.values[0][memory.mask[0]]
+        count, share = mutual_argmax(patches, words)
+        counts.append(count)
+        shares.append(share)
+        late.append(late_interaction(patches, words))
+    images = max(1, len(counts))
+    return {
+        "images": len(counts),
+        "mutual_pairs": sum(counts) / images,
+        "mutual_argmax": sum(shares) / images,
+        "late_interaction": sum(late) / images,
+    }

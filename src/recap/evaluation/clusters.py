@@ -1,0 +1,125 @@
+"""Captions of chosen images with the clusters of patches and words in each layer, from a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recap.core.errors import FeatureError
+from recap.data.vocabulary.words import BOS, load_vocabulary
+from recap.evaluation.decode import decode_images
+from recap.layers.clusters import grid_size
+from recap.layers.region_grid import region_cells
+from recap.models.cluster_maps import cluster_maps
+from recap.models.images import Stream
+from recap.reporting.attention import Box, grid_boxes
+from recap.reporting.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
+from recap.reporting.clusters import ClusterMap
+from recap.runs.inputs import FeatureSources
+from recap.runs.saved import load_model
+
+
+def caption_with_clusters(
+    *,
+    run: Path,
+    label: str,
+    features: Sequence[Path],
+    vocabulary: Path,
+    image_ids: Sequence[int],
+    beam: int,
+    max_length: int,
+    threshold: float,
+) -> dict[int, ClusterMap]:
+    """Return a trained model's captions of images with the clusters of each layer, on the CPU.
+
+    Args:
+        run: the run folder.
+        label: of the model in the figure.
+        features: the feature stores that training saw.
+        vocabulary: the vocabulary of the training.
+        image_ids: images to caption.
+        beam, max_length: of the search.
+        threshold: C~ from which neighbors are one cluster.
+
+    Raises:
+        RecapError: a file does not fit, or the vectors are no grid.
+    """
+    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
+    inputs = sources.input_spec(vocab)
+    model = load_model(run, inputs).eval()
+    sources.choose([model], inputs)
+    limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
+    captions = decode_images(model, sources, image_ids, **limits, device=device, name=label)
+    height = getattr(model, "region_rows", None)
+    figures = {}
+    for image in image_ids:
+        images = sources.read([image])
+        maps = cluster_maps(model, images, torch.tensor([[[BOS, *captions[image]]]]))
+        where = f"{features[0]}: image {image}"
+        boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
+        words = [vocab.decode([token]) for token in captions[image]]
+        # A row of C~ is of the token that goes in: the first one is <bos>.
+        tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
+        figures[image] = ClusterMap(
+            label=label,
+            words=words,
+            boxes=boxes,
+            words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
+            patches_of_layer=patches,
+        )
+    return figures
+
+
+def clusters_of_vectors(
+    matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition]]:
+    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+
+    Args:
+        matrices: C~ of the cells by layer; none where the encoder is classic: then nothing is drawn.
+        stream: one image.
+        height: rows of the grid in which regions are laid out; None: the vectors are the cells of a square grid.
+        threshold: C~ from which neighbors are one cluster.
+        where: of the features, for the error.
+
+    Raises:
+        FeatureError: the vectors are no grid.
+    """
+    if not matrices:
+        return [], {}
+    cells, rows = _cells(stream, height, where)
+    clusters = partitions(_of_elements(matrices, cells), grid_neighbors(_numbers(cells), rows), threshold)
+    return _boxes(stream) if height else grid_boxes(rows), clusters
+
+
+def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
+    """Return the vector in each cell of the grid that the model sees, [M], -1 where there is none, and its rows."""
+    vectors = stream.mask.shape[1]
+    if height is not None and stream.boxes is not None:
+        cells = region_cells(stream.boxes, stream.mask, height)[0]
+        return cells.masked_fill(cells == vectors, -1), height
+    try:
+        rows, _ = grid_size(vectors, None)
+    except ValueError as error:
+        raise FeatureError(f"{what} has {vectors} vectors, no square grid to draw") from error
+    return torch.arange(vectors), rows
+
+
+def _numbers(cells: Tensor) -> list[int | None]:
+    return [None if cell < 0 else cell for cell in cells.tolist()]
+
+
+def _of_elements(matrices: Mapping[int, Tensor], cells: Tensor) -> dict[int, list[list[float]]]:
+    """C~ of cells -> of the vectors in their own order."""
+    place = torch.argsort(cells)[int((cells < 0).sum()) :]
+    return {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
+
+
+def _boxes(stream: Stream) -> list[Box]:
+    """Return the boxes of an image's regions as fractions of it."""
+    assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
+    scaled = stream.boxes[0] / stream.sizes[0].repeat(2)
+    return [(x, y, right, bottom) for x, y, right, bottom in scaled[stream.mask[0]].clamp(0, 1).tolist()]

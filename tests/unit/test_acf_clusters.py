@@ -1,0 +1,203 @@
+"""What Ada-ClustFormer's clusters promise, beside the contract of all models."""
+
+import pytest
+import torch
+from torch import nn
+
+from helpers.model_cases import B, C, N, T, built, log_probabilities, random_images, random_tokens
+from recap.core.config.models.acf import AcfModel
+from recap.core.config.models.transformer import TransformerModel
+from recap.core.errors import ConfigError
+from recap.core.params import validate
+from recap.layers.clusters import GridClusters, GridWindow, LineClusters, LineWindow
+from recap.layers.region_grid import region_cells
+from recap.layers.rows import Rows
+from recap.models.images import Images, Stream
+from recap.models.state import Memory
+
+PAPER = {"norm": "biased", "context": "exclusive_mean", "self_factor": False}
+GRID = PAPER | {"rate": 1, "height": None, "box": "bounding_box", "share_directions": True}
+
+
+def config(**changes):
+    return AcfModel.model_validate({**AcfModel.example().model_dump(), **changes})
+
+
+def matrices(model, images, tokens):
+    """Return C~ of each clustering layer of the encoder and of the decoder."""
+    found = {"encoder": [], "decoder": []}
+    handles = [
+        module.register_forward_hook(lambda _m, _i, out, place=place: found[place].append(out.exp()))
+        for place, modules in model.cluster_modules().items()
+        for module in modules
+        if module is not None
+    ]
+    model.decode(tokens, model.encode(images))
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+@pytest.mark.parametrize("stacking", ["clusters", "steps"])
+@pytest.mark.parametrize("kind", ["line", "grid"])
+@pytest.mark.parametrize("cells", [144, 576])
+@pytest.mark.parametrize("shift", [-60.0, 0.0, 100.0])
+def test_gradients_are_finite_in_float32_for_extreme_scores(stacking, kind, cells, shift):
+    torch.manual_seed(0)
+    if kind == "line":
+        layers = [LineClusters(d_model=8, rate=1, stacking=stacking, **PAPER) for _ in range(3)]
+    else:
+        layers = [GridClusters(d_model=8, stacking=stacking, **GRID) for _ in range(3)]
+    x = torch.randn(1, 1, cells, 8, requires_grad=True)
+    carried, total = (), 0.0
+    for layer in layers:
+        nn.init.constant_(layer.scores.bias, shift)
+        log_c, carried = layer(Rows(x), carried)
+        assert bool(torch.isfinite(log_c).all())
+        assert log_c.max().item() <= 1e-6
+        total = total + (log_c.exp() * torch.randn_like(log_c)).sum() + log_c.mean()
+    total.backward()
+    assert bool(torch.isfinite(x.grad).all())
+    for layer in layers:
+        assert all(bool(torch.isfinite(p.grad).all()) for p in layer.parameters())
+    if shift < 0:
+        assert log_c.exp().min().item() == 0.0  # the product itself has no gradient left ...
+        assert layers[0].scores.bias.grad.abs().max().item() > 1  # ... and the logarithm has
+
+
+@pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0])
+def test_clusters_are_probabilities_that_grow_from_layer_to_layer(shift):
+    model = built(config(sampling_rate=1, encoder_layers=3, decoder_layers=3))
+    for layer in [*model.encoder, *model.decoder]:
+        nn.init.constant_(layer.clusters.scores.bias, shift)
+    found = matrices(model, random_images(config()), random_tokens())
+    for layers in found.values():
+        assert len(layers) == 3
+        for c in layers:
+            assert bool(((c >= 0) & (c <= 1)).all())
+            torch.testing.assert_close(c, c.mT)
+            assert bool((c.diagonal(dim1=-2, dim2=-1) == 1).all())
+        for below, above in zip(layers, layers[1:], strict=False):
+            assert bool((above >= below).all())
+    first = found["decoder"][0]
+    for token in range(T):
+        assert bool((first[..., token, token:].diff() <= 0).all())  # Eq. 5
+
+
+def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
+    # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones alone.
+    x = Rows(torch.zeros(2, 1, 12, 4))
+    line, _ = LineWindow(window=2)(x, ())
+    distance = (torch.arange(12) - torch.arange(12)[:, None]).abs()
+    assert torch.equal(line[0, 0].exp(), (distance <= 2).float())
+    grid, _ = GridWindow(window=1, height=3)(x, ())
+    row, column = torch.arange(12) // 4, torch.arange(12) % 4
+    near = ((row - row[:, None]).abs() <= 1) & ((column - column[:, None]).abs() <= 1)
+    assert torch.equal(grid[0, 0].exp(), near.float())
+
+
+def test_a_window_hides_tokens_beyond_it_from_a_layer():
+    model = built(config(window=1, decoder_layers=1, reading="renormalize"))
+    images, tokens = random_images(config()), random_tokens()
+    other = tokens.clone()
+    other[..., 0] = 3 + (other[..., 0] - 2) % 8
+    before, after = (log_probabilities(model, images, each) for each in (tokens, other))
+    torch.testing.assert_close(before[..., 2:, :], after[..., 2:, :], atol=1e-12, rtol=0)
+    assert (before[..., 1, :] - after[..., 1, :]).abs().max() > 1e-4
+
+
+def test_without_clusters_it_is_the_transformer():
+    acf = built(config(encoder_clustering="none", decoder_clustering="none"))
+    transformer = built(TransformerModel.example())
+    transformer.load_state_dict(acf.state_dict())
+    images, tokens = random_images(config()), random_tokens()
+    expected = log_probabilities(transformer, images, tokens)
+    torch.testing.assert_close(log_probabilities(acf, images, tokens), expected, atol=0, rtol=0)
+
+
+def test_the_order_of_regions_in_a_store_changes_nothing():
+    model = built(config(layout="regions", region_rows=3, sampling_rate=1))
+    images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(2))
+    stream = images.main
+    mixed = Images({"grid": Stream(stream.values[:, order], stream.mask, stream.boxes[:, order], stream.sizes)})
+    torch.testing.assert_close(
+        log_probabilities(model, images, tokens), log_probabilities(model, mixed, tokens), atol=1e-12, rtol=0
+    )
+    memory, other = model.encode(images), model.encode(mixed)
+    torch.testing.assert_close(memory.values[:, order], other.values)  # in the order of the store
+
+
+def test_where_regions_are_matters():
+    model = built(config(layout="regions", region_rows=3, sampling_rate=1))
+    images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
+    stream = images.main
+    moved = Images({"grid": Stream(stream.values, stream.mask, stream.boxes.flip(1), stream.sizes)})
+    difference = log_probabilities(model, images, tokens) - log_probabilities(model, moved, tokens)
+    assert difference.abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("regions", [1, 5, 6, 7, 30, 36, 50])
+def test_clusters_of_regions_do_not_depend_on_dummies(regions):
+    generator = torch.Generator().manual_seed(regions)
+    boxes = torch.rand(1, 50, 4, generator=generator)
+    mask = torch.arange(50)[None] < regions
+    values = torch.randn(1, 50, 8, generator=generator)
+    cells = region_cells(boxes, mask, 6)
+    assert sorted(cells[cells < 50].tolist()) == list(range(regions))
+    real = (cells < 50)[0]
+    torch.manual_seed(0)
+    module = GridClusters(d_model=8, stacking="clusters", **(GRID | {"height": 6}))
+    found = []
+    for dummy in (0.0, 100.0):
+        laid_out = torch.cat([values, torch.full((1, 1, 8), dummy)], 1)[0, cells]
+        found.append(module(Rows(laid_out[:, None]), ())[0][0, 0][real][:, real])
+    assert torch.equal(*found)
+
+
+def test_regions_are_sorted_by_columns_and_then_by_rows():
+    centers = torch.tensor([[5.0, 9.0], [1.0, 2.0], [1.0, 1.0], [9.0, 3.0], [2.0, 1.0]])
+    cells = region_cells(torch.cat([centers, centers], 1)[None], torch.ones(1, 5, dtype=torch.bool), 2).view(2, 3)
+    assert cells.tolist() == [[2, 4, 3], [1, 0, 5]]
+
+
+def test_a_step_keeps_two_numbers_per_token_and_layer_beside_keys_and_values():
+    model = built(config())
+    images = random_images(config())
+    state = model.start(model.encode(images)).reorder(torch.zeros(B, C, dtype=torch.long))
+    for token in random_tokens().unbind(-1):
+        _, state = model.step(token, state)
+    assert [(tuple(layer.prefix.shape), tuple(layer.log_row.shape)) for layer in state.clusters] == [
+        ((B, C, T + 1), (B, C, T))
+    ] * 2
+
+
+def test_vectors_that_are_no_grid_are_refused():
+    model = built(config())
+    with pytest.raises(ValueError, match="a square grid, but an image has 8 vectors"):
+        model.encode(Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool)))
+    regions = built(config(layout="regions", sampling_rate=1))
+    with pytest.raises(ValueError, match="needs boxes"):
+        regions.encode(Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"layout": "regions", "visual_positions": "grid"}, "regions have no fixed cells"),
+        ({"layout": "regions", "encoder_clustering": "1d"}, "nothing else reads the boxes"),
+        ({"plain_encoder_layers": 2}, "2 layers leave none for clusters"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        validate(AcfModel, {**AcfModel.example().model_dump(), **changes}, "acf.yaml")
+
+
+def test_the_memory_of_regions_is_masked_as_the_images():
+    model = built(config(layout="regions", region_rows=2, sampling_rate=1))
+    images = random_images(config(layout="regions"))
+    memory = model.encode(images)
+    assert isinstance(memory, Memory)
+    assert torch.equal(memory.mask, images.main.mask)
+    assert bool(torch.isfinite(memory.values).all())

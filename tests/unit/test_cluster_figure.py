@@ -1,0 +1,146 @@
+"""Clusters, trees and alignment of trained models, from matrices to files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.model_cases import built, random_images
+from recap.core.config.models.acf import AcfModel
+from recap.core.config.models.transformer import TransformerModel
+from recap.core.errors import ConfigError, FeatureError
+from recap.evaluation.alignment import late_interaction, mutual_argmax
+from recap.evaluation.clusters import clusters_of_vectors
+from recap.layers.region_grid import region_cells
+from recap.models.cluster_maps import cluster_maps
+from recap.models.images import Stream
+from recap.reporting.attention import grid_boxes
+from recap.reporting.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
+from recap.reporting.clusters import ClusterMap, as_text, color, shaded, write_clusters
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+WORDS = ["a", "man", "on", "a", "horse"]
+
+
+def matrix(pairs, size):
+    """Return a matrix of 0 with a few symmetric entries."""
+    values = np.eye(size)
+    for (a, b), value in pairs.items():
+        values[a, b] = values[b, a] = value
+    return values.tolist()
+
+
+def layers():
+    first = matrix({(0, 1): 0.9, (3, 4): 0.6, (2, 3): 0.2, (1, 2): 0.1}, 5)
+    second = matrix({(0, 1): 0.95, (3, 4): 0.8, (2, 3): 0.7, (1, 2): 0.3}, 5)
+    third = matrix({(0, 1): 0.95, (3, 4): 0.8, (2, 3): 0.7, (1, 2): 0.5}, 5)
+    return partitions({1: first, 3: second, 6: third}, line_neighbors(5), 0.5)
+
+
+def test_words_are_clustered_layer_by_layer_into_a_tree():
+    assert layers() == {1: [[0, 1], [2], [3, 4]], 3: [[0, 1], [2, 3, 4]], 6: [[0, 1, 2, 3, 4]]}
+    assert tree(layers()) == [[[0, 1], [2, [3, 4]]]]
+    assert bracketed(tree(layers())[0], WORDS) == "((a man) (on (a horse)))"
+
+
+def test_what_is_clustered_stays_together_where_c_falls():
+    falling = {1: matrix({(0, 1): 0.9}, 3), 2: matrix({(0, 1): 0.1}, 3)}
+    assert partitions(falling, line_neighbors(3), 0.5) == {1: [[0, 1], [2]], 2: [[0, 1], [2]]}
+
+
+def test_neighbors_of_a_grid_are_beside_and_below():
+    assert sorted(grid_neighbors([0, 1, 2, 3], 2)) == [(0, 1), (0, 2), (1, 3), (2, 3)]
+    assert sorted(grid_neighbors([0, 1, 2, None], 2)) == [(0, 1), (0, 2)]
+    assert all(abs(a - b) in (1, 3) for a, b in grid_neighbors(list(range(9)), 3))
+    assert (2, 3) not in grid_neighbors(list(range(9)), 3)  # the end of a row and the begin of the next
+
+
+def test_an_image_shows_its_clusters_in_their_colors():
+    from PIL import Image
+
+    picture = shaded(Image.new("RGB", (20, 20)), grid_boxes(2), [[0, 1], [2], [3]])
+    expected = tuple(round(channel * 0.5) for channel in color([0, 1]))
+    assert all(abs(a - b) <= 1 for a, b in zip(picture.getpixel((15, 5)), expected, strict=True))
+    assert picture.getpixel((5, 15)) == (0, 0, 0)  # a patch alone has no color
+    assert color([4]) == color([7]) != color([4, 7])
+
+
+def cluster_map(label, **changes):
+    patches = {1: [[0, 1], [2], [3]], 3: [[0, 1], [2, 3]], 6: [[0, 1, 2, 3]]}
+    given = {"words_of_layer": layers(), "patches_of_layer": patches} | changes
+    return ClusterMap(label=label, words=WORDS, boxes=grid_boxes(2), **given)
+
+
+def test_the_figure_and_its_trees_are_written(tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), (90, 120, 30)).save(tmp_path / "horse.png")
+    maps = {7: [cluster_map("BASE", words_of_layer={}, patches_of_layer={}), cluster_map("ACF <1>")]}
+    out = tmp_path / "clusters.png"
+    common = {"files": {7: "horse.png"}, "image_roots": [tmp_path], "out": out}
+    write_clusters(heading="Clusters of 'a' & b", maps=maps, layers=[1, 6], **common)
+    two = Image.open(out).size
+    write_clusters(heading="", maps=maps, layers=None, **common)
+    assert Image.open(out).size[0] >= two[0]
+    written = json.loads(out.with_suffix(".json").read_text())["7"]
+    assert written[0]["tree"] == written[0]["patch_tree"] == []
+    assert written[1] == as_text(maps[7][1])
+    assert written[1]["tree"] == ["((a man) (on (a horse)))"]
+    assert written[1]["phrases"]["3"] == ["a man", "on a horse"]
+    assert written[1]["patch_tree"] == [[[0, 1], [2, 3]]]
+
+
+def test_maps_are_what_the_layers_attend_with():
+    config = AcfModel.model_validate({**AcfModel.example().model_dump(), "plain_encoder_layers": 1})
+    model, images = built(config), random_images(config, 1, masked=False)
+    maps = cluster_maps(model, images, torch.tensor([[[1, 4, 5, 6]]]))
+    assert sorted(maps.encoder) == [2]
+    assert sorted(maps.decoder) == [1, 2]
+    assert maps.encoder[2].shape == (9, 9)
+    assert maps.decoder[1].shape == (4, 4)
+    assert not any(module._forward_hooks for module in model.modules())
+    shorter = cluster_maps(model, images, torch.tensor([[[1, 4, 5]]]))
+    torch.testing.assert_close(shorter.decoder[2], maps.decoder[2][:3, :3])
+    classic = cluster_maps(built(TransformerModel.example()), images, torch.tensor([[[1, 4]]]))
+    assert classic.encoder == classic.decoder == {}
+    with pytest.raises(ConfigError, match="one image and one caption"):
+        cluster_maps(model, images, torch.ones(1, 2, 3, dtype=torch.long))
+
+
+def test_regions_are_clustered_with_their_neighbors_in_the_layout():
+    boxes = torch.tensor([[[60.0, 0, 80, 20], [0, 50, 20, 70], [0, 0, 20, 20], [60, 50, 80, 70], [90, 0, 100, 50]]])
+    stream = Stream(torch.zeros(1, 5, 3), torch.ones(1, 5, dtype=torch.bool), boxes, torch.tensor([[100.0, 100.0]]))
+    assert region_cells(boxes, stream.mask, 2).tolist() == [[2, 0, 4, 1, 3, 5]]  # the columns 2, 1 and 0, 3 and 4
+    matrix = torch.eye(6)
+    matrix[0, 1] = matrix[1, 0] = 0.9  # the cells of regions 2 and 0
+    matrix[0, 4] = matrix[4, 0] = 0.9  # those of 2 and 3, which are no neighbors
+    found, clusters = clusters_of_vectors({1: matrix}, stream, 2, 0.5, "a.h5: image 1")
+    assert clusters == {1: [[0, 2], [1], [3], [4]]}
+    assert found[0] == pytest.approx((0.6, 0.0, 0.8, 0.2))
+
+
+def test_vectors_that_are_no_grid_are_drawn_only_where_nothing_is_clustered():
+    stream = random_images(AcfModel.example(), 1, masked=False).main
+    five = Stream(stream.values[:, :5], stream.mask[:, :5])
+    assert clusters_of_vectors({}, five, None, 0.5, "a.h5: image 1") == ([], {})
+    with pytest.raises(FeatureError, match="a.h5: image 1 has 5 vectors, no square grid"):
+        clusters_of_vectors({1: torch.eye(5)}, five, None, 0.5, "a.h5: image 1")
+
+
+def test_alignment_as_in_the_golden_vectors():
+    golden = {key: torch.from_numpy(np.asarray(x)) for key, x in np.load(GOLDEN / "acf_naive_alignment.npz").items()}
+    count, share = mutual_argmax(golden["D_v"], golden["D_t"])
+    assert count == golden["count"]
+    assert share == pytest.approx(golden["score_over_min"].item(), abs=1e-12)
+    assert count / len(golden["D_t"]) == pytest.approx(golden["score_over_text"].item(), abs=1e-12)
+    scores = golden["V_score"]
+    expected = (scores.max(1).values.mean() + scores.max(0).values.mean()) / 2 / 0.07
+    assert late_interaction(golden["D_v"], golden["D_t"]) == pytest.approx(expected.item(), abs=1e-10)
+
+
+def test_alignment_of_words_that_are_patches_is_whole():
+    patches = torch.eye(6)
+    assert mutual_argmax(patches, patches[:4]) == (4, 1.0)
+    assert mutual_argmax(patches, patches[:1].expand(4, -1)) == (1, 0.25)
