@@ -33,6 +33,7 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
+from recap.core.config.studies import Study
 from recap.core.config.subsets import Subset
 from recap.core.config.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
@@ -68,6 +69,7 @@ __all__ = [
     "Stage",
     "StepSchedule",
     "Strict",
+    "Study",
     "Subset",
     "Table",
     "TableFile",
@@ -82,5 +84,6 @@ SECTIONS: dict[str, Any] = {
     "models": Model,
     "recipes": Recipe,
     "scales": Scale,
+    "studies": Study,
     "tables": TableFile,
 }
