@@ -45,7 +45,7 @@ class MadeStudy:
                 for number, item in enumerate(sheet.items, start=1)
             }
             values = {"consent": True, "finished": True, "answers": answers}
-            found.append(Response(study=self.sheets.digest(), sheet=sheet.id, **values))
+            found.append(Response(study=self.sheets.digest, sheet=sheet.id, **values))
         return found
 
 
@@ -60,10 +60,12 @@ def study_of(name, **changes) -> Study:
     return validate(Study, values, name)
 
 
-def write_world(folder, images, captions=None):
-    """Write a corpus of ``images`` test images, their pictures, and return the files of ``system`` by calling it."""
-    texts = captions or (lambda image, k: f"reference {k} of picture {image} word{image}")
-    rows = [Caption(i, f"{i}.png", "test", 2 * i + k, texts(i, k), ["x"]) for i in range(images) for k in (0, 1)]
+def write_world(folder, images):
+    """Write a corpus of ``images`` test images with two captions each, and their pictures."""
+    rows = []
+    for number in range(2 * images):
+        image, text = number // 2, f"Reference {number % 2} of picture {number // 2}"
+        rows.append(Caption(image, f"{image}.png", "test", number, text, text.lower().split()))
     rows += [Caption(images, "t.png", "train", 2 * images, "x", ["x"])]
     rows += [Caption(images + 1, "v.png", "val", 2 * images + 2, "x", ["x"])]
     write_corpus(rows, folder / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0")

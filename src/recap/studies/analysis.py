@@ -34,7 +34,7 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
         block["test"]["p_holm"] = p
     return {
         "name": sheets.name,
-        "study": sheets.digest(),
+        "study": sheets.digest,
         "simulated": collected.simulated,
         "raters": len(collected.raters),
         "used": len(collected.used()),
@@ -49,7 +49,7 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
 
 def _answers(sheets: Sheets, collected: Collected, question: str) -> Iterator[Rated]:
     """Yield the answers of all raters that count to a question about items that are no gold items."""
-    by_id = sheets.by_id()
+    by_id = sheets.by_id
     for rater in collected.used():
         for number, item in enumerate(by_id[rater.sheet].items, start=1):
             answer = rater.answers.get(str(number), {}).get(question)
@@ -170,5 +170,5 @@ def check_statistics(statistics: Mapping[str, Any], sheets: Sheets) -> None:
     Raises:
         DataError: they are not of these sheets.
     """
-    if statistics.get("study") != sheets.digest():
+    if statistics.get("study") != sheets.digest:
         raise DataError("the statistics are of another study; make them again with `recap study analyse`")

@@ -9,6 +9,7 @@ from recap.core.config import Study
 from recap.core.errors import DataError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
+from recap.data.corpus.corpus import Corpus
 from recap.reporting.content import plain
 
 EMPTY = "(empty caption)"
@@ -44,6 +45,25 @@ def read_captions_of(
             raise DataError(f"{path}: its images are not those of the test split of the corpus; caption that split")
         found.setdefault(setup, {})[system] = captions
     return found
+
+
+def reference_captions(corpus: Corpus, split: str, *, raw: bool) -> dict[int, list[str]]:
+    """Return the reference captions of each image as raters see them, each on one line.
+
+    Args:
+        corpus: the corpus.
+        split: of the images.
+        raw: as people wrote them; else the words of the corpus, as models write: capitals and full stops would tell
+            raters which captions are of people.
+    """
+    if raw:
+        texts = {image: list(map(plain, captions)) for image, captions in corpus.captions(split).items()}
+    else:
+        ids = corpus.caption_ids(split)
+        texts = {}
+        for image, words in zip(corpus.image_ids_of(ids), corpus.token_lists(ids), strict=True):
+            texts.setdefault(image, []).append(plain(" ".join(words)))
+    return {image: [text or EMPTY for text in captions] for image, captions in texts.items()}
 
 
 def read_captions_file(path: Path) -> dict[int, str]:

@@ -80,7 +80,7 @@ def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Col
     Raises:
         DataError: a file cannot be read, or there is no valid response at all.
     """
-    collected = collect(sheets, read_responses(paths, sheets.digest()))
+    collected = collect(sheets, read_responses(paths, sheets.digest))
     write_json(out, collected.model_dump(mode="json"))
     checksums.record(out)
     for reason in collected.refused:
@@ -102,7 +102,7 @@ def read_collected(path: Path, sheets: Sheets) -> Collected:
     """
     checksums.check(path)
     values = read_json(path)
-    if not isinstance(values, dict) or values.get("study") != sheets.digest():
+    if not isinstance(values, dict) or values.get("study") != sheets.digest:
         raise DataError(f"{path}: holds no responses to this study; import them again")
     return Collected.model_validate(values)
 
@@ -138,7 +138,7 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
     if len(simulated) > 1:
         raise DataError("simulated responses lie among those of people; remove one kind")
     return Collected(
-        study=sheets.digest(),
+        study=sheets.digest,
         simulated=simulated.pop(),
         raters=_raters(sheets, [last[sheet] for sheet in sorted(last)]),
         duplicates=duplicates,
@@ -157,7 +157,7 @@ def _checked(found: Found, sheets: Sheets) -> Response:
 
 def _raters(sheets: Sheets, responses: list[tuple[Response, str]]) -> list[Rater]:
     """Return the raters; of a person who handed in several forms, the first one counts."""
-    by_id, people, raters = sheets.by_id(), set(), []
+    by_id, people, raters = sheets.by_id, set(), []
     for response, person in responses:
         sheet = by_id[response.sheet]
         rule = _excluded(sheets, sheet, response)

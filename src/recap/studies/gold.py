@@ -33,7 +33,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], taken: set[int
     images = _images(study, references, taken, random)
     items = []
     for place, image in enumerate(images):
-        own = plain(study.gold.captions.get(image) or str(random.choice(references[image])))
+        own = plain(study.gold.captions.get(image, "")) or str(random.choice(references[image]))
         if study.kind == "preference":
             captions = [own, *_of_others(image, references, len(study.systems) - 1, random)]
             order = random.permutation(len(captions))
@@ -71,7 +71,7 @@ def _of_others(image: int, references: Mapping[int, list[str]], count: int, rand
     own = {word for caption in references[image] for word in caption.lower().split()}
     others = sorted(set(references) - {image})
     drawn = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]
-    captions = [plain(str(random.choice(references[other]))) for other in drawn]
+    captions = [str(random.choice(references[other])) for other in drawn]
     if len(captions) < count:
         raise DataError(f"gold items need captions of {count} other images, but the split has {len(captions)}")
     common = [len(own & set(caption.lower().split())) for caption in captions]

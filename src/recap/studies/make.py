@@ -13,8 +13,7 @@ from recap.core.log import log
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.reporting.content import plain
-from recap.studies.captions import EMPTY, Captions, read_captions_of
+from recap.studies.captions import Captions, read_captions_of, reference_captions
 from recap.studies.crowd import batch_csv, template_html
 from recap.studies.design import Task, preference_tasks, question_tasks
 from recap.studies.gold import gold_items
@@ -51,19 +50,20 @@ def make_study(
         RecapError: captions and corpus do not match, too few images, or an image is missing or broken.
     """
     found = Corpus.read(corpus)
-    references = found.captions(SPLIT)
+    references = reference_captions(found, SPLIT, raw=study.raw_references)
     shown = read_captions_of(study, captions, references)
     for setup in study.setups:
         shown.setdefault(setup.id, {}).update(_reference_captions(study, setup.id, references))
-    sheets = Sheets(name=name, study=study, scale=scale, pictures={}, sheets=[])
     tasks = study_tasks(study, sorted(references))
     gold = gold_items(study, references, {task.image_id for rater in tasks for task in rater})
-    names = _name_pictures(sheets, tasks, gold, found.views())
+    names, pictures = _name_pictures(study, tasks, gold, found.views())
+    made = []
     for number, rater in enumerate(tasks, start=1):
         items = [_item(task, shown) for task in rater] + [item.model_copy() for item in gold]
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
-        sheets.sheets.append(Sheet(id=f"{number:03}", items=items))
+        made.append(Sheet(id=f"{number:03}", items=items))
+    sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=made)
     _write(sheets, gold, ImageSource(list(images)), out)
     log.info(f"study {name}: {len(sheets.sheets)} sheets, {len(sheets.pictures)} pictures -> {out}")
     return sheets
@@ -98,9 +98,7 @@ def _reference_captions(study: Study, setup: str, references: Mapping[int, list[
     for system in study.systems:
         if system.reference:
             random = generator(study.seed, "study", "references", setup, system.id)
-            found[system.id] = {
-                image: plain(str(random.choice(captions))) or EMPTY for image, captions in references.items()
-            }
+            found[system.id] = {image: str(random.choice(captions)) for image, captions in references.items()}
     return found
 
 
@@ -110,18 +108,19 @@ def _item(task: Task, shown: Captions) -> Item:
 
 
 def _name_pictures(
-    sheets: Sheets, tasks: Sequence[Sequence[Task]], gold: Sequence[Item], views: Mapping[int, list[str]]
-) -> dict[int, list[str]]:
-    """Give each picture a name that says nothing; return the names by image, and fill ``sheets.pictures``."""
+    study: Study, tasks: Sequence[Sequence[Task]], gold: Sequence[Item], views: Mapping[int, list[str]]
+) -> tuple[dict[int, list[str]], dict[str, str]]:
+    """Give each picture a name that says nothing; return the names by image, and the files by name."""
     ids = sorted({task.image_id for rater in tasks for task in rater} | {item.image_id for item in gold})
-    order = generator(sheets.study.seed, "study", "pictures").permutation(len(ids))
+    order = generator(study.seed, "study", "pictures").permutation(len(ids))
     names: dict[int, list[str]] = {}
+    files: dict[str, str] = {}
     for image in (ids[place] for place in order):
         for file in views[image]:
-            name = f"{len(sheets.pictures) + 1:04}.jpg"
-            sheets.pictures[name] = file
+            name = f"{len(files) + 1:04}.jpg"
+            files[name] = file
             names.setdefault(image, []).append(name)
-    return names
+    return names, files
 
 
 def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path) -> None:

@@ -55,12 +55,12 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
         source: where the pictures are.
         online: the answers are sent to the server that the page came from; else they are saved as a file.
     """
-    heading, digest, total = escape(sheets.study.heading), sheets.digest(), len(sheet.items)
+    heading, digest, total = escape(sheets.study.heading), sheets.digest, len(sheet.items)
     consent = "\n".join(
         f"<p>{escape(text)}</p>" for text in consent_paragraphs(sheets.study, items=total, form=sheet.id)
     )
     end = "send your answers" if online else "save your answers as a file, and hand in that file"
-    items = "\n".join(_item(sheets, item, number, total, source) for number, item in enumerate(sheet.items, start=1))
+    items = "\n".join(_item(sheets, sheet, number, source) for number in range(1, total + 1))
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -68,6 +68,7 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
 <meta http-equiv="Content-Security-Policy" content="{escape(policy())}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
+<link rel="icon" href="data:,">
 <title>{heading}, form {escape(sheet.id)}</title>
 <style>{asset("page.css")}</style>
 </head>
@@ -112,8 +113,9 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
 """
 
 
-def _item(sheets: Sheets, item: Item, number: int, total: int, source: Source) -> str:
+def _item(sheets: Sheets, sheet: Sheet, number: int, source: Source) -> str:
     """Return one item: its pictures, the caption that a question is about, and the questions."""
+    item = sheet.items[number - 1]
     pictures = "".join(
         f'<img src="{escape(source(name))}" alt="Image {place} of item {number}, to be judged by looking at it">'
         for place, name in enumerate(item.pictures, start=1)
@@ -123,7 +125,7 @@ def _item(sheets: Sheets, item: Item, number: int, total: int, source: Source) -
     instruction = "" if preference else f"<p>{escape(sheets.study.instruction)}</p>\n"
     questions = "\n".join(_question(sheets, item, number, *question) for question in sheets.questions.items())
     return f"""<fieldset class="item" data-item="{number}">
-<legend tabindex="-1">Item {number} of {total}</legend>
+<legend tabindex="-1">Item {number} of {len(sheet.items)}<span class="paper">, form {escape(sheet.id)}</span></legend>
 <div class="pictures">{pictures}</div>
 {instruction}{shown}{questions}
 </fieldset>"""

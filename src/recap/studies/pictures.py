@@ -12,6 +12,7 @@ from recap.core.files.atomic import atomic_path
 from recap.data.files.images import ImageSource
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
+_READABLE = 0o100644  # a file that all may read
 
 
 def picture_bytes(source: ImageSource, file: str, pixels: int) -> bytes:
@@ -33,7 +34,9 @@ def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
     """Write a zip; equal members give equal bytes."""
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members:
-            archive.writestr(zipfile.ZipInfo(name, _EARLIEST), content, zipfile.ZIP_DEFLATED)
+            info = zipfile.ZipInfo(name, _EARLIEST)
+            info.external_attr = _READABLE << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
 
 
 def read_pictures(path: Path) -> dict[str, bytes]:

@@ -60,9 +60,9 @@ def check_response(response: Response, sheets: Sheets) -> None:
     Raises:
         DataError: it is of another study, of an unknown sheet or item, or an answer that is not offered.
     """
-    if response.study != sheets.digest():
+    if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
-    sheet = sheets.by_id().get(response.sheet)
+    sheet = sheets.by_id.get(response.sheet)
     if sheet is None:
         raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
     numbers = {str(number): item for number, item in enumerate(sheet.items, start=1)}

@@ -53,7 +53,7 @@ def make_app(
     from starlette.responses import HTMLResponse, PlainTextResponse
     from starlette.routing import Route
 
-    by_hash = {hashed(token): sheets.by_id()[sheet] for token, sheet in tokens.items()}
+    by_hash = {hashed(token): sheets.by_id[sheet] for token, sheet in tokens.items()}
     source = inside(pictures)
 
     def said(text: str, status: int) -> Response:

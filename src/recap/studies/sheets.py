@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,18 +83,20 @@ class Sheets(Strict):
             return [str(number + 1) for number in range(len(item.captions))]
         return list(YES_NO)
 
+    @cached_property
     def by_id(self) -> dict[str, Sheet]:
-        """Return the sheets by id."""
+        """The sheets by id."""
         return {sheet.id: sheet for sheet in self.sheets}
 
+    @cached_property
     def digest(self) -> str:
-        """Return what forms and responses are recognised by: a hash of all that raters see and of the key."""
+        """What forms and responses are recognised by: a hash of all that raters see and of the key."""
         return value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
 
 
 def write_sheets(sheets: Sheets, path: Path) -> None:
     """Write the sheets with their key; raters must not see this file."""
-    write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest()})
+    write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest})
 
 
 def read_sheets(path: Path) -> Sheets:
@@ -108,7 +111,7 @@ def read_sheets(path: Path) -> Sheets:
         raise DataError(f"{path}: holds no sheets of a study; make them with `recap study sheets`")
     digest = values.pop("digest", None)
     sheets = _validated(values, path)
-    if sheets.digest() != digest:
+    if sheets.digest != digest:
         raise DataError(f"{path}: its items were changed after they were made; make them again")
     return sheets
 

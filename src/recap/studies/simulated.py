@@ -38,7 +38,7 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
         number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in numbers
     }
     return Response(
-        study=sheets.digest(),
+        study=sheets.digest,
         sheet=sheet.id,
         consent=True,
         finished=True,

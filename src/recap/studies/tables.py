@@ -88,10 +88,11 @@ def _answers(sheets: Sheets, statistics: Mapping[str, Any]) -> list[Block]:
             Line("no rate", [Entry(NONE if cell["share"] is None else f"{cell['share']:.2f}") for cell in cells])
         )
         lines.append(Line(_interval(), [Entry(_range(cell)) for cell in cells]))
-        for name, values in sheets.study.printed.get(question.id, {}).items():
-            digits = 2 if name == "no rate" else 0
-            entries = [Entry(NONE if value is None else f"{value:.{digits}f}") for value in values]
-            lines.append(Line(f"printed: {name}", entries))
+        printed = sheets.study.printed.get(question.id, {})
+        for name, digits in (("no", 0), ("yes", 0), ("no rate", 2)):
+            if name in printed:
+                entries = [Entry(_number(value, digits)) for value in printed[name]]
+                lines.append(Line(f"printed: {name}", entries))
         found.append(Block(f"Q{number}. {plain(question.text)}", lines))
     return found
 
@@ -198,7 +199,8 @@ def _range(cell: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    return NONE if value is None else f"{value:.{digits}f}"
+    # + 0.0: no minus before what rounds to zero
+    return NONE if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _p(value: float | None) -> str:

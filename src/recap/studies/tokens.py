@@ -22,7 +22,7 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
         DataError: the file is of another study, or damaged.
     """
     known = _read(path) if path.exists() else {sheet.id: secrets.token_urlsafe(_BYTES) for sheet in sheets.sheets}
-    if set(known) != set(sheets.by_id()) or len(set(known.values())) != len(known):
+    if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
         raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

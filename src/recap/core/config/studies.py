@@ -107,6 +107,9 @@ class Study(Strict):
     items: PositiveInt = Field(description="most items of one rater, without gold items")
     gold: Gold = Gold()
     exclusions: Exclusions = Exclusions()
+    raw_references: bool = Field(
+        False, description="show references as people wrote them; else in the words of the corpus, as models write"
+    )
     pixels: int = Field(640, ge=64, le=4096, description="longer side of the pictures shown")
     pictures: Literal["inside", "beside"] = Field(
         "inside", description="of the offline pages: within each page, or in one folder beside them"
