@@ -12,7 +12,7 @@ from typing import Any
 
 from recap.core.errors import DataError
 from recap.studies.responses import Response, as_response
-from recap.studies.store import ANSWERS, read_store
+from recap.studies.store import Answers, read_store
 
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
@@ -102,7 +102,7 @@ def _read_csv(path: Path, study: str) -> Iterator[Found]:
 
 def _crowd_response(path: Path, line: int, row: Mapping[str, str | None], study: str) -> Found:
     """Return the response of one assignment; a question has one column of values, or one of true and false each."""
-    answers: ANSWERS = {}
+    answers: Answers = {}
     for column, value in row.items():
         found = _CROWD.fullmatch(column or "")
         if not found or not value:
@@ -123,7 +123,7 @@ def _crowd_response(path: Path, line: int, row: Mapping[str, str | None], study:
 
 def _typed_responses(path: Path, lines: list[dict[str, str]], study: str) -> Iterator[Found]:
     """Yield a response for each sheet that was typed from paper; raters agree by handing in the sheet."""
-    sheets: dict[str, ANSWERS] = {}
+    sheets: dict[str, Answers] = {}
     for number, line in enumerate(lines, start=2):
         sheet, item, question, answer = ((line.get(name) or "").strip() for name in _TYPED)
         answers = sheets.setdefault(sheet, {}).setdefault(item, {})

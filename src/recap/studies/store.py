@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recap.core.errors import DataError
 
-ANSWERS = dict[str, dict[str, str]]  # number of the item -> question -> answer
+Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 _WAIT_SECONDS = 30.0  # for another writer
 _TABLE = """
 CREATE TABLE IF NOT EXISTS submissions (
