@@ -41,6 +41,7 @@ def test_nothing_is_done_twice(finished):
     assert finished.planned() == {}
 
 
+@pytest.mark.timeout(600)
 def test_a_study_goes_from_the_captions_to_a_table_that_says_that_raters_are_simulated(finished):
     study = ("studies=[tiny]",)
     done = finished.snakemake(config=study)

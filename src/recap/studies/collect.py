@@ -114,13 +114,14 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
         DataError: there is no valid response, or simulated ones are among those of people.
     """
     last: dict[str, tuple[Response, str]] = {}  # sheet -> response and person
-    duplicates, replaced, refused = 0, 0, []
+    duplicates, replaced, refused, kinds = 0, 0, [], set()
     for each in found:
         try:
             response = _checked(each, sheets)
         except DataError as error:
             refused.append(f"{each.source} {error}")
             continue
+        kinds.add(response.simulated)
         before = last.get(response.sheet)
         if before is not None and before[0].content() == response.content():
             duplicates += 1
@@ -134,12 +135,11 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
     if not last:
         reason = f"; the first: {refused[0]}" if refused else ""
         raise DataError(f"no valid response to study {sheets.name!r}{reason}")
-    simulated = {response.simulated for response, _ in last.values()}
-    if len(simulated) > 1:
+    if len(kinds) > 1:
         raise DataError("simulated responses lie among those of people; remove one kind")
     return Collected(
         study=sheets.digest,
-        simulated=simulated.pop(),
+        simulated=kinds.pop(),
         raters=_raters(sheets, [last[sheet] for sheet in sorted(last)]),
         duplicates=duplicates,
         replaced=replaced,

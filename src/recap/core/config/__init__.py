@@ -12,6 +12,7 @@ from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
 from recap.core.config.execution import Execution
 from recap.core.config.features import Features
+from recap.core.config.figures import FigureFile
 from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
@@ -48,6 +49,7 @@ __all__ = [
     "EvaluationSpec",
     "Execution",
     "Features",
+    "FigureFile",
     "Model",
     "ModelConfig",
     "NoamSchedule",
@@ -86,4 +88,5 @@ SECTIONS: dict[str, Any] = {
     "scales": Scale,
     "studies": Study,
     "tables": TableFile,
+    "figures": FigureFile,
 }

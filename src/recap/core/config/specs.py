@@ -13,6 +13,7 @@ from recap.core.config.datasets import Dataset
 from recap.core.config.features import Features
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.features.imported import ImportedFeatures
+from recap.core.config.figures import Figure
 from recap.core.config.recipes import Recipe
 from recap.core.config.run import EvaluationSpec, RunSpec
 from recap.core.config.studies import Study
@@ -56,7 +57,9 @@ class StudySpec(Strict):
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of params/studies/<name>.yaml")
-    scale: str = Field("by hand", description="sentence for the table about how the models were trained")
+    scale: str = Field(
+        "Captions given by hand.", description="sentence for the table about how the models were trained"
+    )
 
 
 SPECS: dict[str, Any] = {
@@ -65,6 +68,7 @@ SPECS: dict[str, Any] = {
     "Dataset": Dataset,
     "EvaluationSpec": EvaluationSpec,
     "Features": Features,
+    "Figure": Figure,
     "GridFeatures": GridFeatures,
     "ImportedFeatures": ImportedFeatures,
     "RunSpec": RunSpec,
