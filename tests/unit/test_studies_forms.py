@@ -109,6 +109,17 @@ def test_every_rater_sees_all_gold_items_and_each_has_a_right_answer(made):
     assert len(orders) > 1
 
 
+def test_verified_gold_items_are_shown_with_their_caption_and_their_images_with_no_other(tmp_path):
+    verified = {image: f"verified {image}" for image in range(5)}
+    made = make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29)
+    for sheet in made.sheets.sheets:
+        gold = [item for item in sheet.items if item.gold]
+        assert {item.image_id: item.captions[int(item.right["best"]) - 1] for item in gold} == verified
+        assert not set(verified) & {item.image_id for item in sheet.items if not item.gold}
+    with pytest.raises(DataError, match="image 99 is not in the test split"):
+        make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": {99: "x"}}), 29)
+
+
 def test_hostile_captions_are_text_in_every_page(made):
     found = pages(made)
     assert len(found) == len(made.sheets.sheets)

@@ -54,7 +54,7 @@ def make_study(
     shown = read_captions_of(study, captions, references)
     for setup in study.setups:
         shown.setdefault(setup.id, {}).update(_reference_captions(study, setup.id, references))
-    tasks = study_tasks(study, sorted(references))
+    tasks = study_tasks(study, sorted(set(references) - set(study.gold.captions)))
     gold = gold_items(study, references, {task.image_id for rater in tasks for task in rater})
     names, pictures = _name_pictures(study, tasks, gold, found.views())
     made = []
