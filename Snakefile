@@ -35,6 +35,7 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/studies.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
@@ -58,7 +59,7 @@ def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
     trained = [file for run in TRAINED for file in run_files(run)]
     scored = [file for run in SCORED for file in score_files(run)]
-    return [*report_files(), *data_files(), *kept_features(), *trained, *scored]
+    return [*report_files(), *study_files(), *data_files(), *kept_features(), *trained, *scored]
 
 
 rule all:

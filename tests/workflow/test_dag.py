@@ -75,6 +75,33 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
     assert not (workspace.folder / "results").exists()
 
 
+@pytest.mark.parametrize(
+    "name, old, new, sentence",
+    [
+        ("other", "Tiny", "Tiny", "params/studies: there is no 'other'"),
+        ("tiny", "tiny/zodiac", "tiny/zodiak", "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
+        ("tiny", ", zodiac: tiny/zodiac", "", "setup 'tiny' has no row for system 'zodiac'; name it in `rows`"),
+        ("tiny", "responses: simulated", "responses: people", "inputs/people: no responses to study tiny; put them"),
+    ],
+)
+def test_a_study_that_cannot_be_made_is_refused_before_any_job(workspace, name, old, new, sentence):
+    workspace.change("studies/tiny.yaml", old, new)
+    done = workspace.snakemake(config=("inputs=inputs", f"studies=[{name}]"))
+    assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
+    assert not (workspace.folder / "results").exists()
+
+
+def test_a_study_without_responses_stops_at_its_forms_and_takes_those_of_people_when_they_are_there(workspace):
+    workspace.change("studies/tiny.yaml", "responses: simulated", "responses: null")
+    planned = workspace.planned(config=("studies=[tiny]",))
+    assert planned["study_sheets"] == 1 and not {"study_simulate", "study_import", "study_analysis"} & set(planned)
+    workspace.change("studies/tiny.yaml", "responses: null", "responses: people")
+    (workspace.folder / "inputs" / "people").mkdir(parents=True)
+    (workspace.folder / "inputs" / "people" / "response-001.json").write_text("{}")
+    planned = workspace.planned(config=("inputs=inputs", "studies=[tiny]"))
+    assert planned["study_import"] == planned["study_analysis"] == 1 and "study_simulate" not in planned
+
+
 def test_outside_files_are_found_by_parameter(workspace):
     photos = workspace.folder / "elsewhere"
     (photos / "photos").mkdir(parents=True)

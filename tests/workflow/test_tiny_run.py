@@ -41,6 +41,22 @@ def test_nothing_is_done_twice(finished):
     assert finished.planned() == {}
 
 
+@pytest.mark.timeout(600)
+def test_a_study_goes_from_the_captions_to_a_table_that_says_that_raters_are_simulated(finished):
+    study = ("studies=[tiny]",)
+    done = finished.snakemake(config=study)
+    assert done.returncode == 0, done.stderr[-6000:]
+    folder = finished.folder / "reports" / "tiny" / "studies" / "tiny"
+    names = {"sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html", "simulated.json"}
+    names |= {"responses.json", "table.tex", "table.csv", "table.html", "table.md", "SHA256SUMS"}
+    assert {file.name for file in folder.iterdir()} == names
+    assert all("SIMULATED raters" in (folder / f"table.{kind}").read_text() for kind in ("tex", "html", "md"))
+    assert "people" not in (folder / "table.csv").read_text()
+    statistics = json.loads((finished.folder / "results/tiny/statistics/studies/tiny.json").read_text())
+    assert statistics["simulated"] and statistics["blocks"][0]["votes"] == 2 * 2
+    assert finished.planned(config=study) == finished.planned() == {}
+
+
 @pytest.mark.smoke
 def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")

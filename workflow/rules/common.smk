@@ -107,6 +107,7 @@ wildcard_constraints:
     seeds="[-+0-9]+",
     stage="xe|scst",
     table="[^/]+",
+    study="[^/]+",
 
 
 def as_json(value):

@@ -63,7 +63,7 @@ def markdown_table(content: Content) -> str:
     notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
     notes += [f"Signature: `{text}`" for text in content.signatures]
     head = [f"# {_cell_text(content.title)}", "", f"**Scale of this run: {_cell_text(content.scale)}**", ""]
-    return "\n".join([*head, *lines, "", *(f"- {note}" for note in notes)]) + "\n"
+    return "\n".join([*head, *lines, "", *(f"- {_no_element(note)}" for note in notes)]) + "\n"
 
 
 def csv_table(statistics: Mapping[str, Any]) -> str:
@@ -149,7 +149,12 @@ def _padded(row: list[str], widths: list[int]) -> str:
 
 def _cell_text(text: str) -> str:
     """Return text with the characters escaped that end a cell or start HTML."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return _no_element(text.replace("\\", "\\\\").replace("|", "\\|"))
+
+
+def _no_element(text: str) -> str:
+    """Return text in which nothing starts an element of HTML, which Markdown may hold."""
+    return text.replace("<", "&lt;")
 
 
 def _entry(entry: Entry) -> str:

@@ -35,6 +35,7 @@ from recap.core.config.schedules import (
     StepSchedule,
     TableSchedule,
 )
+from recap.core.config.studies import Study
 from recap.core.config.subsets import Subset
 from recap.core.config.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
@@ -72,6 +73,7 @@ __all__ = [
     "Stage",
     "StepSchedule",
     "Strict",
+    "Study",
     "Subset",
     "Table",
     "TableFile",
@@ -87,6 +89,7 @@ SECTIONS: dict[str, Any] = {
     "models": Model,
     "recipes": Recipe,
     "scales": Scale,
+    "studies": Study,
     "tables": TableFile,
     "figures": FigureFile,
 }

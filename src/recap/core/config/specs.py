@@ -17,6 +17,7 @@ from recap.core.config.figures import Figure
 from recap.core.config.language_models import LanguageModel
 from recap.core.config.recipes import Recipe
 from recap.core.config.run import EvaluationSpec, RunSpec
+from recap.core.config.studies import Study
 from recap.core.config.subsets import Subset
 from recap.core.config.tables import Table
 from recap.core.config.vocabulary import VocabularyConfig
@@ -52,6 +53,16 @@ class Curves(Strict):
     runs: list[Curve] = Field(description="the runs, each with `label`, `seed`, `stage`, `path` (folder below --runs)")
 
 
+class StudySpec(Strict):
+    """``recap study sheets`` and ``recap study power``."""
+
+    name: str = Field(min_length=1, description="of the study")
+    study: Study = Field(description="keys of params/studies/<name>.yaml")
+    scale: str = Field(
+        "Captions given by hand.", description="sentence for the table about how the models were trained"
+    )
+
+
 SPECS: dict[str, Any] = {
     "ComparedTable": ComparedTable,
     "Curves": Curves,
@@ -63,6 +74,7 @@ SPECS: dict[str, Any] = {
     "ImportedFeatures": ImportedFeatures,
     "LanguageModel": LanguageModel,
     "RunSpec": RunSpec,
+    "StudySpec": StudySpec,
     "Subset": Subset,
     "Summary": Summary,
     "Table": Table,

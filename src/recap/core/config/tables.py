@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
-from recap.core.config.base import Strict
+from recap.core.config.base import Strict, neutral
 from recap.core.config.execution import Execution, refuse_moved
 from recap.core.config.names import OneOf
 from recap.core.errors import nearest
@@ -154,6 +154,7 @@ class Profile(Strict):
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
+    studies: list[str] = neutral([], description="human studies: files below params/studies, without .yaml")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
     @model_validator(mode="before")

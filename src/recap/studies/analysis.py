@@ -1,0 +1,174 @@
+"""Statistics of a study: votes or answers, shares with intervals, Pearson's chi-square, agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from recap.core.errors import DataError
+from recap.statistics.corrections import holm
+from recap.studies.agreement import agreement
+from recap.studies.collect import Collected
+from recap.studies.sheets import BEST, YES_NO, Item, Sheets
+
+LEVEL = 0.95  # of the intervals
+
+Rated = tuple[Item, str]  # an item and an answer to it
+
+
+def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
+    """Return the statistics of a study as plain values; raters that a rule leaves out do not count.
+
+    Returns:
+        ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval), ``test``
+        (chi-square), agreement; and counts of raters.
+
+    Raises:
+        DataError: no rater is left.
+    """
+    if not collected.used():
+        rules = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
+        raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
+    blocks = _preference(sheets, collected) if sheets.study.kind == "preference" else _questions(sheets, collected)
+    for block, p in zip(blocks, holm([block["test"]["p"] for block in blocks]), strict=True):
+        block["test"]["p_holm"] = p
+    return {
+        "name": sheets.name,
+        "study": sheets.digest,
+        "simulated": collected.simulated,
+        "raters": len(collected.raters),
+        "used": len(collected.used()),
+        "sheets": len(sheets.sheets),
+        "excluded": collected.excluded(),
+        "duplicates": collected.duplicates,
+        "replaced": collected.replaced,
+        "refused": len(collected.refused),
+        "blocks": blocks,
+    }
+
+
+def _answers(sheets: Sheets, collected: Collected, question: str) -> Iterator[Rated]:
+    """Yield the answers of all raters that count to a question about items that are no gold items."""
+    by_id = sheets.by_id
+    for rater in collected.used():
+        for number, item in enumerate(by_id[rater.sheet].items, start=1):
+            answer = rater.answers.get(str(number), {}).get(question)
+            if answer is not None and not item.gold:
+                yield item, answer
+
+
+def _preference(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
+    """Return votes per setup: shares of all votes, tested against equal shares."""
+    systems = [system.id for system in sheets.study.systems]
+    rated = list(_answers(sheets, collected, BEST))
+    blocks = []
+    for setup in sheets.study.setups:
+        votes: dict[int, list[str]] = {}  # image -> systems voted for
+        equal = set()
+        for item, answer in rated:
+            if item.setup == setup.id:
+                votes.setdefault(item.image_id, []).append(item.systems[int(answer) - 1])
+                if len(set(item.captions)) < len(item.captions):
+                    equal.add(item.image_id)
+        given = [vote for each in votes.values() for vote in each]
+        counts = {system: given.count(system) for system in systems}
+        blocks.append(
+            {
+                "id": setup.id,
+                "label": setup.label,
+                "systems": {
+                    system: {"votes": counts[system], **share(counts[system], len(given))} for system in systems
+                },
+                "votes": len(given),
+                "images": len(votes),
+                "images_with_equal_captions": len(equal),
+                "test": equal_shares(list(counts.values())),
+                **agreement(list(votes.values()), systems),
+            }
+        )
+    return blocks
+
+
+def _questions(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
+    """Return the answers per question: share of no for each system, and whether the models differ in it."""
+    blocks = []
+    models = [system.id for system in sheets.study.systems if not system.reference]
+    for question in sheets.study.questions:
+        given: dict[tuple[str, int], list[str]] = {}  # (system, image) -> answers
+        for item, answer in _answers(sheets, collected, question.id):
+            given.setdefault((item.systems[0], item.image_id), []).append(answer)
+        systems: dict[str, dict[str, Any]] = {}
+        for system in sheets.study.systems:
+            answers = [answer for (name, _), each in given.items() if name == system.id for answer in each]
+            counts = {answer: answers.count(answer) for answer in YES_NO}
+            systems[system.id] = {**counts, **share(counts["no"], len(answers))}
+        blocks.append(
+            {
+                "id": question.id,
+                "label": question.label,
+                "systems": systems,
+                "images": len({image for _, image in given}),
+                "test": equal_answers([[systems[name][answer] for answer in YES_NO] for name in models]),
+                **agreement(list(given.values()), YES_NO),
+            }
+        )
+    return blocks
+
+
+def share(count: int, total: int) -> dict[str, float | None]:
+    """Return a share and its interval at `LEVEL` (Wilson, 1927); None if there is nothing to share."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    if total == 0:
+        return {"share": None, "low": None, "high": None}
+    low, high = proportion_confint(count, total, alpha=1 - LEVEL, method="wilson")
+    return {"share": count / total, "low": float(low), "high": float(high)}
+
+
+def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
+    """Return Pearson's chi-square test that all systems receive equal shares of the votes.
+
+    ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1 degrees of freedom;
+    ``effect`` is Cohen's w, sqrt(chi_square / votes).
+    """
+    from scipy.stats import chisquare
+
+    total = sum(counts)
+    if total == 0:
+        return _no_test("no vote")
+    statistic, p = chisquare(counts)
+    return _test(statistic, p, len(counts) - 1, total)
+
+
+def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return Pearson's chi-square test that answers do not depend on the system, without continuity correction.
+
+    Args:
+        counts: per system, of each answer.
+    """
+    from scipy.stats import chi2_contingency
+
+    totals = [sum(cells) for cells in (*counts, *zip(*counts, strict=True))]
+    if len(counts) < 2 or 0 in totals:
+        return _no_test("all answers are equal, or a system has none")
+    result = chi2_contingency(counts, correction=False)
+    return _test(result.statistic, result.pvalue, result.dof, sum(map(sum, counts)))
+
+
+def _test(statistic: float, p: float, degrees: int, total: int) -> dict[str, Any]:
+    effect = (float(statistic) / total) ** 0.5
+    return {"chi_square": float(statistic), "degrees": int(degrees), "p": float(p), "effect": effect, "reason": None}
+
+
+def _no_test(reason: str) -> dict[str, Any]:
+    return {"chi_square": None, "degrees": None, "p": None, "effect": None, "reason": reason}
+
+
+def check_statistics(statistics: Mapping[str, Any], sheets: Sheets) -> None:
+    """Refuse statistics of another study.
+
+    Raises:
+        DataError: they are not of these sheets.
+    """
+    if statistics.get("study") != sheets.digest:
+        raise DataError("the statistics are of another study; make them again with `recap study analyse`")

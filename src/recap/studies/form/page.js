@@ -1,0 +1,250 @@
+"use strict";
+// One rater's form: shows an item at a time, keeps the answers in this browser, saves, loads and hands them in.
+const page = document.body.dataset; // study, sheet, online
+const items = [...document.querySelectorAll(".item")];
+const KEY = `recap-study-${page.study}-${page.sheet}`;
+const FORM = "recap study response 1";
+const element = (id) => document.getElementById(id);
+const empty = () => ({ consent: false, finished: false, answers: {}, seconds: {} });
+let state = empty();
+let place = -1; // the item shown; -1: consent; items.length: the end
+let since = performance.now();
+let visible = document.visibilityState === "visible";
+
+function say(text, wrong = false) {
+  const line = element("message");
+  line.className = wrong ? "wrong" : "";
+  line.textContent = text;
+}
+
+function keep() {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(state));
+  } catch (error) {
+    say("This browser cannot keep your answers. Save a copy before you close the page (see below).", true);
+  }
+}
+
+function kept() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) || "null");
+  } catch (error) {
+    say("This browser cannot keep your answers. Save a copy before you close the page (see below).", true);
+    return null;
+  }
+}
+
+const numberOf = (item) => item.dataset.item;
+const questionsOf = (item) => [...item.querySelectorAll(".question")];
+const answered = (item) =>
+  questionsOf(item).every((question) => (state.answers[numberOf(item)] || {})[question.dataset.question]);
+
+// Adds the seconds since the last call to the item on the screen; a hidden page does not count.
+function count() {
+  const now = performance.now();
+  const item = items[place];
+  if (item && visible) {
+    const before = state.seconds[numberOf(item)] || 0;
+    state.seconds[numberOf(item)] = Math.round((before + (now - since) / 1000) * 10) / 10;
+  }
+  since = now;
+}
+
+function mark() {
+  for (const input of document.querySelectorAll(".question input")) {
+    const question = input.closest(".question").dataset.question;
+    const number = input.closest(".item").dataset.item;
+    input.checked = (state.answers[number] || {})[question] === input.value;
+  }
+  element("agree").checked = state.consent;
+  const done = items.filter(answered).length;
+  element("done").value = done;
+  element("count").textContent = `${done} of ${items.length} answered`;
+}
+
+function show(next, focus = true) {
+  count();
+  place = next;
+  element("consent-part").hidden = place !== -1;
+  element("end").hidden = place !== items.length;
+  items.forEach((item, index) => (item.hidden = index !== place));
+  element("back").hidden = place < 1;
+  element("next").hidden = place === items.length;
+  element("next").textContent = place === -1 ? "Begin" : "Next";
+  element("bar").hidden = place === -1;
+  if (place === items.length) end();
+  if (focus) {
+    const part = items[place] || element(place === -1 ? "consent-part" : "end");
+    (part.querySelector("[tabindex='-1']") || part).focus();
+    window.scrollTo(0, 0);
+  }
+}
+
+function end() {
+  const open = items.filter((item) => !answered(item));
+  element("open").replaceChildren(
+    ...open.map((item) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = `Item ${numberOf(item)}`;
+      button.addEventListener("click", () => show(items.indexOf(item)));
+      return button;
+    }),
+  );
+  element("open-part").hidden = open.length === 0;
+  element("finish").disabled = open.length > 0;
+}
+
+function next() {
+  say("");
+  if (place === -1 && !state.consent) {
+    say("To begin, say that you have read the text and take part.", true);
+    element("agree").focus();
+    return;
+  }
+  if (items[place] && !answered(items[place])) {
+    say("This item is not answered yet.", true);
+    const asked = questionsOf(items[place]).find((question) => !question.querySelector(":checked"));
+    asked.querySelector("input").focus();
+    return;
+  }
+  keep();
+  show(Math.min(place + 1, items.length));
+}
+
+function response() {
+  return JSON.stringify({ form: FORM, study: page.study, sheet: page.sheet, ...state });
+}
+
+function save(name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([response()], { type: "application/json" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// Takes what fits this form from a copy or from the browser's store, and nothing else.
+function take(values) {
+  const found = empty();
+  found.consent = values.consent === true;
+  found.finished = values.finished === true;
+  for (const item of items) {
+    const number = numberOf(item);
+    for (const question of questionsOf(item)) {
+      const value = ((values.answers || {})[number] || {})[question.dataset.question];
+      if ([...question.querySelectorAll("input")].some((input) => input.value === value)) {
+        (found.answers[number] = found.answers[number] || {})[question.dataset.question] = value;
+      }
+    }
+    const seconds = (values.seconds || {})[number];
+    if (Number.isFinite(seconds) && seconds >= 0) found.seconds[number] = seconds;
+  }
+  state = found;
+}
+
+async function load(file) {
+  let values = null;
+  try {
+    values = JSON.parse(await file.text());
+  } catch (error) {
+    values = null;
+  }
+  if (!values || values.form !== FORM) return say("This file is no copy of a form.", true);
+  if (values.study !== page.study || values.sheet !== page.sheet) {
+    return say(`This is a copy of another form${values.sheet ? ` (${values.sheet})` : ""}, not of ${page.sheet}.`, true);
+  }
+  take(values);
+  keep();
+  mark();
+  show(start());
+  say("The copy is loaded.");
+}
+
+async function finish() {
+  state.finished = true;
+  keep();
+  if (!page.online) {
+    save(`response-${page.sheet}.json`);
+    say(`Saved as response-${page.sheet}.json. Hand in this file.`);
+    return;
+  }
+  const button = element("finish");
+  button.disabled = true; // a second click while the first is under way would send the same again
+  say("Sending…");
+  try {
+    const answer = await fetch(location.pathname, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: response(),
+    });
+    if (!answer.ok) throw new Error((await answer.text()) || String(answer.status));
+    say("Your answers have arrived. Thank you! You may close this page.");
+  } catch (error) {
+    say(`Not sent: ${error.message}. Your answers are kept in this browser: try again, or save a copy.`, true);
+  }
+  button.disabled = false;
+}
+
+function start() {
+  if (!state.consent) return -1;
+  const open = items.findIndex((item) => !answered(item));
+  return open === -1 ? items.length : open;
+}
+
+document.addEventListener("change", (event) => {
+  const question = event.target.closest(".question");
+  if (question) {
+    const number = question.closest(".item").dataset.item;
+    state.finished = false;
+    (state.answers[number] = state.answers[number] || {})[question.dataset.question] = event.target.value;
+    say("");
+    count();
+  } else if (event.target.id === "agree") {
+    state.consent = event.target.checked;
+    say("");
+  } else if (event.target.id === "load") {
+    if (event.target.files[0]) load(event.target.files[0]);
+    event.target.value = "";
+    return;
+  }
+  keep();
+  mark();
+});
+
+// A digit chooses an answer of the question that has the focus; Enter goes on.
+document.addEventListener("keydown", (event) => {
+  const question = event.target.closest(".question");
+  if (!question || event.ctrlKey || event.altKey || event.metaKey) return;
+  const inputs = [...question.querySelectorAll("input")];
+  const chosen = /^[1-9]$/.test(event.key) ? inputs[Number(event.key) - 1] : null;
+  if (chosen) {
+    chosen.focus();
+    chosen.click();
+  } else if (event.key === "Enter") {
+    event.preventDefault();
+    next();
+  }
+});
+
+document.addEventListener("visibilitychange", () => {
+  count();
+  visible = document.visibilityState === "visible";
+  keep();
+});
+window.addEventListener("pagehide", () => {
+  count();
+  keep();
+});
+
+element("form").addEventListener("submit", (event) => event.preventDefault());
+element("next").addEventListener("click", next);
+element("back").addEventListener("click", () => show(place - 1));
+element("finish").addEventListener("click", finish);
+element("save").addEventListener("click", () => save(`copy-${page.sheet}.json`));
+element("print").addEventListener("click", () => window.print());
+for (const part of document.querySelectorAll(".screen[hidden]")) part.hidden = false;
+const before = kept();
+if (before) take(before);
+mark();
+show(start(), false);

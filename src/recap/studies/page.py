@@ -1,0 +1,150 @@
+"""One rater's form as a web page without outside files: on the screen an item at a time, in print all of them.
+
+Every text from a data set, a model or a parameter file is escaped, and the page's policy (CSP) lets no script run but
+its own. Systems, setups and right answers are not in the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from recap.studies.consent import AGREED, consent_paragraphs
+from recap.studies.sheets import Item, Sheet, Sheets
+
+Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img> is
+
+
+@cache
+def asset(name: str) -> str:
+    """Return a file of the folder ``form``."""
+    return (files("recap.studies") / "form" / name).read_text(encoding="utf-8")
+
+
+def policy() -> str:
+    """Return the content security policy of a page: its own script and style, and pictures."""
+    script, style = (
+        base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode() for name in ("page.js", "page.css")
+    )
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: 'self' file:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def inside(pictures: dict[str, bytes]) -> Source:
+    """Return a source of pictures that are part of the page."""
+    return cache(lambda name: f"data:image/jpeg;base64,{base64.b64encode(pictures[name]).decode()}")
+
+
+def beside(name: str) -> str:
+    """Return the address of a picture in the folder beside the pages."""
+    return f"pictures/{name}"
+
+
+def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) -> str:
+    """Return the page of one rater.
+
+    Args:
+        sheets: of the study.
+        sheet: of the rater.
+        source: where the pictures are.
+        online: the answers are sent to the server that the page came from; else they are saved as a file.
+    """
+    heading, digest, total = escape(sheets.study.heading), sheets.digest, len(sheet.items)
+    consent = "\n".join(
+        f"<p>{escape(text)}</p>" for text in consent_paragraphs(sheets.study, items=total, form=sheet.id)
+    )
+    end = "send your answers" if online else "save your answers as a file, and hand in that file"
+    items = "\n".join(_item(sheets, sheet, number, source) for number in range(1, total + 1))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{escape(policy())}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<link rel="icon" href="data:,">
+<title>{heading}, form {escape(sheet.id)}</title>
+<style>{asset("page.css")}</style>
+</head>
+<body data-study="{digest}" data-sheet="{escape(sheet.id)}" data-online="{"yes" if online else ""}">
+<main>
+<h1>{heading} <span class="number">form {escape(sheet.id)}</span></h1>
+<div id="bar" class="screen" hidden>
+<progress id="done" max="{total}" value="0" aria-label="Items answered"></progress>
+<div id="count" class="number"></div>
+</div>
+<form id="form" autocomplete="off">
+<section id="consent-part">
+<h2 tabindex="-1">Before you begin</h2>
+{consent}
+<label class="answer"><input type="checkbox" id="agree"><span>{AGREED}</span></label>
+</section>
+{items}
+<section id="end" class="screen" hidden>
+<h2 tabindex="-1">The end</h2>
+<div id="open-part"><p>Not answered yet:</p><div id="open" class="steps"></div></div>
+<p>When all items are answered, {end}.</p>
+<button type="button" class="main" id="finish">{"Send" if online else "Finish"}</button>
+</section>
+<div id="message" role="status" class="screen"></div>
+<div class="steps screen" hidden>
+<button type="button" id="back">Back</button>
+<button type="button" class="main" id="next">Next</button>
+</div>
+</form>
+<details class="copy screen" hidden>
+<summary>Go on later or on another device</summary>
+<p>Your answers are kept in this browser as you give them. To go on elsewhere, save a copy and load it there.</p>
+<button type="button" id="save">Save a copy</button>
+<button type="button" id="print">Print</button>
+<label>Load a copy<input type="file" id="load" accept=".json,application/json"></label>
+<p class="keys">Keys: Tab and the arrow keys move, a digit or Space chooses an answer, Enter goes on.</p>
+</details>
+</main>
+<script>{asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _item(sheets: Sheets, sheet: Sheet, number: int, source: Source) -> str:
+    """Return one item: its pictures, the caption that a question is about, and the questions."""
+    item = sheet.items[number - 1]
+    pictures = "".join(
+        f'<img src="{escape(source(name))}" alt="Image {place} of item {number}, to be judged by looking at it">'
+        for place, name in enumerate(item.pictures, start=1)
+    )
+    preference = sheets.study.kind == "preference"
+    shown = "" if preference else f'<p class="shown">{caption(item.captions[0])}</p>\n'
+    instruction = "" if preference else f"<p>{escape(sheets.study.instruction)}</p>\n"
+    questions = "\n".join(_question(sheets, item, number, *question) for question in sheets.questions.items())
+    return f"""<fieldset class="item" data-item="{number}">
+<legend tabindex="-1">Item {number} of {len(sheet.items)}<span class="paper">, form {escape(sheet.id)}</span></legend>
+<div class="pictures">{pictures}</div>
+{instruction}{shown}{questions}
+</fieldset>"""
+
+
+def _question(sheets: Sheets, item: Item, number: int, question: str, text: str) -> str:
+    answers = sheets.answers(item)
+    texts = [caption(each) for each in item.captions] if sheets.study.kind == "preference" else answers
+    options = "\n".join(
+        f'<label class="answer"><input type="radio" name="{number}.{escape(question)}" value="{answer}">'
+        f'<span class="number">{place}</span><span>{shown}</span></label>'
+        for place, (answer, shown) in enumerate(zip(answers, texts, strict=True), start=1)
+    )
+    return f"""<fieldset class="question" data-question="{escape(question)}">
+<legend>{escape(text)}</legend>
+{options}
+</fieldset>"""
+
+
+def caption(text: str) -> str:
+    """Return a caption as HTML; one that is written from right to left leaves the text around it in order."""
+    return f'<bdi dir="auto">{escape(text)}</bdi>'

@@ -1,0 +1,52 @@
+"""Pictures as raters see them: scaled down, JPEG, with names and metadata that say nothing."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from recap.core.errors import DataError
+from recap.core.files.atomic import atomic_path
+from recap.data.files.images import ImageSource
+
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
+_READABLE = 0o100644  # a file that all may read
+
+
+def picture_bytes(source: ImageSource, file: str, pixels: int) -> bytes:
+    """Return a picture as JPEG, its longer side ``pixels`` at most, without metadata.
+
+    Raises:
+        DataError: it is missing or broken.
+    """
+    from PIL import Image
+
+    picture = source.open_rgb(file)
+    picture.thumbnail((pixels, pixels), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, format="JPEG", quality=85, optimize=True)
+    return buffer.getvalue()
+
+
+def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Write a zip; equal members give equal bytes."""
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name, _EARLIEST)
+            info.external_attr = _READABLE << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+
+
+def read_pictures(path: Path) -> dict[str, bytes]:
+    """Return the pictures of ``pictures.zip`` by name.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: cannot be read ({error}); make it again with `recap study sheets`") from error

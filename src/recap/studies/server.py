@@ -1,0 +1,130 @@
+"""The collection server: gives each rater the form of their link and keeps what is sent, on 127.0.0.1.
+
+Behind a proxy that adds TLS it serves others; it writes no log of requests, and so no network address.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from recap.core.errors import ConfigError, DataError
+from recap.core.log import log
+from recap.studies.page import inside, page, policy
+from recap.studies.responses import as_response, check_response
+from recap.studies.sheets import Sheets
+from recap.studies.store import Store
+from recap.studies.tokens import hashed
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+LOCAL = ("127.0.0.1", "localhost")
+MAX_BYTES = 2**20  # of a response; 55 items take 3 KiB
+UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": f"{policy()}; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def make_app(
+    sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
+) -> Starlette:
+    """Return the web application.
+
+    Args:
+        sheets: of the study.
+        pictures: of ``pictures.zip``.
+        tokens: token -> sheet.
+        store: where responses are kept.
+        host: name in the public address, answered beside `LOCAL`; requests for other hosts are refused.
+    """
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.responses import HTMLResponse, PlainTextResponse
+    from starlette.routing import Route
+
+    by_hash = {hashed(token): sheets.by_id[sheet] for token, sheet in tokens.items()}
+    source = inside(pictures)
+
+    def said(text: str, status: int) -> Response:
+        return PlainTextResponse(text, status, HEADERS)
+
+    async def form(request: Request) -> Response:
+        sheet = by_hash.get(hashed(request.path_params["token"]))
+        if sheet is None:
+            return said(UNKNOWN, 403)
+        return HTMLResponse(page(sheets, sheet, source, online=True), headers=HEADERS)
+
+    async def submit(request: Request) -> Response:
+        sheet = by_hash.get(hashed(request.path_params["token"]))
+        if sheet is None:
+            return said(UNKNOWN, 403)
+        # Another page cannot send this type without asking first, which nothing here allows.
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return said("Send JSON.\n", 415)
+        content = await _body(request)
+        if content is None:
+            return said("The response is too long.\n", 413)
+        try:
+            response = as_response(json.loads(content))
+            check_response(response, sheets)
+        except (ValueError, RecursionError):
+            return said("Send JSON.\n", 415)
+        except DataError as error:
+            return said(f"The response {error}.\n", 422)
+        if response.sheet != sheet.id or response.simulated or not response.finished:
+            return said("The response is not the finished form of this link.\n", 422)
+        # Acknowledged only when it is on the disk.
+        await run_in_threadpool(store.add, sheet.id, response.content())
+        return said("received\n", 200)
+
+    async def unknown(_: Request) -> Response:
+        return said(UNKNOWN, 403)
+
+    routes = [
+        Route("/{token}", form, methods=["GET"]),
+        Route("/{token}", submit, methods=["POST"]),
+        Route("/{path:path}", unknown, methods=["GET", "POST"]),
+    ]
+    hosts = [*LOCAL, *([host] if host and host not in LOCAL else [])]
+    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return the body of a request, or None if it is too long; no more than that is read."""
+    content = b""
+    async for piece in request.stream():
+        content += piece
+        if len(content) > MAX_BYTES:
+            return None
+    return content
+
+
+def public_host(address: str) -> str:
+    """Return the host name of a public address.
+
+    Raises:
+        ConfigError: it is no http or https address.
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"--address {address}: give an address such as https://study.example.org")
+    return parts.hostname
+
+
+def serve(app: Starlette, port: int) -> None:
+    """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests under way are finished first."""
+    import uvicorn
+
+    log.info(f"serving on http://127.0.0.1:{port}, until Ctrl-C")
+    uvicorn.run(app, host=LOCAL[0], port=port, access_log=False, log_level="warning", server_header=False)

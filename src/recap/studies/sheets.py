@@ -1,0 +1,126 @@
+"""The sheets of a study: the items of each rater in order, with the key that says which system wrote which caption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from recap.core.config import Strict, Study
+from recap.core.errors import DataError
+from recap.core.files.atomic import read_json, write_json
+from recap.core.files.checksums import check
+from recap.core.hashing import value_hash
+from recap.core.problems import first_problem
+
+BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
+YES_NO = ("no", "yes")
+
+
+class Item(Strict):
+    """One task of a rater.
+
+    Attributes:
+        image_id: of the data set.
+        setup: column of the study, or empty for a gold item.
+        systems: who wrote each caption, in the order shown; empty for a gold item.
+        captions: as shown, one line each.
+        pictures: files of ``pictures.zip``.
+        right: question -> right answer, of a gold item.
+    """
+
+    image_id: int
+    setup: str = ""
+    systems: list[str] = []
+    captions: list[str]
+    pictures: list[str]
+    right: dict[str, str] = {}
+
+    @property
+    def gold(self) -> bool:
+        """Whether the right answer is known."""
+        return not self.setup
+
+
+class Sheet(Strict):
+    """The items of one rater; their numbers on the form are their places in the list, from 1."""
+
+    id: str
+    items: list[Item]
+
+
+class Sheets(Strict):
+    """All sheets of a study.
+
+    Attributes:
+        name: of the study.
+        study: its settings.
+        scale: sentence about how the models were trained.
+        pictures: file of ``pictures.zip`` -> file of the data set.
+        sheets: one per rater.
+    """
+
+    form: Literal["recap study 1"] = "recap study 1"
+    name: str
+    study: Study
+    scale: str
+    pictures: dict[str, str]
+    sheets: list[Sheet]
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """Question -> what raters read."""
+        if self.study.kind == "preference":
+            return {BEST: self.study.instruction}
+        return {question.id: question.text for question in self.study.questions}
+
+    def answers(self, item: Item) -> list[str]:
+        """Return the answers that a question about an item may have."""
+        if self.study.kind == "preference":
+            return [str(number + 1) for number in range(len(item.captions))]
+        return list(YES_NO)
+
+    @cached_property
+    def by_id(self) -> dict[str, Sheet]:
+        """The sheets by id."""
+        return {sheet.id: sheet for sheet in self.sheets}
+
+    @cached_property
+    def digest(self) -> str:
+        """What forms and responses are recognised by: a hash of all that raters see and of the key."""
+        return value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
+
+
+def write_sheets(sheets: Sheets, path: Path) -> None:
+    """Write the sheets with their key; raters must not see this file."""
+    write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest})
+
+
+def read_sheets(path: Path) -> Sheets:
+    """Read what `write_sheets` wrote.
+
+    Raises:
+        DataError: it is no such file, or its items were changed.
+    """
+    check(path)
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: holds no sheets of a study; make them with `recap study sheets`")
+    digest = values.pop("digest", None)
+    sheets = _validated(values, path)
+    if sheets.digest != digest:
+        raise DataError(f"{path}: its items were changed after they were made; make them again")
+    return sheets
+
+
+def _validated(values: Mapping[str, Any], path: Path) -> Sheets:
+    try:
+        return Sheets.model_validate(values)
+    except ValidationError as error:
+        problem = first_problem(error, Sheets)
+        raise DataError(
+            f"{path}: holds no sheets of a study ({problem}); make them with `recap study sheets`"
+        ) from error

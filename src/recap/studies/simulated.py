@@ -1,0 +1,61 @@
+"""Simulated raters: to try a study before anyone is asked. Every response says that no person gave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from recap.core.files import checksums
+from recap.core.files.atomic import write_json
+from recap.core.log import log
+from recap.core.seeding import generator
+from recap.studies.responses import Response
+from recap.studies.sheets import Item, Sheet, Sheets
+
+_DEFAULT_YES = 0.3
+
+
+def simulate(sheets: Sheets, out: Path) -> list[Response]:
+    """Write one simulated response per sheet to the JSON ``out``; equal sheets give equal bytes."""
+    responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
+    write_json(out, [response.model_dump(mode="json") for response in responses])
+    checksums.record(out)
+    log.info(f"SIMULATED {len(responses)} responses, no person answered -> {out}")
+    return responses
+
+
+def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
+    """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
+    random = generator(sheets.study.simulated.seed, "study", "simulated", sheet.id)
+    clicker = bool(random.random() < sheets.study.simulated.clickers)
+    numbers = [str(number + 1) for number in range(len(sheet.items))]
+    answers = {
+        number: {question: _answer(sheets, item, question, clicker, random) for question in sheets.questions}
+        for number, item in zip(numbers, sheet.items, strict=True)
+    }
+    seconds = {
+        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in numbers
+    }
+    return Response(
+        study=sheets.digest,
+        sheet=sheet.id,
+        consent=True,
+        finished=True,
+        answers=answers,
+        seconds=seconds,
+        simulated=True,
+    )
+
+
+def _answer(sheets: Sheets, item: Item, question: str, clicker: bool, random: np.random.Generator) -> str:
+    """Return one answer."""
+    offered, simulated = sheets.answers(item), sheets.study.simulated
+    if not clicker and question in item.right:
+        return item.right[question]
+    if clicker or item.gold:
+        return str(random.choice(offered))
+    if sheets.study.kind == "preference":
+        weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
+        return str(random.choice(offered, p=weights / weights.sum()))
+    return "yes" if random.random() < simulated.yes.get(item.systems[0], _DEFAULT_YES) else "no"

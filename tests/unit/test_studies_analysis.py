@@ -1,0 +1,179 @@
+"""Votes and answers of a study become the paper's numbers."""
+
+import json
+
+import numpy as np
+import pytest
+
+from helpers.studies import make, position_of, study_of
+from recap.core.config import Study
+from recap.core.errors import ConfigError, DataError
+from recap.studies.agreement import agreement
+from recap.studies.analysis import analyse, equal_answers, equal_shares, share
+from recap.studies.collect import collect
+from recap.studies.power import study_power
+from recap.studies.response_files import Found
+from recap.studies.tables import study_content, write_study_table
+
+VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
+CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The first study with as many votes for each system as the paper has, given by its own raters."""
+    study = study_of("visualgpt/t6", pixels=64)
+    made = make(tmp_path_factory.mktemp("t6"), study, 160, name="visualgpt/t6")
+    systems = [system.id for system in study.systems]
+    left = {
+        setup: [s for s, count in zip(systems, votes, strict=True) for _ in range(count)]
+        for setup, votes in VOTES.items()
+    }
+    responses = made.responses(lambda item, _: position_of(item, left[item.setup].pop()))
+    assert not any(left.values())
+    found = collect(made.sheets, [Found("x", response) for response in responses])
+    return made, found, analyse(made.sheets, found)
+
+
+def test_the_published_votes_give_table_6_and_its_tests(published):
+    made, found, statistics = published
+    assert len(found.used()) == len(made.sheets.sheets) == 25
+    for block, setup in zip(statistics["blocks"], made.sheets.study.setups, strict=True):
+        printed = made.sheets.study.printed[setup.id]["share"]
+        shares = [round(100 * block["systems"][system.id]["share"], 1) for system in made.sheets.study.systems]
+        assert shares == printed
+        assert round(block["test"]["chi_square"], 1) == CHI_SQUARE[setup.id]
+        assert block["test"]["degrees"] == 3 and block["test"]["p"] < 0.05
+        assert block["votes"] == 250 and block["images"] == 50
+
+
+def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
+    made, _, statistics = published
+    content = study_content(made.sheets, statistics)
+    assert content.columns == ["0.1% data", "0.5% data", "1% data"]
+    assert [block.label for block in content.blocks] == [
+        "Transformer",
+        "AoA Transformer",
+        "M2 Transformer",
+        "VisualGPT",
+        "All systems",
+    ]
+    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[3].lines}
+    assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
+    assert [entry.text for entry in content.blocks[4].lines[0].entries] == ["51.8", "23.8", "20.0"]
+    paths = write_study_table(name="t6", sheets=made.sheets, statistics=statistics, out=tmp_path)
+    assert [path.suffix for path in paths] == [".tex", ".csv", ".html", ".md"]
+    assert all(
+        "SIMULATED" not in path.read_text() and "51.79" in path.read_text() for path in paths if path.suffix == ".csv"
+    )
+
+
+def test_answers_of_table_7_give_its_rates(tmp_path):
+    study = study_of("visualgpt/t7", images=20, items=10, raters=2, pixels=64)
+    made = make(tmp_path, study, 30, name="visualgpt/t7")
+    # Of 40 answers per system, as many are yes as the paper's rate of the column says.
+    no = {"missing": dict(zip(["visualgpt", "m2", "transformer", "aoa", "gt"], [26, 24, 23, 23, 37], strict=True))}
+    no["invented"] = dict.fromkeys(no["missing"], 30)
+    left = {(q, s): ["no"] * n + ["yes"] * (40 - n) for q, counts in no.items() for s, n in counts.items()}
+    responses = made.responses(lambda item, question: left[question, item.systems[0]].pop())
+    statistics = analyse(made.sheets, collect(made.sheets, [Found("x", response) for response in responses]))
+    missing, invented = statistics["blocks"]
+    assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
+    assert missing["systems"]["gt"]["share"] == 37 / 40
+    assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
+    assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
+    content = study_content(made.sheets, statistics)
+    assert content.columns == ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
+    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[0].lines}
+    assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
+    assert lines["no rate"] == ["0.65", "0.60", "0.57", "0.57", "0.93"]
+    assert lines["printed: no rate"] == ["0.66", "0.59", "0.58", "0.58", "0.93"]
+    assert lines["printed: no"][-1] == "973"
+
+
+def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
+    assert equal_shares([5, 5, 5])["chi_square"] == 0
+    assert equal_shares([0, 0])["p"] is None
+    assert equal_answers([[5, 0], [7, 0]])["p"] is None
+    # (ad - bc)^2 n / (row and column sums): 2 x 2 by hand, without continuity correction
+    assert equal_answers([[10, 20], [20, 10]])["chi_square"] == pytest.approx((10 * 10 - 20 * 20) ** 2 * 60 / 30**4)
+
+
+def test_the_interval_is_wilsons():
+    # (p + z^2/2n ± z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)
+    z, n, p = 1.959963984540054, 250, 99 / 250
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    low, high = [(p + z**2 / (2 * n) + sign * half) / (1 + z**2 / n) for sign in (-1, 1)]
+    found = share(99, 250)
+    assert (found["low"], found["high"]) == pytest.approx((low, high))
+    assert share(0, 0) == {"share": None, "low": None, "high": None}
+
+
+def test_agreement_of_published_examples():
+    # Fleiss' own kind of table: ten subjects, fourteen raters, five categories, kappa 0.210.
+    counts = [
+        [0, 0, 0, 0, 14],
+        [0, 2, 6, 4, 2],
+        [0, 0, 3, 5, 6],
+        [0, 3, 9, 2, 0],
+        [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0],
+        [3, 2, 6, 3, 0],
+        [2, 5, 3, 2, 2],
+        [6, 5, 2, 1, 0],
+        [0, 2, 2, 3, 7],
+    ]
+    ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in counts]
+    assert round(agreement(ratings, list("01234"))["fleiss_kappa"], 3) == 0.210
+    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C: four observers, twelve units, nominal 0.743.
+    observers = ["123321412   ", "1233224125 3", " 3332342251 ", "12332441251 "]
+    units = [[row[unit] for row in observers if row[unit] != " "] for unit in range(12)]
+    found = agreement(units, list("12345"))
+    assert (found["items"], round(found["krippendorff_alpha"], 3)) == (11, 0.743)
+
+
+def test_agreement_is_one_for_equal_answers_and_none_where_chance_is_certain():
+    assert agreement([["a", "a"], ["b", "b"]], ["a", "b"])["fleiss_kappa"] == pytest.approx(1)
+    assert agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None
+    uneven = agreement([["a", "a", "a"], ["b", "b"], ["a"], ["b", "b", "b"]], ["a", "b"])
+    assert (uneven["items"], uneven["fleiss_items"], uneven["krippendorff_alpha"]) == (3, 2, pytest.approx(1))
+
+
+def test_power_of_the_papers_design():
+    study = study_of("visualgpt/t6")
+    found = study_power(study, [0.172, 0.244, 0.220, 0.364])
+    assert found["answers"] == 250 and found["power"] == pytest.approx(0.975, abs=0.001)
+    assert study_power(study, [0.25] * 4)["power"] == pytest.approx(0.05)
+    with pytest.raises(ConfigError, match="give 4 shares from 0 to 1"):
+        study_power(study, [0.5, 0.5])
+    with pytest.raises(ConfigError, match="sum to 0.8, not to 1"):
+        study_power(study, [0.2] * 4)
+
+
+def test_a_study_without_a_rater_that_counts_is_refused(published):
+    made, found, _ = published
+    nobody = found.model_copy(
+        update={"raters": [rater.model_copy(update={"excluded": "wrong_gold"}) for rater in found.raters]}
+    )
+    with pytest.raises(DataError, match="no rater is left; left out by rule: wrong_gold 25"):
+        analyse(made.sheets, nobody)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"systems": [{"id": "a", "label": "A"}, {"id": "a", "label": "B"}]}, "two of the systems have the id 'a'"),
+        ({"printed": {"frac": {"share": [1]}}}, "printed: there is no 'frac'"),
+        ({"printed": {"frac_0.01": {"share": [1]}}}, "has 1 numbers for 4 systems"),
+        ({"questions": [{"id": "q", "label": "Q", "text": "Q?"}]}, "remove `questions`"),
+        ({"picture_url": "http://x/{file}"}, "picture_url"),
+    ],
+)
+def test_a_study_file_that_contradicts_itself_is_refused(change, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        study_of("visualgpt/t6", **change)
+
+
+def test_a_study_survives_json():
+    study = study_of("visualgpt/t7", gold={"captions": {7: "a caption"}})
+    assert Study.model_validate(json.loads(study.model_dump_json())) == study

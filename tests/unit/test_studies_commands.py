@@ -1,0 +1,61 @@
+"""The commands of a study, one after the other, as somebody with captions of their own types them."""
+
+import pytest
+
+from helpers.studies import ROOT, write_captions, write_world
+from recap.cli import main
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A folder with a corpus, pictures and captions of two models."""
+    write_world(tmp_path, 30)
+    for system in ("transformer", "zodiac"):
+        write_captions(tmp_path / f"{system}.json", {image: f"{system[0]} {image}" for image in range(30)})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sheets(*captions):
+    words = ["--study", "recap/objects", "--params", str(ROOT / "params"), "--corpus", "corpus.parquet"]
+    main(["study", "sheets", *words, "--images", "photos", "--out", "s", "--captions", *captions])
+
+
+def test_from_captions_to_a_table(world):
+    sheets("demo/transformer=transformer.json", "demo/zodiac=zodiac.json")
+    main(["study", "simulate", "--sheets", "s/sheets.json", "--out", "simulated.json"])
+    main(["study", "import", "--sheets", "s/sheets.json", "--responses", "simulated.json", "--out", "responses.json"])
+    analyse = ["study", "analyse", "--sheets", "s/sheets.json", "--responses", "responses.json"]
+    main([*analyse, "--statistics", "statistics.json", "--out", "tables", "--name", "objects"])
+    text = (world / "tables" / "objects.md").read_text()
+    assert "SIMULATED raters" in text and "Q2. Does the caption describe things not in the image?" in text
+    assert {file.suffix for file in (world / "tables").glob("objects.*")} == {".tex", ".csv", ".html", ".md"}
+
+
+@pytest.mark.parametrize(
+    ("captions", "sentence"),
+    [
+        (["transformer.json"], "'transformer.json' is not SETUP/SYSTEM=FILE"),
+        (["demo/transformer=transformer.json"], "give them with --captions demo/zodiac=FILE"),
+        (["demo/transformer=gone.json", "demo/zodiac=zodiac.json"], "gone.json: no such file"),
+    ],
+)
+def test_captions_that_are_named_wrongly(world, capsys, captions, sentence):
+    with pytest.raises(SystemExit) as caught:
+        sheets(*captions)
+    assert caught.value.code == 2 and sentence in capsys.readouterr().err
+    assert not (world / "s").exists()
+
+
+def test_power_is_printed_in_sentences(capsys):
+    words = ["--study", "visualgpt/t6", "--params", str(ROOT / "params"), "--shares", "0.172", "0.244", "0.22", "0.364"]
+    main(["study", "power", *words])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("250 answers per setup") and lines[-1] == "Power 0.8 needs 137 answers."
+    assert "w = 0.283, power 0.975" in lines[2]
+
+
+def test_the_file_of_the_server_must_have_the_ending_by_which_it_is_read(world, capsys):
+    with pytest.raises(SystemExit):
+        main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.db", "--links", "l.csv"])
+    assert "name a file that ends in .sqlite" in capsys.readouterr().err

@@ -1,0 +1,295 @@
+"""Forms of a study: balanced, blind, the same on every run, and captions in them are text."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+import zipfile
+from collections import Counter
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers.studies import HOSTILE, make, position_of, study_of, write_world
+from recap.core.errors import DataError
+from recap.studies.analysis import analyse
+from recap.studies.collect import collect
+from recap.studies.design import latin_square, preference_tasks, question_tasks
+from recap.studies.make import FILES, make_study
+from recap.studies.page import asset
+from recap.studies.pdf import BROWSERS, print_page
+from recap.studies.response_files import Found
+from recap.studies.sheets import read_sheets
+from recap.studies.tables import write_study_table
+
+SMALL = {"images": 8, "items": 6, "pixels": 64}
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+class Reader(HTMLParser):
+    """Collects elements, attributes and text."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.attributes, self.texts, self._bdi = Counter(), [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements[tag] += 1
+        self.attributes += attrs
+        self._bdi = "" if tag == "bdi" else self._bdi
+
+    def handle_data(self, data):
+        if self._bdi is not None:
+            self._bdi += data
+
+    def handle_endtag(self, tag):
+        if tag == "bdi":
+            self.texts.append(self._bdi)
+            self._bdi = None
+
+
+def hostile(system, image):
+    return f"{HOSTILE[image % len(HOSTILE)]} {system[0]}{system[0]}"
+
+
+@pytest.fixture(scope="module", params=["visualgpt/t6", "visualgpt/t7"])
+def made(request, tmp_path_factory):
+    """A study of hostile captions."""
+    study = study_of(request.param, **SMALL)
+    return make(tmp_path_factory.mktemp("hostile"), study, 40, name=request.param, text=hostile)
+
+
+def pages(made):
+    with zipfile.ZipFile(made.folder / "pages.zip") as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".html")}
+
+
+@given(st.integers(2, 9))
+@settings(deadline=None)
+def test_in_a_latin_square_each_number_is_equally_often_everywhere_and_behind_each_other(size):
+    square = latin_square(size)
+    assert all(sorted(order) == list(range(size)) for order in square)
+    for position in range(size):
+        assert len(set(Counter(order[position] for order in square).values())) == 1
+    pairs = Counter(pair for order in square for pair in zip(order, order[1:], strict=False))
+    assert len(pairs) == size * (size - 1) and len(set(pairs.values())) == 1
+
+
+@given(st.integers(1, 30), st.integers(2, 6), st.integers(1, 4), st.integers(1, 12), st.integers(0, 99))
+@settings(deadline=None, max_examples=50)
+def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(images, systems, raters, items, seed):
+    names = [f"s{number}" for number in range(systems)]
+    amounts = {"raters": raters, "items": items, "seed": seed}
+    lists = preference_tasks({"a": list(range(images)), "b": list(range(100, 100 + images))}, names, **amounts)
+    assert all(len(tasks) <= items and len({task.image_id for task in tasks}) == len(tasks) for tasks in lists)
+    assert set(Counter(task.image_id for tasks in lists for task in tasks).values()) == {raters}
+    for tasks in lists:
+        first = Counter(task.systems[0] for task in tasks)
+        assert max(first.values()) - min(first[name] for name in names) <= (1 if systems % 2 == 0 else 2)
+    lists = question_tasks(list(range(images)), names, setup="a", **amounts)
+    seen = Counter((task.image_id, *task.systems) for tasks in lists for task in tasks)
+    assert set(seen.values()) == {raters} and len(seen) == images * systems
+    for tasks in lists:
+        assert len({task.image_id for task in tasks}) == len(tasks) <= items
+        shown = Counter(task.systems[0] for task in tasks)
+        assert max(shown.values()) - min(shown[name] for name in names) <= 1
+
+
+def test_every_rater_sees_all_gold_items_and_each_has_a_right_answer(made):
+    for sheet in made.sheets.sheets:
+        gold = [item for item in sheet.items if item.gold]
+        assert len(gold) == 5 and all(item.right for item in gold)
+        assert not {item.image_id for item in gold} & {item.image_id for item in sheet.items if not item.gold}
+    orders = {tuple(place for place, item in enumerate(sheet.items) if item.gold) for sheet in made.sheets.sheets}
+    assert len(orders) > 1
+
+
+def test_verified_gold_items_are_shown_with_their_caption_and_their_images_with_no_other(tmp_path):
+    verified = {image: f"verified {image}" for image in range(5)}
+    made = make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29)
+    for sheet in made.sheets.sheets:
+        gold = [item for item in sheet.items if item.gold]
+        assert {item.image_id: item.captions[int(item.right["best"]) - 1] for item in gold} == verified
+        assert not set(verified) & {item.image_id for item in sheet.items if not item.gold}
+    with pytest.raises(DataError, match="image 99 is not in the test split"):
+        make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": {99: "x"}}), 29)
+
+
+def test_hostile_captions_are_text_in_every_page(made):
+    found = pages(made)
+    assert len(found) == len(made.sheets.sheets)
+    for sheet, text in zip(made.sheets.sheets, found.values(), strict=True):
+        read = Reader(text)
+        assert read.elements["script"] == read.elements["style"] == 1
+        assert not [name for name, _ in read.attributes if name.startswith("on")]
+        assert read.texts == [caption for item in sheet.items for caption in item.captions]
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_pages_fetch_nothing_and_run_no_script_but_their_own(made):
+    for text in pages(made).values():
+        read = Reader(text)
+        sources = [value for name, value in read.attributes if name in ("src", "href")]
+        assert all(value.startswith(("data:", "pictures/")) for value in sources)
+        (policy,) = [value for _, value in read.attributes if value and value.startswith("default-src 'none'")]
+        assert "unsafe" not in policy and "http" not in policy
+        assert text.count(asset("page.js")) == 1
+
+
+def test_pages_tell_neither_systems_nor_setups_nor_right_answers(made):
+    study = made.sheets.study
+    secrets = {study.title, made.sheets.name, *(system.label for system in study.systems)}
+    secrets |= {f'"{system.id}"' for system in study.systems} | {setup.label for setup in study.setups}
+    secrets |= set(made.sheets.pictures.values())
+    for text in pages(made).values():
+        own = text.replace(asset("page.js"), "").replace(asset("page.css"), "")
+        own = re.sub('<bdi.*?</bdi>|data:image[^"]*', "", own)
+        assert not [secret for secret in secrets if secret in own and secret not in study.heading]
+
+
+def test_the_batch_starts_no_formula_and_fills_no_column_of_the_template(made):
+    text = (made.folder / "batch.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["sheet"] for row in rows] == [sheet.id for sheet in made.sheets.sheets]
+    for row, sheet in zip(rows, made.sheets.sheets, strict=True):
+        cells = list(row.values())
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell]
+        captions = [unescape(cell) for name, cell in row.items() if name.startswith("caption_") and cell]
+        assert captions == [caption for item in sheet.items for caption in item.captions]
+
+
+def test_the_filled_template_shows_captions_as_text(made):
+    template = (made.folder / "template.html").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO((made.folder / "batch.csv").read_text(encoding="utf-8"))))
+    assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
+    for row, sheet in zip(rows, made.sheets.sheets, strict=True):
+        read = Reader(re.sub(r"\$\{(\w+)\}", lambda found, row=row: row[found[1]], template))
+        assert read.elements["script"] == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
+        wanted = [caption for item in sheet.items for caption in item.captions]
+        assert [text for text in read.texts if text] == wanted
+
+
+def test_equal_inputs_give_equal_files_and_another_seed_another_study(tmp_path):
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        (tmp_path / folder).mkdir()
+        make(tmp_path / folder, study_of("visualgpt/t6", **SMALL, seed=seed), 40)
+    for name in FILES:
+        first, second, other = ((tmp_path / folder / "study" / name).read_bytes() for folder in "abc")
+        assert first == second
+        assert first != other or name == "template.html"
+
+
+def test_changed_sheets_are_refused(made, tmp_path):
+    path = tmp_path / "sheets.json"
+    text = (made.folder / "sheets.json").read_text(encoding="utf-8")
+    path.write_text(text)
+    assert read_sheets(path) == made.sheets
+    path.write_text(text.replace('"image_id": ', '"image_id": 1', 1))
+    with pytest.raises(DataError, match="its items were changed after they were made"):
+        read_sheets(path)
+    path.write_text("[]")
+    with pytest.raises(DataError, match="holds no sheets of a study"):
+        read_sheets(path)
+
+
+def test_captions_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
+    study = study_of("recap/preference", images=4, setups=[{"id": "a", "label": "A"}])
+    write_world(tmp_path, 20)
+    (tmp_path / "few.json").write_text('[{"image_id": 3, "caption": "x"}]')
+    (tmp_path / "twice.json").write_text('[{"image_id": 3, "caption": "x"}, {"image_id": 3, "caption": "y"}]')
+    (tmp_path / "other.json").write_text('{"image_id": 3}')
+
+    def attempt(**files):
+        captions = {("a", system): tmp_path / f"{file}.json" for system, file in files.items()}
+        places = {"corpus": tmp_path / "corpus.parquet", "images": [tmp_path / "photos"], "out": tmp_path / "out"}
+        make_study(name="x", study=study, scale="", captions=captions, **places)
+
+    for files, sentence in (
+        ({"transformer": "few"}, "no captions of a/zodiac; give them with --captions a/zodiac=FILE"),
+        ({"transformer": "few", "zodiac": "few"}, "its images are not those of the test split"),
+        ({"transformer": "twice", "zodiac": "few"}, "image 3 is duplicated"),
+        ({"transformer": "other", "zodiac": "few"}, "name a captions.test.json"),
+        ({"transformer": "few", "zodiac": "few", "x": "few"}, "the study asks for a/transformer, a/zodiac"),
+    ):
+        with pytest.raises(DataError, match=re.escape(sentence)):
+            attempt(**files)
+    assert not (tmp_path / "out").exists()
+
+
+def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(tmp_path):
+    def shown(folder, **changes):
+        (tmp_path / folder).mkdir()
+        made = make(tmp_path / folder, study_of("recap/preference", images=4, items=4, **changes), 20)
+        return {
+            caption
+            for sheet in made.sheets.sheets
+            for item in sheet.items
+            for system, caption in zip(item.systems, item.captions, strict=False)
+            if system == "reference"
+        }
+
+    words, raw = shown("words"), shown("raw", raw_references=True)
+    assert words == {text.lower() for text in raw} and words.isdisjoint(raw)
+
+
+@pytest.fixture(scope="module")
+def odd_table(tmp_path_factory):
+    """The tables of a study whose labels are hostile."""
+    folder = tmp_path_factory.mktemp("odd")
+    systems = [{"id": f"s{n}", "label": text} for n, text in enumerate(HOSTILE[:4])]
+    texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None}
+    setups = [{"id": "a", "label": HOSTILE[4]}]
+    study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
+    made = make(folder, study, 20)
+    responses = made.responses(lambda item, _: position_of(item, "s1"))
+    statistics = analyse(made.sheets, collect(made.sheets, [Found("x", response) for response in responses]))
+    return write_study_table(name="table", sheets=made.sheets, statistics=statistics, out=folder / "tables")
+
+
+def test_hostile_labels_are_text_in_every_table(odd_table):
+    tex, comma, html, md = (path.read_text(encoding="utf-8") for path in odd_table)
+    assert "\\input" not in tex.replace("\\textbackslash{}input", "")
+    assert Reader(html).elements["script"] == 0
+    assert "<script" not in md
+    cells = [cell for row in csv.reader(io.StringIO(comma)) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
+    document = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{table.tex}\\end{document}"
+    (tmp_path / "main.tex").write_text(document)
+    shutil.copy(odd_table[0], tmp_path / "table.tex")
+    command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_a_page_of_hostile_captions_prints_all_of_its_items(made, tmp_path):
+    text = next(iter(pages(made).values()))
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    print_page(tmp_path / "page.html", tmp_path / "page.pdf")
+    content = (tmp_path / "page.pdf").read_bytes()
+    assert content.startswith(b"%PDF") and content.rstrip().endswith(b"%%EOF")
+    if shutil.which("pdftotext"):
+        command = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        total = len(made.sheets.sheets[0].items)
+        assert all(f"Item {number} of {total}, form 001" in printed for number in range(1, total + 1))
+        assert "Go on later" not in printed
+
+
+def test_without_a_browser_or_a_page_printing_says_what_to_do(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"no such page; unpack pages.zip first"):
+        print_page(tmp_path / "page.html", tmp_path / "page.pdf")
+    (tmp_path / "page.html").write_text("")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(DataError, match="open .* in yours and print it"):
+        print_page(tmp_path / "page.html", tmp_path / "page.pdf")
+    assert not (tmp_path / "page.pdf").exists()

@@ -1,0 +1,184 @@
+"""Responses become raters: checked, once each, with the rule that leaves somebody out."""
+
+import csv
+import json
+
+import pytest
+
+from helpers.studies import make, position_of, study_of
+from recap.core.errors import DataError
+from recap.studies.collect import RULES, collect, import_responses, read_collected
+from recap.studies.response_files import Found, read_responses
+from recap.studies.simulated import simulate
+from recap.studies.store import Store
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A preference study of five sheets."""
+    study = study_of("recap/preference", images=6, items=6, pixels=64)
+    return make(tmp_path_factory.mktemp("import"), study, 20)
+
+
+@pytest.fixture
+def responses(made):
+    """Five responses without a fault."""
+    return made.responses(lambda item, _: position_of(item, "zodiac"))
+
+
+def collected(made, responses):
+    return collect(made.sheets, [Found("x", response) for response in responses])
+
+
+def with_exclusions(made, **rules):
+    """Return the same study with other rules, which are no part of what raters see."""
+    study = made.sheets.study.model_copy(update={"exclusions": made.sheets.study.exclusions.model_copy(update=rules)})
+    return made.sheets.model_copy(update={"study": study})
+
+
+def test_each_rule_leaves_out_whom_it_names_and_is_counted(made, responses):
+    sheets = with_exclusions(made, seconds=2.0, same_position=0.8)
+    first, second, third, fourth, fifth = responses
+    gold = next(str(n) for n, item in enumerate(sheets.by_id[second.sheet].items, start=1) if item.gold)
+    wrong = str(1 + int(second.answers[gold]["best"]) % 3)
+    changed = [
+        first.model_copy(update={"finished": False}),
+        second.model_copy(update={"answers": {**second.answers, gold: {"best": wrong}}}),
+        third.model_copy(update={"answers": {n: a for n, a in third.answers.items() if n != "1"}}),
+        fourth.model_copy(update={"seconds": dict.fromkeys(fourth.answers, 1.0)}),
+        fifth,
+    ]
+    found = collect(sheets, [Found("x", response) for response in changed])
+    assert [rater.excluded for rater in found.raters] == ["unfinished", "wrong_gold", "answered", "seconds", ""]
+    assert list(found.excluded()) == list(RULES)
+    assert list(found.excluded().values()) == [1, 1, 1, 1, 0, 0]
+    assert [rater.sheet for rater in found.used()] == [fifth.sheet]
+
+
+def test_one_who_always_clicks_the_same_position_is_left_out(made, responses):
+    sheets = with_exclusions(made, same_position=0.8, wrong_gold=5)
+    same = responses[0].model_copy(update={"answers": {number: {"best": "2"} for number in responses[0].answers}})
+    found = collect(sheets, [Found("x", same), Found("x", responses[1])])
+    assert [rater.excluded for rater in found.raters] == ["same_position", ""]
+
+
+def test_duplicates_count_once_and_the_last_of_different_ones_counts(made, responses):
+    first = responses[0]
+    item = next(str(n) for n, item in enumerate(made.sheets.sheets[0].items, start=1) if not item.gold)
+    other = str(1 + int(first.answers[item]["best"]) % 3)
+    later = first.model_copy(update={"answers": {**first.answers, item: {"best": other}}})
+    found = collected(made, [first, first, later, first.model_copy(update={"finished": False})])
+    assert (found.duplicates, found.replaced, len(found.raters)) == (1, 2, 1)
+    assert found.raters[0].answers[item] == {"best": other} and not found.raters[0].excluded
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"study": "0" * 16}, "is a response to another study"),
+        ({"sheet": "999"}, "names sheet '999', which the study does not have"),
+        ({"answers": {"99": {"best": "1"}}}, "answers item '99'"),
+        ({"answers": {"1": {"worst": "1"}}}, "answers question 'worst'"),
+        ({"answers": {"1": {"best": "4"}}}, "'4' is no answer that is offered"),
+        ({"seconds": {"99": 1.0}}, "gives seconds of item '99'"),
+        ({"consent": False}, "does not say that the rater agreed"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(made, responses, change, reason):
+    found = collected(made, [responses[0].model_copy(update=change), responses[1]])
+    assert len(found.raters) == 1 and len(found.refused) == 1 and reason in found.refused[0]
+    with pytest.raises(DataError, match="no valid response to study 'made'; the first: x "):
+        collected(made, [responses[0].model_copy(update=change)])
+
+
+def test_files_of_pages_and_of_the_server_and_damaged_ones(made, responses, tmp_path):
+    (tmp_path / "a.json").write_text(responses[0].content())
+    (tmp_path / "b.json").write_text("{")
+    (tmp_path / "c.json").write_text('{"form": "recap study response 1", "answers": 3}')
+    (tmp_path / "d.json").write_text("[" * 100_000)
+    (tmp_path / "notes.txt").write_text("not looked at")
+    store = Store(tmp_path / "e.sqlite")
+    for response in (responses[1], responses[1], responses[2]):
+        store.add(response.sheet, response.content())
+    found = import_responses(sheets=made.sheets, paths=[tmp_path], out=tmp_path / "out" / "responses.json")
+    assert [rater.sheet for rater in found.raters] == ["001", "002", "003"]
+    assert len(found.refused) == 3 and found.duplicates == 0 and not found.simulated
+    assert read_collected(tmp_path / "out" / "responses.json", made.sheets) == found
+    for name, content in (("x.sqlite", "no database"), ("x.csv", "a,b\n1,2\n"), ("x.txt", "")):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "other" / name).write_text(content)
+        with pytest.raises(DataError, match=name):
+            list(read_responses([tmp_path / "other" / name], "x"))
+    with pytest.raises(DataError, match="no such file or folder"):
+        list(read_responses([tmp_path / "gone"], "x"))
+
+
+def write_csv(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(made, responses, tmp_path, flat):
+    rows = []
+    for number, response in enumerate(responses):
+        # The third form is by the person who did the first.
+        row = {"WorkerId": f"A{number % 2 if number == 2 else number}SECRET", "Input.sheet": response.sheet}
+        row["Answer.consent"] = "on"
+        for item, answers in response.answers.items():
+            for option in "123":
+                if flat and answers["best"] == option:
+                    row[f"Answer.{item}.best"] = option
+                elif not flat:
+                    row[f"Answer.{item}.best.{option}"] = str(answers["best"] == option).lower()
+        rows.append(row)
+    path = write_csv(tmp_path / "Batch_1_results.csv", rows)
+    found = import_responses(sheets=made.sheets, paths=[path], out=tmp_path / "responses.json")
+    assert [rater.excluded for rater in found.raters] == ["", "", "repeated_person", "", ""]
+    assert [rater.answers for rater in found.raters] == [response.answers for response in responses]
+    assert "SECRET" not in (tmp_path / "responses.json").read_text()
+
+
+def test_answers_typed_from_paper_are_read(made, responses, tmp_path):
+    rows = [
+        {"sheet": response.sheet, "item": item, "question": question, "answer": answer}
+        for response in responses[:2]
+        for item, answers in response.answers.items()
+        for question, answer in answers.items()
+    ]
+    found = import_responses(
+        sheets=made.sheets, paths=[write_csv(tmp_path / "typed.csv", rows)], out=tmp_path / "responses.json"
+    )
+    assert [rater.answers for rater in found.used()] == [response.answers for response in responses[:2]]
+    rows.append({**rows[0], "answer": str(1 + int(rows[0]["answer"]) % 3)})
+    with pytest.raises(DataError, match="sheet 001 has two answers to item 1; keep one"):
+        list(read_responses([write_csv(tmp_path / "typed.csv", rows)], "x"))
+
+
+def test_simulated_raters_are_marked_and_not_mixed_with_people(made, responses, tmp_path):
+    simulate(made.sheets, tmp_path / "simulated.json")
+    assert all(entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text()))
+    found = import_responses(sheets=made.sheets, paths=[tmp_path / "simulated.json"], out=tmp_path / "responses.json")
+    assert found.simulated and len(found.raters) == len(made.sheets.sheets)
+    everyone = [*read_responses([tmp_path / "simulated.json"], ""), Found("x", responses[0])]
+    with pytest.raises(DataError, match="simulated responses lie among those of people"):
+        collect(made.sheets, everyone)
+
+
+def test_clickers_among_simulated_raters_are_caught_by_gold_items(tmp_path):
+    study = study_of("visualgpt/t6", images=10, items=10, raters=20, pixels=64, simulated={"clickers": 0.5})
+    made = make(tmp_path, study, 40)
+    responses = [Found("x", response) for response in _simulated(made.sheets)]
+    found = collect(made.sheets, responses)
+    # Of 60 raters half click at random; five gold items of four captions let one in 1024 of them pass.
+    assert 15 < found.excluded()["wrong_gold"] < 45
+    assert all(rater.wrong_gold == 0 for rater in found.used())
+
+
+def _simulated(sheets):
+    from recap.studies.simulated import simulated_response
+
+    return [simulated_response(sheets, sheet) for sheet in sheets.sheets]
