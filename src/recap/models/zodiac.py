@@ -27,7 +27,8 @@ from recap.layers.zoneup import RunningPool, ZodiacMultiHead
 from recap.models.base import token_mask
 from recap.models.images import InputSpec
 from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer import Transformer, TransformerSizes, TransformerState
+from recap.models.transformer import Transformer, TransformerSizes
+from recap.models.transformer_decoder import TransformerState
 from recap.models.transformer_layers import DecoderLayer, Past
 
 
