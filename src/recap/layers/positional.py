@@ -11,7 +11,8 @@ from torch import Tensor
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """Return the codes [P, width] of positions [P].
 
-    Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle. Computed in the type of the positions: float32 gives the very bits of released code.
+    Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle. Computed in the type of the
+    positions: float32 gives the very bits of released code.
     """
     rates = torch.exp(torch.arange(0, width, 2, dtype=positions.dtype) * (-math.log(10000.0) / width))
     table = torch.zeros(len(positions), width, dtype=positions.dtype)
