@@ -2,7 +2,7 @@
 
 A paper that prints p beside means of several runs and does not say what its test compared may mean any of these. Over
 runs (Welch) p says whether another training would differ again; over images, each with its mean over runs, whether
-other images would; over all pairs, as if the images of each run were independent trials, it says neither and is smallest.
+other images would; over all pairs, as if images of a run were independent trials, it says neither and is smallest.
 """
 
 from __future__ import annotations
