@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def peak() -> int:
-    """Return this process's peak memory in kilobytes; `getrusage` would tell that of the process that started it, too."""
+    """Return this process's peak memory in kilobytes; `getrusage` tells that of its parent, if that was more."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0])
 
