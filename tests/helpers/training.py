@@ -72,14 +72,14 @@ def training(
         trained=trained,
     )
     if die_at is not None:
-        inner = loop.objective
+        inner = loop.step.objective
 
         def objective(batch, epoch):
             if loop.progress.step == die_at:
                 raise Killed
             return inner(batch, epoch)
 
-        loop.objective = objective
+        loop.step.objective = objective
     return loop
 
 

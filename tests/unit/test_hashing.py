@@ -1,12 +1,15 @@
 """A job's digest covers what the job runs, and no more: neither comments, docstrings and layout nor other jobs."""
 
 import ast
+import json
+import sys
 
 import pytest
 
 from recap.core import hashing
 from recap.core.config.models import source_module
 from recap.core.hashing import code_digest, imported
+from recap.core.module_source import module_source
 from recap.core.tokens import source_tokens
 
 MODULE = '''"""What it is."""
@@ -29,7 +32,7 @@ class Layer:
 '''
 
 # What is read of a module is kept for the length of a process.
-CACHED = (hashing._parsed, hashing._imports, hashing._module_digest, hashing._code_digest)
+CACHED = (hashing._imports, hashing._code_digest, module_source)
 
 
 def tokens(source):
@@ -145,3 +148,44 @@ def test_an_unknown_module_is_refused():
         code_digest("training/jobb")
     with pytest.raises(FileNotFoundError, match="models/registri"):
         code_digest("training/job", without=["models/registri"])
+
+
+@pytest.fixture
+def read_anew(tmp_path):
+    """Read a module as another process would, and give the file beside it that keeps what was read."""
+    file = tmp_path / "layer.py"
+
+    def read(text):
+        file.write_text(text)
+        module_source.cache_clear()
+        return module_source(file)
+
+    read.kept = tmp_path / "__pycache__" / f"layer.{sys.implementation.cache_tag}.source.json"
+    yield read
+    module_source.cache_clear()
+
+
+def test_what_was_read_of_a_module_is_kept_until_its_text_changes(read_anew, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    first = read_anew(MODULE)
+    assert first.names == ["math", "math.tau"]
+    assert json.loads(read_anew.kept.read_text())["digest"] == first.digest
+    with monkeypatch.context() as patch:
+        patch.setattr("recap.core.tokens.source_tokens", lambda *_: pytest.fail("read again"))
+        assert read_anew(MODULE) == first
+    assert read_anew(MODULE.replace("a turn", "turn")) == first
+    assert read_anew(MODULE.replace("x * tau", "tau * x")).digest != first.digest
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '"x"', '{"digest": "0"}', '{"key": 1, "digest": "0", "names": []}'])
+def test_damaged_notes_about_a_module_are_not_believed(read_anew, monkeypatch, damaged):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    first = read_anew(MODULE)
+    read_anew.kept.write_text(damaged)
+    assert read_anew(MODULE) == first
+
+
+def test_nothing_is_kept_where_python_keeps_no_bytecode(read_anew, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert read_anew(MODULE).digest
+    assert not read_anew.kept.exists()

@@ -47,7 +47,14 @@ def content():
     row = {"dataset": "d", "features": "f", "model": "m", "recipe": "r"}
     rows = [{"id": "a", "label": "A", **row}, {"id": "b", "label": "B", **row}]
     table = Table(title="T", scale="small", columns=["errors"], baseline="a", rows=rows)
-    cell = {"sd": 0.001, "n": 2, "reason": None, "printed_percent": 1.5, "difference_to_printed_percent": None}
+    cell = {
+        "sd": 0.001,
+        "n": 2,
+        "reason": None,
+        "printed_percent": 1.5,
+        "printed_sd_percent": None,
+        "difference_to_printed_percent": None,
+    }
     cells = [{**cell, "mean": 1.4505, "comparison": None}, {**cell, "mean": 0.2505, "comparison": comparison}]
     described = [
         {**row, "signatures": {"1": "s"}, "cells": {"errors": values}} for row, values in zip(rows, cells, strict=True)

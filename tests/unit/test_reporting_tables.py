@@ -282,3 +282,15 @@ def test_an_ensemble_row_is_one_run_of_all_seeds(tmp_path):
     comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
     assert comparison["paired"]["p_holm"] < 0.05 and comparison["mark"] == 0
     assert "No test: a row has only one run." in texts(tmp_path, table, (1, 2))["md"]
+
+
+def test_a_printed_standard_deviation_stands_beside_its_number(tmp_path):
+    table = make_table()
+    rows = [row.model_copy(update={"printed_sd": {"CIDEr": 0.26}}) if row.printed else row for row in table.rows]
+    table = table.model_copy(update={"rows": rows})
+    write_scores(tmp_path / "scores", table, [1, 2])
+    made = texts(tmp_path, table, (1, 2))
+    assert "127.8 ± 0.26" in made["md"] and "127.8 ± 0.26" in made["html"]
+    assert r"{\tiny 0.26}" in made["tex"] and balanced(made["tex"])
+    record = next(line for line in csv.DictReader(io.StringIO(made["csv"])) if line["printed_percent"] == "127.8")
+    assert record["printed_sd_percent"] == "0.26"

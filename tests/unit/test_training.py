@@ -50,7 +50,7 @@ def test_plateau_drops_the_rate(tmp_path):
 
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
-    loop.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
+    loop.step.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
     with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
         loop.run()
     assert not (tmp_path / "last.pt").exists()
@@ -92,3 +92,17 @@ def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path
     assert ("no epoch was better than the weights it began with" in capsys.readouterr().err) is (epoch == 0)
     text = _curve(counters.history).splitlines()
     assert text[0].startswith("epoch,step,loss,") and text[1].startswith("0,0,,") and len(text) == 4
+
+
+def test_every_third_epoch_is_validated_and_the_last(tmp_path):
+    stage = CrossEntropy(epochs=5, learning_rate=0.01, images_per_batch=5, validate_every=3)
+    loop = training(tmp_path, stage=stage, scores=[0.5, 0.1])
+    counters = loop.run()
+    assert [line["val_cider_d"] for line in counters.history] == [None, None, 0.5, None, 0.1]
+    assert (counters.best, counters.best_epoch, counters.epochs_since_best) == (0.5, 3, 1)
+
+
+def test_patience_counts_validations(tmp_path):
+    stage = CrossEntropy(epochs=20, learning_rate=0.01, images_per_batch=5, validate_every=2, patience=2)
+    counters = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3]).run()
+    assert counters.epoch == 6

@@ -30,7 +30,7 @@ def test_a_reward_of_nan_names_the_image(tmp_path):
         def score(self, images, captions):
             return np.array([np.nan if image == 7 else 0.5 for image in images])
 
-    loop.objective.scorers = [(1.0, Broken())]
+    loop.step.objective.scorers = [(1.0, Broken())]
     with pytest.raises(TrainingError, match="the reward of image 7 is NaN or infinite"):
         loop.run()
 
@@ -40,8 +40,8 @@ def test_rewards_mix_and_statistics_are_logged(tmp_path):
     loop = training(tmp_path, stage=stage)
     tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
     ended = [[4, 4, 2], [5, 2]]
-    cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.objective.scorers)
-    torch.testing.assert_close(loop.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
+    cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.step.objective.scorers)
+    torch.testing.assert_close(loop.step.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
     line = loop.run().history[0]
     assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
     assert 0 < line["length"] <= 4
@@ -50,7 +50,7 @@ def test_rewards_mix_and_statistics_are_logged(tmp_path):
 def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     """With dropout off, the one teacher-forced pass gives the log-probabilities that sampling had."""
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=3))
-    objective = loop.objective
+    objective = loop.step.objective
     objective.model.eval()
     memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective.search(memory, 3)
@@ -71,7 +71,7 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
 
 def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7))
-    objective = loop.objective
+    objective = loop.step.objective
     objective.model.eval().double()
     images = Store().read([0, 1])
     memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
@@ -145,7 +145,7 @@ def test_a_weight_of_the_cross_entropy_adds_its_gradient(tmp_path):
 
 def gradients(loop, stage, batch):
     """Gradients of the loss of one batch."""
-    loop.objective.stage = stage
+    loop.step.objective.stage = stage
     loop.model.zero_grad()
-    loop.objective(batch).loss.backward()
+    loop.step.objective(batch).loss.backward()
     return [parameter.grad.clone() for parameter in loop.model.parameters()]

@@ -33,14 +33,14 @@ def test_a_finished_training_is_not_repeated(tmp_path):
 
 def test_sigterm_saves_and_leaves(tmp_path):
     loop = training(tmp_path)
-    inner = loop.objective
+    inner = loop.step.objective
 
     def objective(batch, epoch):
         if loop.progress.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return inner(batch, epoch)
 
-    loop.objective = objective
+    loop.step.objective = objective
     with pytest.raises(SystemExit) as leaving:
         loop.run()
     assert leaving.value.code == 143

@@ -11,9 +11,9 @@ from recap.core.config.features import FEATURES
 from recap.core.errors import RecapError
 from recap.core.metrics import METRICS
 from recap.core.gpus import devices
-from recap.core.plan import RunPlan, file_name
+from recap.core.plan import RunPlan
 from recap.core.params import load_profile
-from recap.core.run import Run, row_runs
+from recap.core.run import Run, file_name, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
 from recap.core.hashing import code_digest
 from recap.core.plugins import module_of
@@ -74,6 +74,7 @@ PROFILE, PLAN = load_plan()
 SCORED = PLAN.scored()
 TRAINED = PLAN.trained()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
+FIGURE_IDS = {file_name(name): name for name in PLAN.figures}
 R = f"results/{PROFILE.name}"
 LOGS = f"logs/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"

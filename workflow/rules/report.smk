@@ -7,13 +7,14 @@ TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
 CURVES_FILE = f"{REPORTS}/figures/curves.png"
+SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "png")]
 
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *FIGURE_FILES], table=TABLE_IDS)
     files += [ATTENTION_FILE.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].attention]
-    return [*files, CURVES_FILE]
+    return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
 
 
 def report_files():
@@ -138,6 +139,37 @@ rule attention:
         " report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
         " --heading {params.heading:q} --out {output:q}"
+
+
+def planned_figure(wildcards):
+    """Return the figure whose files have a name."""
+    return PLAN.figures[FIGURE_IDS[wildcards.figure]]
+
+
+def swept_tables(wildcards):
+    """Return the statistics of the tables that a figure draws."""
+    lines = planned_figure(wildcards).lines
+    return [f"{R}/statistics/{name}.json" for name in sorted({point.table for line in lines for point in line.points})]
+
+
+rule sweep:
+    input:
+        swept_tables,
+    output:
+        csv=SWEEP_FILES[0],
+        figure=report(SWEEP_FILES[1], caption="../report/sweep.rst", category="Figures", labels={"figure": "{figure}"}),
+    log:
+        f"{LOGS}/sweep/{{figure}}.log",
+    wildcard_constraints:
+        figure=one_of(FIGURE_IDS),
+    params:
+        spec=lambda wildcards: as_json(planned_figure(wildcards).model_dump(mode="json")),
+        code=code_digest("reporting/sweep"),
+        statistics=f"{R}/statistics",
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " report sweep --spec {params.spec.file:q} --statistics {params.statistics:q} --out {output.csv:q}"
+        " --figure {output.figure:q}"
 
 
 rule summary:

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.cli.arguments import Arguments
 from recap.cli.parser import Commands, Parser, command
 
-SECTIONS = ("datasets", "features", "models", "recipes", "scales", "subsets", "tables")
+SECTIONS = ("datasets", "features", "figures", "models", "recipes", "scales", "subsets", "tables")
 
 
 def add_params(commands: Commands) -> None:

@@ -53,6 +53,7 @@ def add_report(commands: Commands) -> None:
     _add_attention(commands)
     _add_summary(commands)
     _add_curves(commands)
+    _add_sweep(commands)
     _add_show(commands)
 
 
@@ -184,6 +185,28 @@ def _curves(a: Arguments) -> None:
     from recap.reporting.curves import write_curves
 
     write_curves(spec=checked(a, "Curves"), runs=a.runs, out=a.out, figure=a.figure)
+
+
+def _add_sweep(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "sweep",
+        purpose="scores of several tables over a setting: a figure and a CSV",
+        example="recap report sweep --spec figure.json --statistics statistics --out f7.csv --figure f7.png",
+    )
+    spec(parser, "Figure")
+    paths(parser, statistics="folder results/<profile>/statistics", out="the CSV", figure="the PNG")
+    parser.set_defaults(function=_sweep)
+
+
+def _sweep(a: Arguments) -> None:
+    settings = checked(a, "Figure")
+    from recap.core.config.figures import Figure
+    from recap.core.params import validate
+    from recap.reporting.sweep import write_sweep
+
+    figure = validate(Figure, settings, "figure")
+    write_sweep(figure=figure, statistics=a.statistics, png=a.figure, out=a.out)
 
 
 def _add_show(commands: Commands) -> None:

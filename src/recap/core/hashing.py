@@ -6,16 +6,15 @@ that only a change of what is computed makes results again. It is the same on Py
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from recap.core.tokens import source_tokens, statements
+from recap.core.module_source import ModuleSource, module_source
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # The rest of `core` moves and checks values, which reach a job in its spec; random numbers are made here.
@@ -52,7 +51,7 @@ def code_digest(*modules: str, without: Collection[str] = ()) -> str:
 
 @cache
 def _code_digest(modules: tuple[str, ...], without: frozenset[str]) -> str:
-    return value_hash({name: _module_digest(name) for name in imported(*modules, without=without)})
+    return value_hash({name: _source(name).digest for name in imported(*modules, without=without)})
 
 
 def imported(*modules: str, without: Collection[str] = ()) -> set[str]:
@@ -70,21 +69,6 @@ def imported(*modules: str, without: Collection[str] = ()) -> set[str]:
     return found
 
 
-@cache
-def _parsed(name: str) -> tuple[str, ast.Module]:
-    """Return the text of a module and its tree."""
-    file = _file(name)
-    assert file is not None
-    text = file.read_text(encoding="utf-8")
-    return text, ast.parse(text, filename=str(file))
-
-
-@cache
-def _module_digest(name: str) -> str:
-    """Return the digest of one module's tokens."""
-    return hashlib.sha256("\0".join(source_tokens(*_parsed(name))).encode()).hexdigest()
-
-
 def _file(name: str) -> Path | None:
     """Return the file of a module, or of a package's own source; None if there is none."""
     for path in (_PACKAGE / f"{name}.py", _PACKAGE / name / "__init__.py"):
@@ -97,16 +81,13 @@ def _file(name: str) -> Path | None:
 @cache
 def _imports(name: str) -> list[str]:
     """Return the modules of the package that one module imports."""
-    names = {target for node in statements(_parsed(name)[1]) for target in _targets(node)}
-    files = {name.removeprefix("recap.").replace(".", "/") for name in names if name.startswith("recap.")}
+    names = {target for target in _source(name).names if target.startswith("recap.")}
+    files = {name.removeprefix("recap.").replace(".", "/") for name in names}
     kept = [file for file in files if (_PACKAGE / f"{file}.py").is_file()]
     return sorted(file for file in kept if not file.startswith("core/") or file in _CORE)
 
 
-def _targets(node: ast.AST) -> Iterator[str]:
-    """Yield the names that an import statement may mean; ``from a import b`` may mean the module ``a.b``."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield node.module
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def _source(name: str) -> ModuleSource:
+    file = _file(name)
+    assert file is not None
+    return module_source(file)

@@ -109,7 +109,9 @@ def profiles_of_tables(params: Path) -> dict[str, list[str]]:
     for path in sorted(params.glob("*.yaml")):
         values = read_mapping(path)
         if "tables" in values:
-            for name in load_profile(values, str(path)).tables:
+            profile = load_profile(values, str(path))
+            drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
+            for name in dict.fromkeys([*profile.tables, *drawn]):
                 found.setdefault(name, []).append(path.stem)
     return found
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recap.core.config import Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.core.config import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.errors import ConfigError, nearest
+from recap.core.figure_plan import planned_figure
 from recap.core.metrics import METRICS
 from recap.core.params import base_files, load_named, read_mapping, validate
-from recap.core.run import Run, row_runs
+from recap.core.run import Run, file_name, row_runs
 from recap.core.scale_text import Pair, sentence
 from recap.core.scaling import PlannedRow, Scaler
 from recap.core.variants import Variant
@@ -24,6 +25,7 @@ class RunPlan:
         params: the folder ``params/``.
         tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
+        figures: id (``visualgpt/f7``) -> the figure, with the numbers on its axis.
     """
 
     def __init__(self, profile: Profile, params: Path) -> None:
@@ -38,8 +40,10 @@ class RunPlan:
         self._titles = _titles(params)
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
-        for table_id in profile.tables:
+        files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
+        for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
             self._add(table_id, self._asked("tables", table_id, who))
+        self.figures = {name: planned_figure(self, name, file) for name, file in files.items()}
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
@@ -127,6 +131,7 @@ class RunPlan:
             stage=planned.stage,
             ensemble=row.ensemble,
             printed=row.printed,
+            printed_sd=row.printed_sd,
         )
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
@@ -251,11 +256,6 @@ class RunPlan:
         """Return a recipe by name."""
         recipe: Recipe = self.get("recipes", name)
         return recipe
-
-
-def file_name(table_id: str) -> str:
-    """Return the name of a table's files without suffix: ``xlan_t3`` for ``xlan/t3``."""
-    return table_id.replace("/", "_")
 
 
 def _titles(params: Path) -> Titles:

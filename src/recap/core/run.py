@@ -46,3 +46,8 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
     if row.ensemble:
         return [replace(first, members=tuple(seeds))]
     return [replace(first, seed=seed) for seed in seeds]
+
+
+def file_name(table_id: str) -> str:
+    """Return the name of a table's or figure's files without suffix: ``xlan_t3`` for ``xlan/t3``."""
+    return table_id.replace("/", "_")

@@ -105,13 +105,6 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
         )
 
 
-# Lines shown only for rows with printed numbers: name, key of the cell, whether it has a sign.
-_PRINTED = (
-    ("printed", "printed_percent", False),
-    ("ours minus printed", "difference_to_printed_percent", True),
-)
-
-
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
     baseline, units = statistics["baseline"], statistics["family"]["units"]
@@ -120,16 +113,31 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     same = counts.pop() if len(counts) == 1 else None
     kind = "ours" if same is None else f"ours (n = {same})"
     lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
-    for kind, key, signed in _PRINTED:
-        if any(cell[key] is not None for _, cell in cells):
-            entries = [Entry(_number(cell[key], score_info(name).digits, signed=signed)) for name, cell in cells]
-            lines.append(Line(kind, entries))
+    lines += _printed_lines(cells)
     if row["id"] != baseline:
         lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
         for unit in units:
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
     label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
     return Block(label, lines)
+
+
+def _printed_lines(cells: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]:
+    """Return the printed numbers with their spread, and how far ours are from them; of what is not there, no line."""
+    lines = []
+    if any(cell["printed_percent"] is not None for _, cell in cells):
+        lines.append(Line("printed", [Entry(_printed(cell, score_info(name).digits)) for name, cell in cells]))
+    key = "difference_to_printed_percent"
+    if any(cell[key] is not None for _, cell in cells):
+        entries = [Entry(_number(cell[key], score_info(name).digits, signed=True)) for name, cell in cells]
+        lines.append(Line("ours minus printed", entries))
+    return lines
+
+
+def _printed(cell: Mapping[str, Any], digits: int) -> str:
+    """Return a printed number, with the standard deviation that stands beside it in the paper."""
+    text, spread = _number(cell["printed_percent"], digits), cell["printed_sd_percent"]
+    return text if spread is None else f"{text} ± {spread:g}"
 
 
 def _columns(row: Mapping[str, Any], content: Content) -> list[tuple[str, Mapping[str, Any]]]:

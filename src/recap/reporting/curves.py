@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
+from recap.reporting.colours import COLOURS
 from recap.reporting.content import plain
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 _READ = COLUMNS[3:]
 _FIRST, _SECOND = "xe", "scst"
-# Colours that colour-blind readers can distinguish (Okabe and Ito); further labels repeat them.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
 
 
@@ -80,7 +79,7 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
         axes.plot(
             [start + epoch for epoch, _ in curve.points()],
             [value for _, value in curve.points()],
-            color=_COLOURS[labels.index(curve.label) % len(_COLOURS)],
+            color=COLOURS[labels.index(curve.label) % len(COLOURS)],
             linestyle=_DASHES[seeds.index(curve.seed) % len(_DASHES)],
             marker="^" if curve.stage == _SECOND else "o",
             markersize=5,
@@ -99,7 +98,7 @@ def _legend(axes: Axes, labels: Sequence[str], seeds: Sequence[int]) -> None:
     """Add a legend beside the axes: colours of labels, dashes of seeds."""
     from matplotlib.lines import Line2D
 
-    colours = [Line2D([], [], color=_COLOURS[index % len(_COLOURS)], linewidth=3) for index in range(len(labels))]
+    colours = [Line2D([], [], color=COLOURS[index % len(COLOURS)], linewidth=3) for index in range(len(labels))]
     dashes = [Line2D([], [], color="grey", linestyle=_DASHES[index % len(_DASHES)]) for index in range(len(seeds))]
     names = [plain(label) for label in labels] + [f"seed {seed}" for seed in seeds]
     legend = axes.legend(colours + dashes, names, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)

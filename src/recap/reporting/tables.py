@@ -19,6 +19,7 @@ from recap.reporting.latex import latex_table
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
 _JOINT = _WELCH
+_PRINTED = ("printed_percent", "printed_sd_percent", "difference_to_printed_percent")
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
@@ -96,7 +97,7 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 **{key: cell[key] for key in ("mean", "sd", "n")},
                 "seeds": " ".join(cell["values"]),
                 "values": " ".join(repr(value) for value in cell["values"].values()),
-                **{key: cell[key] for key in ("printed_percent", "difference_to_printed_percent")},
+                **{key: cell[key] for key in _PRINTED},
                 "baseline": statistics["baseline"],
                 "difference": comparison.get("difference"),
                 "images": statistics["images"],

@@ -14,9 +14,9 @@ class Counters:
     batch: int = 0  # batches of this epoch that are done
     step: int = 0
     lr_drops: int = 0  # plateaus met
-    epochs_since_best: int = 0
+    epochs_since_best: int = 0  # epochs with a validation
     best: float = -math.inf
     best_epoch: int = -1  # 0: the weights that the stage began with
     seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)  # of this epoch's logged numbers
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, float | None]] = field(default_factory=list)

@@ -76,8 +76,8 @@ def write_run(
     record(*(out / name for name in ("config.yaml", "history.csv", "training.json")))
 
 
-def _curve(history: list[dict[str, float]]) -> str:
-    """Return one CSV line per epoch; the score before the first step has no loss, so that cell is empty."""
+def _curve(history: list[dict[str, float | None]]) -> str:
+    """Return one CSV line per epoch; of an epoch without validation, or before the first step, a cell is empty."""
     rows = io.StringIO()
     writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
     writer.writeheader()
@@ -85,6 +85,6 @@ def _curve(history: list[dict[str, float]]) -> str:
     return rows.getvalue()
 
 
-def _short(value: float) -> float | str:
+def _short(value: float | None) -> float | str | None:
     """Print floats with enough digits to plot and compare, integers as they are."""
     return f"{value:.8g}" if isinstance(value, float) else value

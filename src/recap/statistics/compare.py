@@ -105,7 +105,11 @@ def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
     """Return the printed value and the difference to it of a mean at the paper's scale, as printed there (percent)."""
     printed = row.printed.get(column)
     difference = None if printed is None or mean is None else score_info(column).scale * mean - printed
-    return {"printed_percent": printed, "difference_to_printed_percent": difference}
+    return {
+        "printed_percent": printed,
+        "printed_sd_percent": row.printed_sd.get(column),
+        "difference_to_printed_percent": difference,
+    }
 
 
 def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from recap.evaluation.decode import decode_images
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.job import Inputs, build_training, finish, load_inputs, prepare
-from recap.training.loop import Objective, Training
+from recap.training.loop import Training
 from recap.training.objectives.logged import Logged
+from recap.training.step import Objective
 
 OVERFIT_STEPS = 100
 SHOWN = 2  # captions
@@ -104,7 +105,7 @@ def train_by_hand(
     if steps is not None:
         training.batches = FirstBatches(training.batches, steps=steps, one_batch=overfit_one_batch)
     losses: list[float] = []
-    training.objective = _recorded(training.objective, losses)
+    training.step.objective = _recorded(training.step.objective, losses)
     counters = training.run()
     finish(spec, execution, inputs, training, counters, out / "run")
     images = training.batches.order(0)[0] if overfit_one_batch else list(inputs.validation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,11 @@ from recap.training.captions import split_captions, training_captions
 from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes
 from recap.training.distributed import Group, init_group
-from recap.training.loop import Objective, Training
+from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.precision import choose_precision, measured_precision
+from recap.training.step import Objective
 from recap.training.validation import validator
 
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
@@ -134,7 +136,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
     Raises:
         RecapError: the model cannot be built, or the weights to begin with do not fit it.
     """
-    settings, name = spec.stage_settings, run_name(spec)
+    name = run_name(spec)
     streams = inputs.features.input_spec(inputs.vocabulary)
     model = build_model(spec.model_settings, streams).to(group.device)
     inputs.features.choose([model], streams)
@@ -142,10 +144,14 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         load_weights(model, inputs.init / "model.safetensors")
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
+    objective = _objective(model, spec.stage_settings, inputs.captions, inputs.max_length)
+    batches = _batches(spec, execution, inputs, group.device)
+    spec = _with_precision(spec, model, objective, batches, group, state)
+    settings = spec.stage_settings
     training = Training(
         model=model,
-        objective=_objective(model, settings, inputs.captions, inputs.max_length),
-        batches=_batches(spec, execution, inputs, group.device),
+        objective=objective,
+        batches=batches,
         validate=validator(model, settings, inputs.features, inputs.validation, inputs.max_length, group, name),
         stage=settings,
         d_model=spec.model_settings.noam_width,
@@ -175,9 +181,10 @@ def finish(
     if training.group.is_main:
         warn_if_no_better(training.name, counters)
         settings, source = training.identity["settings"], training.identity["source"]
+        measured = {"precision": measured_precision(training.state)} if _measures_precision(spec) else {}
         write_run(
             out,
-            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source},
+            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source, **measured},
             execution=execution,
             counters=counters,
             weights=training.best_weights,
@@ -197,6 +204,25 @@ def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
         "inputs": inputs.hashes,
         "source": source,
     }
+
+
+def _measures_precision(spec: RunSpec) -> bool:
+    return spec.stage_settings.precision == "auto"
+
+
+def _with_precision(
+    spec: RunSpec, model: Captioner, objective: Objective, batches: CaptionBatches, group: Group, state: Path
+) -> RunSpec:
+    """Return the spec with a precision that is known; of several processes the first one measures."""
+    if not _measures_precision(spec):
+        return spec
+    if group.is_main:
+        with closing(batches.read([batches.order(0)[0]])) as reading:
+            batch = next(iter(reading))
+        spec = choose_precision(spec, model=model, objective=objective, batch=batch, device=group.device, state=state)
+    (chosen,) = group.of_main([spec.stage_settings.precision])
+    settings = spec.stage_settings.model_copy(update={"precision": chosen})
+    return spec.model_copy(update={"stage_settings": settings})
 
 
 def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -15,17 +14,15 @@ from torch import Tensor
 
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
-from recap.core.files.atomic import write_json
 from recap.core.log import log
 from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
-from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.average import WeightAverage
-from recap.training.batches import Batch, CaptionBatches
+from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import (
     BEST,
     STATE,
@@ -37,11 +34,9 @@ from recap.training.checkpoint import (
     set_aside,
 )
 from recap.training.distributed import Group
-from recap.training.objectives.logged import Logged
-from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+from recap.training.step import Objective, OptimizerStep
 
 SAVED = "the state is saved, and the same command continues from here"
-Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
 
 class Training:
@@ -83,14 +78,21 @@ class Training:
         group: Group | None = None,
         trained: bool = False,
     ) -> None:
-        self.model, self.objective, self.batches, self.validate = model, objective, batches, validate
+        self.model, self.batches, self.validate = model, batches, validate
         self.name, self.group, self.trained = name, group or Group(device=device), trained
-        self.stage, self.d_model, self.device, self.state, self.identity = stage, d_model, device, state, identity
+        self.stage, self.device, self.state, self.identity = stage, device, state, identity
         self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
-        self.optimizer = build_optimizer(model.parameters(), stage)
+        self.step = OptimizerStep(
+            model=model,
+            objective=objective,
+            stage=stage,
+            d_model=d_model,
+            device=device,
+            group=self.group,
+            state=state,
+        )
         self.average = WeightAverage(model.parameters(), stage.weight_average) if stage.weight_average else None
         self.progress = Counters()
-        self._logged: list[str] | None = None  # names that the objective logs, once they are known
         self._stop = GracefulStop(name)
 
     @property
@@ -126,7 +128,7 @@ class Training:
             return
         restore_random_states(saved, self.group.rank)
         self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+        self.step.optimizer.load_state_dict(saved["optimizer"])
         if self.average is not None:
             self.average.load(saved["average"])
         self.progress = Counters(**saved["counters"])
@@ -147,7 +149,7 @@ class Training:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
         state: dict[str, Any] = {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.step.optimizer.state_dict(),
             "counters": asdict(self.progress),
         }
         if self.average is not None:
@@ -167,7 +169,7 @@ class Training:
         since, saved = time.monotonic(), time.monotonic()
         with closing(self.batches.read(todo)) as reading:
             for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
-                self._step(batch)
+                self._count(self.step(batch, progress, steps=self.stage.epochs * len(self.batches)))
                 now = time.monotonic()
                 due = self.group.is_main and now - saved > 60 * self.checkpoint_minutes
                 stop, save = self.group.all_reduce_sum(self._stop.received is not None, due)
@@ -178,86 +180,28 @@ class Training:
                         raise self._stop.exit(SAVED)
         self._close_epoch(since)
 
-    def _step(self, batch: Batch) -> None:
-        """One optimiser step."""
+    def _count(self, numbers: dict[str, float]) -> None:
+        """Count a step that is done, with what it logged."""
         progress = self.progress
-        rate = learning_rate(
-            self.stage.schedule,
-            step=progress.step + 1,
-            epoch=progress.epoch,
-            lr_drops=progress.lr_drops,
-            d_model=self.d_model,
-            steps=self.stage.epochs * len(self.batches),
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        logged = self._loss(batch, rate)
-        value = logged.loss.item()
-        if not math.isfinite(value):
-            raise self._stopped(
-                batch, rate, f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
-            )
-        (num_tokens,) = self.group.all_reduce_sum(logged.num_tokens)
-        weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
-        self.optimizer.zero_grad(set_to_none=True)
-        if batch.image_ids:  # the mean over the tokens of all processes; one process alone multiplies by 1
-            (logged.loss * weight).backward()
-        self.group.all_reduce_gradients(self.model.parameters())
-        clip_gradients(self.model.parameters(), self.stage)
-        self.optimizer.step()
         progress.step += 1
         progress.batch += 1
         if self.average is not None:
             self.average.update(progress.step)
-        for key, number in self._means({"loss": value, **logged.numbers}, weight).items():
+        for key, number in numbers.items():
             progress.sums[key] = progress.sums.get(key, 0.0) + number
 
-    def _loss(self, batch: Batch, rate: float) -> Logged:
-        """Return the batch's loss and its numbers; a shard without images weighs nothing."""
-        if not batch.image_ids:
-            return Logged(torch.zeros(()), 0)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
-            try:
-                return self.objective(batch.to(self.device), self.progress.epoch)
-            except NonFiniteLogits as error:
-                images = [batch.image_ids[index] for index in error.images]
-                raise self._stopped(batch, rate, f"{error}; its images are {images}") from error
-
-    def _means(self, numbers: dict[str, float], weight: float) -> dict[str, float]:
-        """Average logged numbers over processes, each by the weight of its shard."""
-        if self.group.size == 1:
-            return numbers
-        if self._logged is None:  # the main process has images in every batch, so it knows all names
-            self._logged = self.group.of_main(list(numbers))
-        if weight and set(numbers) != set(self._logged):
-            some = ", ".join(sorted(set(numbers) ^ set(self._logged)))
-            raise TrainingError(f"the objective logs {some} in some steps only; let it log the same in every step")
-        means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
-        return dict(zip(self._logged, means, strict=True))
-
-    def _stopped(self, batch: Batch, rate: float, reason: str) -> TrainingError:
-        """Write down the step and the images at which numbers were lost, and return the error that says so."""
-        path = self.state / "failed_step.json"
-        progress = self.progress
-        at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
-        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": rate, "reason": reason})
-        return TrainingError(
-            f"{reason}; lower the learning rate (now {rate:.3g}) or clip the gradient; step and images are in {path}"
-        )
-
     def _close_epoch(self, since: float) -> None:
-        """Validate, keep the weights if they are the best, write a line of history, save."""
+        """Validate if it is time, keep the weights if they are the best, write a line of history, save."""
         progress = self.progress
-        score = self._score(since)
+        score = self._score(since) if self._is_validated(progress.epoch) else None
         means = {key: total / progress.batch for key, total in progress.sums.items()}
-        rate = self.optimizer.param_groups[0]["lr"]
         progress.seconds += time.monotonic() - since
         progress.history.append(
             {
                 "epoch": progress.epoch + 1,
                 "step": progress.step,
                 **means,
-                "learning_rate": rate,
+                "learning_rate": self.step.rate,
                 "val_cider_d": score,
                 "seconds": progress.seconds,
             }
@@ -265,16 +209,27 @@ class Training:
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         done, epochs = progress.epoch + 1, self.stage.epochs
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
-        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}, validation CIDEr-D {score:.4f}{left}")
-        if score > progress.best:
-            self._keep_best(score, progress.epoch + 1)
-        else:
-            progress.epochs_since_best += 1
-            schedule = self.stage.schedule
-            if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
-                progress.lr_drops += 1
+        validated = "" if score is None else f", validation CIDEr-D {score:.4f}"
+        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}{validated}{left}")
+        if score is not None:
+            self._judge(score)
         progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
         self._save()
+
+    def _is_validated(self, epoch: int) -> bool:
+        """Return whether an epoch, counted from 0, ends with a validation: every few do, and the last."""
+        return (epoch + 1) % self.stage.validate_every == 0 or epoch + 1 == self.stage.epochs
+
+    def _judge(self, score: float) -> None:
+        """Keep the weights of this epoch if they are the best; else the learning rate may fall."""
+        progress = self.progress
+        if score > progress.best:
+            self._keep_best(score, progress.epoch + 1)
+            return
+        progress.epochs_since_best += 1
+        schedule = self.stage.schedule
+        if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
+            progress.lr_drops += 1
 
     def _score_start(self) -> None:
         """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""

@@ -12,6 +12,7 @@ from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
 from recap.core.config.execution import Execution
 from recap.core.config.features import Features
+from recap.core.config.figures import FigureFile
 from recap.core.config.models import Model, ModelConfig
 from recap.core.config.recipes import (
     CrossEntropy,
@@ -47,6 +48,7 @@ __all__ = [
     "EvaluationSpec",
     "Execution",
     "Features",
+    "FigureFile",
     "Model",
     "ModelConfig",
     "NoamSchedule",
@@ -83,4 +85,5 @@ SECTIONS: dict[str, Any] = {
     "recipes": Recipe,
     "scales": Scale,
     "tables": TableFile,
+    "figures": FigureFile,
 }

@@ -41,9 +41,14 @@ class Stage(Strict):
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient's global norm")
     clip_value: float | None = Field(0.1, gt=0, description="clip each gradient entry")
-    patience: PositiveInt | None = Field(None, description="stop after so many epochs without a better CIDEr")
+    patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
+    validate_every: PositiveInt = neutral(
+        1, description="epochs between two validations; the last epoch has one. Few captions make short epochs"
+    )
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Literal["float32", "bf16", "auto"] = Field(
+        "float32", description="auto: bf16 where a step takes less time, measured when the training begins"
+    )
     weight_average: float | None = neutral(
         None,
         gt=0,

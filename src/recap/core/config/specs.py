@@ -13,6 +13,7 @@ from recap.core.config.datasets import Dataset
 from recap.core.config.features import Features
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.features.imported import ImportedFeatures
+from recap.core.config.figures import Figure
 from recap.core.config.recipes import Recipe
 from recap.core.config.run import EvaluationSpec, RunSpec
 from recap.core.config.subsets import Subset
@@ -56,6 +57,7 @@ SPECS: dict[str, Any] = {
     "Dataset": Dataset,
     "EvaluationSpec": EvaluationSpec,
     "Features": Features,
+    "Figure": Figure,
     "GridFeatures": GridFeatures,
     "ImportedFeatures": ImportedFeatures,
     "RunSpec": RunSpec,

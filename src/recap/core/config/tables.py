@@ -57,6 +57,7 @@ class RowFile(RowSettings):
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
     )
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
 class _Table(Strict):
@@ -100,6 +101,7 @@ class Row(Strict):
     stage: Stages = "scst"
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
 class Table(_Table):
@@ -137,6 +139,9 @@ class Profile(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    figures: list[str] = Field(
+        default_factory=list, description="files below params/figures, without .yaml; their tables are made, too"
+    )
     scale: str | None = Field(
         None,
         description="file of params/scales; none: the tables as they are, without differences to printed numbers",

@@ -1,0 +1,129 @@
+"""One optimizer step: learning rate, loss, gradient over all processes, clipping, update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from recap.core.config import Stage
+from recap.core.errors import TrainingError
+from recap.core.files.atomic import write_json
+from recap.decoding.step import NonFiniteLogits
+from recap.models.base import Captioner
+from recap.runs.counters import Counters
+from recap.training.batches import Batch
+from recap.training.distributed import Group
+from recap.training.objectives.logged import Logged
+from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+
+Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
+
+
+class OptimizerStep:
+    """Updates the weights with one batch.
+
+    Args:
+        model: on its device.
+        objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
+        stage: the recipe's numbers.
+        d_model: for the Noam schedule.
+        device: where batches go.
+        group: the processes that train together.
+        state: folder for the note about a step whose numbers were lost.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Captioner,
+        objective: Objective,
+        stage: Stage,
+        d_model: int,
+        device: torch.device,
+        group: Group,
+        state: Path,
+    ) -> None:
+        self.model, self.objective, self.stage, self.d_model = model, objective, stage, d_model
+        self.device, self.group, self.state = device, group, state
+        self.optimizer = build_optimizer(model.parameters(), stage)
+        self._logged: list[str] | None = None  # names that the objective logs, once they are known
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
+        """Do the step after `progress` and return the loss and what else the objective logs, means over all processes.
+
+        Args:
+            batch: this process's shard; it may be without images.
+            progress: where the training is.
+            steps: of the whole stage.
+
+        Raises:
+            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
+        """
+        self._set_rate(progress, steps)
+        logged = self._loss(batch, progress)
+        value = logged.loss.item()
+        if not math.isfinite(value):
+            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
+            raise self._stopped(batch, progress, reason)
+        (num_tokens,) = self.group.all_reduce_sum(logged.num_tokens)
+        weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
+        self.optimizer.zero_grad(set_to_none=True)
+        if batch.image_ids:  # the mean over the tokens of all processes; one process alone multiplies by 1
+            (logged.loss * weight).backward()
+        self.group.all_reduce_gradients(self.model.parameters())
+        clip_gradients(self.model.parameters(), self.stage)
+        self.optimizer.step()
+        return self._means({"loss": value, **logged.numbers}, weight)
+
+    def _set_rate(self, progress: Counters, steps: int) -> None:
+        rate = learning_rate(
+            self.stage.schedule,
+            step=progress.step + 1,
+            epoch=progress.epoch,
+            lr_drops=progress.lr_drops,
+            d_model=self.d_model,
+            steps=steps,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _loss(self, batch: Batch, progress: Counters) -> Logged:
+        """Return the batch's loss and its numbers; a shard without images weighs nothing."""
+        if not batch.image_ids:
+            return Logged(torch.zeros(()), 0)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
+            try:
+                return self.objective(batch.to(self.device), progress.epoch)
+            except NonFiniteLogits as error:
+                images = [batch.image_ids[index] for index in error.images]
+                raise self._stopped(batch, progress, f"{error}; its images are {images}") from error
+
+    def _means(self, numbers: dict[str, float], weight: float) -> dict[str, float]:
+        """Average logged numbers over processes, each by the weight of its shard."""
+        if self.group.size == 1:
+            return numbers
+        if self._logged is None:  # the main process has images in every batch, so it knows all names
+            self._logged = self.group.of_main(list(numbers))
+        if weight and set(numbers) != set(self._logged):
+            some = ", ".join(sorted(set(numbers) ^ set(self._logged)))
+            raise TrainingError(f"the objective logs {some} in some steps only; let it log the same in every step")
+        means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
+        return dict(zip(self._logged, means, strict=True))
+
+    def _stopped(self, batch: Batch, progress: Counters, reason: str) -> TrainingError:
+        """Write down the step and the images at which numbers were lost, and return the error that says so."""
+        path = self.state / "failed_step.json"
+        at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
+        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": self.rate, "reason": reason})
+        return TrainingError(
+            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; step and images are in "
+            f"{path}"
+        )
