@@ -1,6 +1,7 @@
 """A row of a table trains in one process: what it is made from, what may be different, and what it ends with."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,23 @@ def test_one_batch_is_learnt_by_heart_from_nothing_but_parameters(tmp_path, monk
     out = Path("work/by_hand/tiny/transformer/seed-1/xe")
     assert (out / "run" / "model.safetensors").exists()
     assert not Path("results").exists()
+
+
+@pytest.mark.slow
+def test_features_that_are_pooled_from_others_are_made_after_them(tmp_path, monkeypatch, capsys):
+    params = shutil.copytree(PARAMS, tmp_path / "params")
+    (params / "features" / "boxes.yaml").write_text("{kind: pooled, cells: tiny_grid, areas: boxes}\n")
+    (params / "models" / "fusion.yaml").write_text(
+        "{kind: fusion, d_model: 16, encoder_layers: 1, decoder_layers: 1}\n"
+    )
+    (params / "tables" / "fusion.yaml").write_text(
+        "{title: T, columns: [CIDEr], baseline: f, rows: [{id: f, label: F, dataset: tiny_scenes, model: fusion, "
+        "recipe: short, stage: xe, features: [tiny_grid, boxes]}]}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    main(["train", "--row", "fusion/f", "--params", str(params), "--steps", "1", "--set", "execution.device=cpu"])
+    torch.set_num_threads(threads)
+    assert re.search(r"loss \S+ at step 1", capsys.readouterr().out)
+    (stores,) = Path("work/by_hand").glob("files-*/features/tiny_scenes")
+    assert {path.name for path in stores.glob("*.h5")} == {"tiny_grid.h5", "boxes.h5"}

@@ -124,7 +124,15 @@ class Files:
         dataset = self.chosen.run.dataset
 
         def make(file: Path) -> None:
-            spec = self._spec("features", name)
+            spec, shards = self._spec("features", name), file.with_suffix(".shards")
+            if spec["kind"] == "pooled":
+                settings = self.chosen.plan.get("features", name)
+                products = [self.corpus().with_name(product) for product in settings.products()]
+                words = ["--corpus", self.corpus(), "--inputs", self._inputs()]
+                words += ["--cells", self._store(settings.cells_from())]
+                words += ["--products", *products] if products else []
+                self._run("features", "extract", "--spec", spec, *words, "--shards", shards, "--out", file)
+                return
             if spec["kind"] != "grid":
                 raise self._missing(file, f"features of kind {spec['kind']!r} are not made by hand")
             images = self._images()
@@ -137,7 +145,6 @@ class Files:
                     self._run("features", "pretrain", "--spec", spec, *boxes, "--out", weights)
                 trained = ["--trained", weights]
             words = ["--corpus", self.corpus(), "--images", *images, "--inputs", self._inputs(), *trained, *compute]
-            shards = file.with_suffix(".shards")
             self._run("features", "extract", "--spec", spec, *words, "--shards", shards, "--out", file)
 
         return self._file(f"features/{dataset}/{name}.h5", make)
@@ -169,7 +176,9 @@ class Files:
         """Return the hash of all that files made by hand depend on, so that none of other settings is taken."""
         run = self.chosen.run
         parts = [("datasets", run.dataset), ("subsets", run.subset)]
-        parts += [("features", name) for name in self.chosen.plan.feature_names(run.features)]
+        named = self.chosen.plan.feature_names(run.features)
+        cells = [self.chosen.plan.get("features", name).cells_from() for name in named]
+        parts += [("features", name) for name in dict.fromkeys([*named, *filter(None, cells)])]
         return value_hash([self._spec(section, name) for section, name in parts])
 
     def _missing(self, file: Path | str, why: str) -> ConfigError:
