@@ -13,16 +13,19 @@ from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.models.images import Images
 
 
-def search(model: Captioner, *, images: int = 10, beam: int = 5, length: int = LENGTH) -> Callable[[], Tensor]:
-    """Return a search of random images, which run to their full length."""
-    data = batch(images)
+def search(
+    model: Captioner, *, images: int = 10, beam: int = 5, length: int = LENGTH, given: Images | None = None
+) -> Callable[[], Tensor]:
+    """Return a search of random images, or of those given, which run to their full length."""
+    found = batch(images).images if given is None else given
 
     @fixed_weights()
     def run() -> Tensor:
-        state = model.start(model.encode(data.images))
-        limits = DecodingLimits(images, length, plain.BOS, plain.EOS, plain.PAD, data.images.device)
+        state = model.start(model.encode(found))
+        limits = DecodingLimits(len(found), length, plain.BOS, plain.EOS, plain.PAD, found.device)
         return beam_search(model.step, state, limits, beam=beam)[0]
 
     return run

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import acf, aoanet, attention, beam, features, m2, reward, train, visual_gpt, x_linear
+from benchmarks import acf, aoanet, attention, beam, beside, features, m2, reward, train, visual_gpt, x_linear
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -30,7 +30,8 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 for _kind in x_linear.MODELS:
     CASES |= {f"{what.__name__}.{_kind}": partial(what, _kind) for what in (x_linear.xe, x_linear.scst, x_linear.beam)}
-
+for _kind in beside.BESIDE:
+    CASES |= {f"xe.{_kind}": partial(beside.xe, _kind), f"beam.{_kind}": partial(beside.search, _kind)}
 
 CURVES = {
     "images": (1, 5, 10, 20),

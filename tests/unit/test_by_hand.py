@@ -97,3 +97,23 @@ def test_a_language_model_is_made_first_and_a_file_of_weights_is_taken_from_the_
     with pytest.raises(ConfigError, match="language model 'photos' has outside files"):
         weights("model.weights=language_model:photos")
     assert len(run) == count
+
+
+@pytest.mark.slow
+def test_features_that_are_pooled_from_others_are_made_after_them(tmp_path, monkeypatch, capsys):
+    params = shutil.copytree(PARAMS, tmp_path / "params")
+    (params / "features" / "boxes.yaml").write_text("{kind: pooled, cells: tiny_grid, areas: boxes}\n")
+    (params / "models" / "fusion.yaml").write_text(
+        "{kind: fusion, d_model: 16, encoder_layers: 1, decoder_layers: 1}\n"
+    )
+    (params / "tables" / "fusion.yaml").write_text(
+        "{title: T, columns: [CIDEr], baseline: f, rows: [{id: f, label: F, dataset: tiny_scenes, model: fusion, "
+        "recipe: short, stage: xe, features: [tiny_grid, boxes]}]}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    main(["train", "--row", "fusion/f", "--params", str(params), "--steps", "1", "--set", "execution.device=cpu"])
+    torch.set_num_threads(threads)
+    assert re.search(r"loss \S+ at step 1", capsys.readouterr().out)
+    (stores,) = Path("work/by_hand").glob("files-*/features/tiny_scenes")
+    assert {path.name for path in stores.glob("*.h5")} == {"tiny_grid.h5", "boxes.h5"}

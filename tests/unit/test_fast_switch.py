@@ -30,7 +30,8 @@ ALLOWED = {
     ("layers/additive.py", "Linear", 1): SMALL,
     ("layers/x_linear.py", "Linear", 3): SMALL,
     ("layers/residual.py", "Dropout", 1): RANDOM,
-    ("models/transformer.py", "Dropout", 2): RANDOM,
+    ("models/transformer.py", "Dropout", 1): RANDOM,
+    ("models/transformer_decoder.py", "Dropout", 1): RANDOM,
     ("models/up_down.py", "Dropout", 1): RANDOM,
     (
         "models/up_down.py",

@@ -39,7 +39,10 @@ HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_settings_file_is_valid(name):
-    assert load_named(PARAMS, "features", name).kind in ("grid", "crops", "regions", "segments", "imported")
+    spec = load_named(PARAMS, "features", name)
+    assert spec.kind in ("grid", "crops", "regions", "segments", "imported", "pooled")
+    if spec.kind == "pooled":
+        assert load_named(PARAMS, "features", spec.cells_from()).kind == "grid"
 
 
 @pytest.mark.parametrize("name", NAMED)

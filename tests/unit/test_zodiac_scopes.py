@@ -19,7 +19,7 @@ from recap.models.transformer import Transformer
 EXAMPLE = model_configs()["zodiac"].example()
 SCOPES = [
     EXAMPLE.model_copy(update={"rap_scope": scope, "gate": gate})
-    for scope in ("image", "global", "code")
+    for scope in ("printed", "image", "global", "as_released")
     for gate in ("sigmoid", "tanh")
 ]
 OTHERS = [model_configs()["transformer"].example(), EXAMPLE]
@@ -83,7 +83,7 @@ def test_a_caption_of_padding_alone_gives_finite_gradients(scoped, images, token
     assert all(torch.isfinite(p.grad).all() for p in scoped.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize("scope", ["image", "global"])
+@pytest.mark.parametrize("scope", ["printed", "image", "global"])
 def test_uncached_scopes_decode_a_growing_prefix(scope, images, tokens):
     model = built(EXAMPLE.model_copy(update={"rap_scope": scope}))
     steps = stepwise(model, images, tokens)
@@ -94,7 +94,7 @@ def test_uncached_scopes_decode_a_growing_prefix(scope, images, tokens):
 
 def test_the_released_average_decodes_under_one_mask_for_all_captions(images, tokens):
     # Its denominator does not grow with the captions there, but does under teacher forcing; one caption tells nothing.
-    model, first = built(EXAMPLE.model_copy(update={"rap_scope": "code", "gate": "tanh"})), torch.tensor([0])
+    model, first = built(EXAMPLE.model_copy(update={"rap_scope": "as_released", "gate": "tanh"})), torch.tensor([0])
     for captions in (1, 2):
         some = tokens[:1, :captions, :4]
         last = [found(model, images.select(first), some)[..., -1, :] for found in (stepwise, log_probabilities)]

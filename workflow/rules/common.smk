@@ -230,10 +230,15 @@ def boxes_of(name):
     return boxes
 
 
+def cells_of(name):
+    """Return the name of the features whose grid these features pool, or None."""
+    return PLAN.get("features", name).cells_from()
+
+
 def used_features():
-    """Return the features of all rows, and those whose boxes others of them cut out."""
+    """Return the features of all rows, and those whose boxes or cells others of them are made from."""
     named = {name for run in SCORED for name in PLAN.feature_names(run.features)}
-    return sorted(named | set(filter(None, map(boxes_of, named))))
+    return sorted(named | set(filter(None, (of(name) for of in (boxes_of, cells_of) for name in named))))
 
 
 def missing_inputs():
@@ -243,7 +248,7 @@ def missing_inputs():
         needs[f"{R}/data/{name}/vocabulary.json", "datasets", name] = tokenizer_inputs(name)
     for run in SCORED:
         used = PLAN.feature_names(run.features)
-        for name in filter(None, [*used, *map(boxes_of, used)]):
+        for name in filter(None, [*used, *map(boxes_of, used), *map(cells_of, used)]):
             needs[f"{R}/features/{run.dataset}/{name}.h5", "features", name] = weights_inputs(name)
         for file in pretrained_weights(run):
             if file.startswith(f"{R}/"):

@@ -32,6 +32,18 @@ def boxes_store(wildcards):
     return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
 
 
+def cells_store(wildcards):
+    """Return the store whose grid is pooled: for kind 'pooled', else none."""
+    name = cells_of(wildcards.features)
+    return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
+
+
+def products_of_features(wildcards):
+    """Return what an extractor reads beside the corpus: for true areas of scenes, else none."""
+    products = PLAN.get("features", wildcards.features).products()
+    return [f"{R}/data/{wildcards.dataset}/{product}" for product in products]
+
+
 def pictures_of(wildcards):
     """Return the pictures that an extractor reads; imported features need none."""
     return dataset_images(wildcards.dataset) if PLAN.get("features", wildcards.features).from_pictures else []
@@ -48,10 +60,12 @@ def features_where(condition):
 
 
 def kept_features():
-    """Return the feature stores of all runs, those whose boxes are cut out, and weights that are trained first."""
+    """Return the feature stores of all runs, with those that they are made from and weights that are trained first."""
     stores = {file for run in SCORED for file in features_files(run)}
     each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
-    return sorted(stores.union(language_model_files(), *([*trained_backbone(run), *boxes_store(run)] for run in each)))
+    each += [replace(run, features=name) for run in each if (name := cells_of(run.features))]
+    more = [[*trained_backbone(run), *boxes_store(run), *cells_store(run)] for run in each]
+    return sorted(stores.union(language_model_files(), *more))
 
 
 rule pretrain:
@@ -81,6 +95,8 @@ rule features:
         weights=lambda wildcards: weights_inputs(wildcards.features),
         trained=trained_backbone,
         boxes=boxes_store,
+        cells=cells_store,
+        products=products_of_features,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
     log:
@@ -98,10 +114,12 @@ rule features:
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
+        cells=lambda wildcards, input: [f"--cells={file}" for file in input.cells],
+        products=lambda wildcards, input: ["--products", *input.products] if input.products else [],
     shell:
         "{RECAP} --log-file {log:q}"
         " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} --device {DEVICE}"
+        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} {params.cells:q} {params.products:q} --device {DEVICE}"
         " --threads {threads} {resources.execution} --shards {params.shards:q} --out {output:q}"
 
 

@@ -15,7 +15,7 @@ from recap.core.errors import FeatureError
 from recap.core.plugins import resolve
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.features.records import ImageFeatures, stored_arrays
-from recap.models.base import Captioner
+from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class PhotoFeatures:
                 stored[record.image_id] |= _as_stored(record, extractor)
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
-        return Images({name: _stream(name, stored, sizes if model.reads_boxes else None) for name in wanted})
+        boxes = streams_with_boxes(model, self.inputs)
+        return Images({name: _stream(name, stored, sizes if name in boxes else None) for name in wanted})
 
 
 def _encoder(extractor: Extractor, device: torch.device) -> Encoder:

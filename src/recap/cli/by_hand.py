@@ -147,7 +147,15 @@ class Files:
         dataset = self.chosen.run.dataset
 
         def make(file: Path) -> None:
-            spec = self._spec("features", name)
+            spec, shards = self._spec("features", name), file.with_suffix(".shards")
+            if spec["kind"] == "pooled":
+                settings = self.chosen.plan.get("features", name)
+                products = [self.corpus().with_name(product) for product in settings.products()]
+                words = ["--corpus", self.corpus(), "--inputs", self._inputs()]
+                words += ["--cells", self._store(settings.cells_from())]
+                words += ["--products", *products] if products else []
+                self._run("features", "extract", "--spec", spec, *words, "--shards", shards, "--out", file)
+                return
             if spec["kind"] != "grid":
                 raise self._missing(file, f"features of kind {spec['kind']!r} are not made by hand")
             images = self._images()
@@ -160,7 +168,6 @@ class Files:
                     self._run("features", "pretrain", "--spec", spec, *boxes, "--out", weights)
                 trained = ["--trained", weights]
             words = ["--corpus", self.corpus(), "--images", *images, "--inputs", self._inputs(), *trained, *compute]
-            shards = file.with_suffix(".shards")
             self._run("features", "extract", "--spec", spec, *words, "--shards", shards, "--out", file)
 
         return self._file(f"features/{dataset}/{name}.h5", make)
@@ -192,7 +199,9 @@ class Files:
         """Return the hash of all that files made by hand depend on, so that none of other settings is taken."""
         run = self.chosen.run
         parts = [("datasets", run.dataset), ("subsets", run.subset)]
-        parts += [("features", name) for name in self.chosen.plan.feature_names(run.features)]
+        named = self.chosen.plan.feature_names(run.features)
+        cells = [self.chosen.plan.get("features", name).cells_from() for name in named]
+        parts += [("features", name) for name in dict.fromkeys([*named, *filter(None, cells)])]
         source = self.chosen.spec.model_settings.pretrained_weights() or ""
         if source.startswith(LANGUAGE_MODEL):
             parts.append(("language_models", source.removeprefix(LANGUAGE_MODEL)))

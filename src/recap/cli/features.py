@@ -32,6 +32,10 @@ def _add_extract(commands: Commands) -> None:
     paths(parser, "corpus", "inputs", shards="folder for unfinished work", out="the feature store")
     parser.add_argument("--trained", type=Path, metavar="PATH", help="what `pretrain` wrote, for weights 'boxes'")
     parser.add_argument("--boxes", type=Path, metavar="PATH", help="a store with boxes, for kind 'crops'")
+    parser.add_argument("--cells", type=Path, metavar="PATH", help="a store with a grid, for kind 'pooled'")
+    parser.add_argument(
+        "--products", type=Path, nargs="+", default=[], metavar="PATH", help="boxes.json of scenes, for kind 'pooled'"
+    )
     parser.add_argument("--batch-size", type=int, metavar="N", help="in place of `batch_size` of --spec")
     parser.add_argument("--shard-size", type=int, metavar="N", help="in place of `shard_size` of --spec")
     add_compute(parser, images_required=False)
@@ -46,7 +50,7 @@ def _extract(a: Arguments) -> None:
     settings = _settings(a, "Features")
     if settings.from_pictures:
         claim(a.device)
-    job = ExtractionJob(**chosen(a, "corpus images inputs shards out device threads trained boxes"))
+    job = ExtractionJob(**chosen(a, "corpus images inputs shards out device threads trained boxes cells products"))
     resolve(settings.extractor)(settings, job)
 
 

@@ -17,6 +17,7 @@ METRICS = Registry(
         "SPICE": "recap.metrics.coco:Spice",
         "Rating": "recap.metrics.external:Rating",
         "True captions": "recap.metrics.true_captions:TrueCaptions",
+        "True relations": "recap.metrics.true_relations:TrueRelations",
     },
 )
 # What is scored where nothing else is asked for: COCO's metrics.

@@ -99,7 +99,18 @@ class RunPlan:
         self._features["+".join(planned.features)] = planned.features
         if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
             raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
+        self._check_products(planned, who)
+
+    def _check_products(self, planned: PlannedRow, who: str) -> None:
+        """Refuse what reads files beside the corpus that the data set has not."""
         products = self.get("datasets", planned.dataset).products
+        for name in planned.features:
+            missing = [product for product in self.get("features", name).products() if product not in products]
+            if missing:
+                raise ConfigError(
+                    f"{who}: features {name!r} read {missing[0]}, and data set {planned.dataset!r} has none; name "
+                    "other features"
+                )
         for metric in self.recipe(planned.recipe.name).evaluation.metrics:
             missing = [name for name in METRICS.get(metric).products if name not in products]
             if missing:

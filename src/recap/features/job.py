@@ -22,6 +22,8 @@ class ExtractionJob:
         threads: how many pictures or batches are prepared at a time.
         trained: weights that `recap features pretrain` made, for weights 'boxes'.
         boxes: a store whose main stream has boxes, for settings that name one.
+        cells: a store with a grid, for settings that pool one.
+        products: files that the data set's reader wrote beside the corpus, for settings that name some.
     """
 
     corpus: Path | None
@@ -33,6 +35,8 @@ class ExtractionJob:
     threads: int = 2
     trained: Path | None = None
     boxes: Path | None = None
+    cells: Path | None = None
+    products: Sequence[Path] = ()
 
 
 class Extractor(Protocol):

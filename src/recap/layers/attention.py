@@ -83,13 +83,19 @@ class MultiHeadAttention(Attention):
         Returns:
             Rows of [B, C, T, D].
         """
-        q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
+        return self.attend(query.map(self.query), key_value, attn_mask=attn_mask, attn_bias=attn_bias)
+
+    def attend(
+        self, projected: Rows, key_value: KeyValue, *, attn_mask: Tensor | None, attn_bias: Tensor | None
+    ) -> Rows:
+        """As `forward`, of queries that are projected already."""
+        q = projected.split_heads(self.heads)  # [B, C, H, T, K]
         k, v = key_value
         captions, shared = q.shape[1], k.shape[1] < q.shape[1]
         k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in (k, v))  # [B', H, N, K]
-        mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)  # [B', 1, R or 1, N]
+        mask = None if attn_mask is None else fold_mask(attn_mask, projected.shape, shared)  # [B', 1, R or 1, N]
         if attn_bias is not None:
             bias = fold(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
         found = attended(fold(q, shared), k, v, mask)
-        return query.merge_heads(unfold(found, captions, shared)).map(self.output)
+        return projected.merge_heads(unfold(found, captions, shared)).map(self.output)

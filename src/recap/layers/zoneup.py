@@ -15,9 +15,9 @@ What one RAP is averaged over (`scope`):
     head    per caption and head, all rows (Eq. 6-7 as printed: each head is a separate ZoDIAC)
     image   per caption, all heads and rows
     global  one number per call
-    code    one number per call, as released: divided by the sum of the mask before it is broadcast, so too large by
-            H (causal self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes);
-            padded rows count, so it moves with the padding; there is always a mask, if only one that hides nothing
+    as_released  one number per call: divided by the sum of the mask before it is broadcast, so too large by H (causal
+            self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes); padded rows
+            count, so it moves with the padding; there is always a mask, if only one that hides nothing
 
 Padded rows are left out of `head`, `image` and `global`, which therefore do not move with the padding.
 """
@@ -39,7 +39,7 @@ from recap.layers.folding import shared_product
 from recap.layers.rows import Rows
 
 GATES = ("sigmoid", "tanh", "none")
-SCOPES = ("prefix", "head", "image", "global", "code")
+SCOPES = ("prefix", "head", "image", "global", "as_released")
 
 
 class RunningPool(NamedTuple):
@@ -78,10 +78,11 @@ def intensity_pool(
 
     Args:
         intensity_map: IV_map, [B, C, H, T, N].
-        mask: broadcastable to the map, True = keep; `code` depends on the shape in which it comes.
+        mask: broadcastable to the map, True = keep; `as_released` depends on the shape in which it comes.
         scope: one of SCOPES.
         token_mask: broadcastable to [B, C, H, T], True where a row is not padding; padded rows are left out of both
-            sums (but for `code`, which counts them as released, and `prefix`, where no token's prefix holds one).
+            sums (but for `as_released`, which counts them as released, and `prefix`, where no token's prefix holds
+            one).
         before: sum and count of the tokens before these, for `prefix`; None at the first token.
 
     Returns:
@@ -92,7 +93,7 @@ def intensity_pool(
         counts = torch.full_like(rows, intensity_map.shape[-1])
     else:
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
-    if token_mask is not None and scope not in ("code", "prefix"):
+    if token_mask is not None and scope not in ("as_released", "prefix"):
         rows, counts = rows * token_mask, counts * token_mask
     # A caption may be padding alone, or a mask hide everything: then nothing is counted.
     if scope == "prefix":
@@ -100,7 +101,7 @@ def intensity_pool(
         if before is not None:
             sums, counts = sums + before.total[..., None], counts + before.entries[..., None]
         return sums / counts.clamp(min=1), RunningPool(sums[..., -1], counts[..., -1])
-    if scope == "code":
+    if scope == "as_released":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
         return (rows.sum() / size).expand(1, 1, 1, 1), None
     over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]

@@ -37,7 +37,8 @@ from recap.layers.stack import Stack
 from recap.models.acf_layers import ClusterDecoderLayer, ClusterEncoderLayer, ClusterPast
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer import Transformer, TransformerSizes, TransformerState
+from recap.models.transformer import Transformer, TransformerSizes
+from recap.models.transformer_decoder import TransformerState
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer
 
 
@@ -97,7 +98,7 @@ class Acf(Transformer):
 
         super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
         self.region_rows = region_rows if layout == "regions" else None
-        self.reads_boxes = layout == "regions"  # type: ignore[misc]  # a setting decides here
+        self.reads_boxes = layout == "regions"  # a setting decides here
         norm = sizes["layer_norm"] if cluster_norm else "none"
 
         def line(rate: int) -> TokenByToken:

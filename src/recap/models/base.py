@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,13 @@ def token_mask(tokens: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
 
+def streams_with_boxes(model: Captioner, inputs: InputSpec) -> Sequence[str]:
+    """Return the names of the streams that a model reads with boxes."""
+    if isinstance(model.reads_boxes, bool):
+        return model.reads(inputs) if model.reads_boxes else ()
+    return model.reads_boxes
+
+
 class Captioner(nn.Module, ABC):
     """Base of all models: what training, decoding and figures ask of one.
 
@@ -39,10 +46,10 @@ class Captioner(nn.Module, ABC):
     Attributes:
         recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no
             such layers ignore it.
-        reads_boxes: whether the model's streams must come with boxes and image sizes.
+        reads_boxes: whether the model's streams must come with boxes and image sizes; or the names of those that must.
     """
 
-    reads_boxes: ClassVar[bool] = False
+    reads_boxes: bool | Sequence[str] = False
     recompute = False
 
     @classmethod

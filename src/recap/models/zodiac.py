@@ -4,12 +4,15 @@ Paper: ZoDIAC ("Zoneup Dropout Injection Attention Calculation"), Eq. 2-12; code
 Departs from the released code, on purpose:
   - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the tokens so far (`prefix`), since the
     whole-caption average shows training the future and makes decoding differ from teacher forcing. The code pools one
-    scalar over the batch with a denominator that is too small (`rap_scope: code` reproduces that).
+    scalar over the batch with a denominator that is too small (`rap_scope: as_released` reproduces that).
   - norms use the biased variance (`layer_norm: unbiased` gives the code's form).
 As the code, where the paper is silent: feed-forward without activation, dropout 0.2 on attended values, no positions
 on the visual side, feature dropout 0.5.
-With rap_scope image, global or code, `step` encodes the whole prefix for each token, as the released decoder does,
-and differs from teacher forcing because the formula itself does.
+With rap_scope printed, image, global or as_released, `step` encodes the whole prefix for each token, as the released
+decoder does, and differs from teacher forcing because the formula itself does.
+With rap_scope as_released and `layer_norm: unbiased` the whole model gives the released one's numbers, in what else it
+does: an image's padded vectors are zero after their embedding; a caption's tokens see none of its padding; the image's
+mask counts once for each caption; a mask that hides nothing counts, too; positions are computed in float32.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
 
@@ -25,10 +28,13 @@ from recap.layers.attention import KeyValue
 from recap.layers.rows import Rows
 from recap.layers.zoneup import RunningPool, ZodiacMultiHead
 from recap.models.base import token_mask
-from recap.models.images import InputSpec
+from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer import Transformer, TransformerSizes, TransformerState
+from recap.models.transformer import Transformer, TransformerSizes
+from recap.models.transformer_decoder import TransformerState
 from recap.models.transformer_layers import DecoderLayer, Past
+
+_LAYER_SCOPES = {"printed": "head"}
 
 
 class Pools(NamedTuple):
@@ -92,7 +98,9 @@ class Zodiac(Transformer):
 
     Args:
         gate, zeta, zodiac_dropout, gelu: see `recap.layers.zoneup.ZodiacMultiHead`.
-        rap_scope: head (decoder: prefix), image, global or code.
+        rap_scope: what one intensity is averaged over: head (in the decoder over the tokens so far), printed (head in
+            every place, in the decoder over the whole caption), image, global or as_released; see
+            `recap.layers.zoneup`.
         sizes: as in `Transformer`.
     """
 
@@ -112,7 +120,7 @@ class Zodiac(Transformer):
         **sizes: Unpack[TransformerSizes],
     ) -> None:
         def attention(place: str) -> ZodiacMultiHead:
-            scope = "prefix" if rap_scope == "head" and place != "encoder" else rap_scope
+            scope = "prefix" if rap_scope == "head" and place != "encoder" else _LAYER_SCOPES.get(rap_scope, rap_scope)
             return ZodiacMultiHead(
                 d_model=d_model, heads=heads, gate=gate, zeta=zeta, scope=scope, dropout=zodiac_dropout, gelu=gelu
             )
@@ -120,8 +128,14 @@ class Zodiac(Transformer):
         super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
         self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
-        self.counts_masks = rap_scope == "code"
+        self.counts_masks = rap_scope == "as_released"
         self.cached = rap_scope == "head"
+
+    def _embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
+        x, mask = super()._embed_image(images)
+        if self.counts_masks:  # the release embeds real vectors alone and pads after that; padded rows count there
+            x = x.masked_fill(~mask[..., None], 0.0)
+        return x, mask
 
     def _if_any_is_hidden(self, mask: Tensor) -> Tensor | None:
         return mask if self.counts_masks else super()._if_any_is_hidden(mask)

@@ -13,7 +13,7 @@ from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import value_hash
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.features.store import FeatureStore
-from recap.models.base import Captioner
+from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 
 BOXES = "boxes"
@@ -57,7 +57,7 @@ class FeatureSources:
         hashes = [store.feature_hash for store in self.stores]
         self.feature_hash = hashes[0] if len(hashes) == 1 else value_hash(hashes)
         self._streams: Sequence[str] = [self.stores[0].stream]
-        self._boxes = False
+        self._boxes: set[str] = set()
 
     def _check_images(self, store: FeatureStore) -> None:
         first = self.stores[0]
@@ -86,7 +86,7 @@ class FeatureSources:
         """
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
-        self._boxes = any(model.reads_boxes for model in models)
+        self._boxes = {name for model in models for name in streams_with_boxes(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
                 raise ConfigError(
@@ -121,7 +121,7 @@ class FeatureSources:
     def _read(self, name: str, image_ids: Sequence[int]) -> Stream:
         store = self._store_of[name]
         values, mask = store.read(image_ids, name)
-        if not self._boxes:
+        if name not in self._boxes:
             return Stream(values, mask)
         boxes = store.column(image_ids, BOXES, name).float()
         return Stream(values, mask, boxes, torch.from_numpy(store.sizes(image_ids)).float())

@@ -46,6 +46,14 @@ class FeaturesConfig(NamesFiles):
         """Return the name of the features whose boxes are cut out, if any."""
         return None
 
+    def cells_from(self) -> str | None:
+        """Return the name of the features whose grid is pooled, if any."""
+        return None
+
+    def products(self) -> tuple[str, ...]:
+        """Return the files that are read of those that a data set's reader writes beside the corpus."""
+        return ()
+
     def learns_boxes(self) -> bool:
         """Return whether the weights are first trained on the data set's own boxes (`recap features pretrain`)."""
         return False

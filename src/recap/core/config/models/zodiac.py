@@ -27,8 +27,10 @@ class ZodiacModel(TransformerModel):
     gate: Literal["sigmoid", "tanh", "none"] = "sigmoid"
     zeta: float = Field(1.0, description="ZoneUp constant added to the gate (paper Eq. 8)")
     zodiac_dropout: Probability = Field(0.2, description="dropout on the attended values (paper Eq. 3)")
-    rap_scope: Literal["head", "image", "global", "code"] = Field(
-        "head", description="what one intensity is averaged over; decoder self-attention averages the prefix for 'head'"
+    rap_scope: Literal["head", "printed", "image", "global", "as_released"] = Field(
+        "head",
+        description="what one intensity is averaged over; head: in the decoder over the tokens so far; printed: there "
+        "over the whole caption, later tokens included; as_released: one number a call, as the code has it",
     )
     gelu: bool = Field(True, description="false: the GELU-free ablation of Table IV")
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field("none", description="released code: none")

@@ -104,7 +104,8 @@ def _picture(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[b
     for box in boxes:
         group = scene.groups[box.group]
         look = {"shape": group.shape, "colour": group.colour, "size": group.size, "texture": group.texture}
-        objects.append({"group": box.group, "box": [box.left, box.top, box.right, box.bottom], **look})
+        corners = [box.left, box.top, box.right, box.bottom]
+        objects.append({"group": box.group, "box": corners, "drawn": list(box.drawn), **look})
     record = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
     return content.getvalue(), record
 

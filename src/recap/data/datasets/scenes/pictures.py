@@ -26,13 +26,19 @@ _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 @dataclass(frozen=True)
 class Box:
-    """Where one object was painted, in pixels of the finished picture: left, top, right, bottom."""
+    """Where one object was painted, in pixels of the finished picture: left, top, right, bottom.
+
+    Attributes:
+        drawn: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in
+            degrees: with them `painted_mask` draws its mask again.
+    """
 
     group: int
     left: float
     top: float
     right: float
     bottom: float
+    drawn: tuple[int, int, int, float]
 
 
 def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[Box]]:
@@ -43,9 +49,25 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
     for number, group in enumerate(scene.groups):
         ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
         for centre in group.centres:
-            left, top, right, bottom = _object(canvas, group, centre, ink, random)
-            boxes.append(Box(number, *(round(value / _OVER, 2) for value in (left, top, right, bottom))))
+            edges, drawn = _object(canvas, group, centre, ink, random)
+            left, top, right, bottom = (round(value / _OVER, 2) for value in edges)
+            boxes.append(Box(number, left, top, right, bottom, drawn))
     return canvas.reduce(_OVER), boxes
+
+
+def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
+    """Return where an object was painted on the large canvas, bool [3 size, 3 size].
+
+    Args:
+        shape: of the object.
+        drawn: as of its `Box`.
+        size: edge of the finished picture in pixels.
+    """
+    left, top, edge, turn = drawn
+    canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
+    canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
+    found: np.ndarray = np.asarray(canvas) > 0
+    return found
 
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
@@ -81,11 +103,12 @@ def _across(random: np.random.Generator, rows: np.ndarray, columns: np.ndarray) 
 
 def _object(
     canvas: Image.Image, group: Group, centre: tuple[float, float], ink: tuple[int, ...], random: np.random.Generator
-) -> tuple[float, float, float, float]:
-    """Paint one object with a dark rim and return its box on the canvas."""
+) -> tuple[tuple[int, int, int, int], tuple[int, int, int, float]]:
+    """Paint one object with a dark rim; return its box on the canvas, and what its mask is drawn from."""
     edge = round(group.edge * canvas.width)
     left, top = (round(value * canvas.width - edge / 2) for value in centre)
-    outline = _outline(group.shape, math.radians(random.uniform(-9, 9)))
+    turn = random.uniform(-9, 9)
+    outline = _outline(group.shape, math.radians(turn))
     mask = _mask(group.shape, outline, edge, edge)
     rim = tuple(value * 11 // 20 for value in ink)
     canvas.paste(rim, (left, top), mask)
@@ -94,7 +117,7 @@ def _object(
     body = Image.fromarray(_texture(group.texture, inner, ink, canvas.width))
     canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, edge))
     box = mask.getbbox() or (0, 0, edge, edge)
-    return left + box[0], top + box[1], left + box[2], top + box[3]
+    return (left + box[0], top + box[1], left + box[2], top + box[3]), (left, top, edge, turn)
 
 
 def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:

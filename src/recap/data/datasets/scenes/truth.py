@@ -68,6 +68,29 @@ def is_true(caption: str, scene: Statement) -> bool:
     return said.background in (None, scene.background) and all(_fits(words, things) for words, things in looks)
 
 
+def relation_is_true(caption: str, scene: Statement) -> bool:
+    """Return whether a caption says of a scene's two groups which lies left of or above which, and is right about it.
+
+    Numbers, sizes, textures and background do not count; colours and shapes tell which group is which, so that they
+    may be wrong as long as each group said is more like its own than like the other. In a scene of one group nothing
+    is related: there a caption is right if it says no relation.
+    """
+    said = parse(caption)
+    if len(scene.groups) == 1:
+        return said is not None and len(said.groups) == 1
+    if said is None or len(said.groups) != 2 or said.arrangement != scene.arrangement:
+        return False
+    first, second = scene.groups
+    as_drawn = _likeness(said.groups, (first, second))
+    return as_drawn > _likeness(said.groups, (second, first))
+
+
+def _likeness(said: tuple[Things, ...], groups: tuple[Things, Things]) -> int:
+    """Return how many colours and shapes are as in these groups, in this order."""
+    pairs = zip(said, groups, strict=True)
+    return sum((one.colour == other.colour) + (one.shape == other.shape) for one, other in pairs)
+
+
 def read_truth(boxes: Path) -> dict[int, Statement]:
     """Return the scene of each image id from ``boxes.json``.
 

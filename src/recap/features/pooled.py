@@ -1,0 +1,168 @@
+"""Regions and segments without a detector: the cells of another store's grid, pooled over areas of the picture.
+
+The built-in scenes know what is where: their objects' boxes stand for a detector's regions, their masks for the
+segments of a panoptic model. Both are the truth, which no detector gives: a model on them has an advantage that none
+has on photographs, and tables say so. For photographs without a detector, ``merged`` takes neighboring cells of the
+grid that are alike as one region: it sees what the grid sees, arranged in areas with boxes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.config.features.pooled import BOXES, PooledFeatures
+from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.files import checksums
+from recap.core.files.atomic import read_json
+from recap.core.hashing import sha256_file
+from recap.data.corpus.corpus import Corpus
+from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES
+from recap.data.datasets.scenes.pictures import painted_mask
+from recap.features.areas import box_shares, mask_shares, merged_cells, pool, tight_boxes
+from recap.features.attributes import describe
+from recap.features.extraction import job_hash
+from recap.features.job import ExtractionJob
+from recap.features.layout import GRID, REGION, SEGMENT
+from recap.features.records import ImageFeatures
+from recap.features.store import FeatureStore
+from recap.features.writer import build_store
+
+KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
+_CODE = ("features/pooled", "features/areas")
+
+
+def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
+    """Write the pooled features of all images of a corpus into one store; an interrupted run is taken up again.
+
+    Args:
+        spec: whose cells, and over which areas.
+        job: the store of the cells and, for true areas, boxes.json of the data set.
+
+    Raises:
+        RecapError: the store or the file is missing or broken, or lacks an image, or the cells are no square grid.
+    """
+    if job.corpus is None or job.cells is None:
+        raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
+    cells, ids = FeatureStore(job.cells, GRID), list(Corpus.read(job.corpus).views())
+    cells.require(ids)
+    truth = _truth(spec, job)
+    attributes = describe(
+        spec,
+        weights_sha256=cells.attributes["weights_sha256"],
+        made_with=cells.attributes["made_with"],
+        cells_hash=cells.feature_hash,
+    )
+    made_from = [sha256_file(path) for path in job.products]
+
+    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        for image_id in (image_id for group in groups for image_id in group):
+            yield pooled_features(spec, image_id, cells, truth)
+
+    build_store(
+        out=job.out,
+        shards=job.shards,
+        ids=ids,
+        shard_size=spec.shard_size,
+        dtype=spec.dtype,
+        job=job_hash(spec, attributes, made_from, _CODE),
+        attributes=attributes,
+        extract=extract,
+        streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
+    )
+
+
+def pooled_features(
+    spec: PooledFeatures, image_id: int, cells: FeatureStore, truth: Mapping[int, Mapping[str, Any]]
+) -> ImageFeatures:
+    """Return the features of one image.
+
+    Args:
+        spec: over which areas.
+        image_id: the image.
+        cells: its grid.
+        truth: image id -> what boxes.json says of it; empty for merged cells.
+
+    Raises:
+        FeatureError: its cells are no square grid.
+        DataError: boxes.json does not have the image, or not as scenes have it.
+    """
+    values = cells.read([image_id])[0][0].double().numpy()
+    width, height = (int(edge) for edge in cells.sizes([image_id])[0])
+    side = math.isqrt(len(values))
+    if side * side != len(values):
+        raise FeatureError(
+            f"{cells.path}: image id {image_id} has {len(values)} vectors, no square grid; pool the cells of one "
+            "picture"
+        )
+    if spec.areas == "merged":
+        found = _merged(values, side, spec, (width, height))
+    else:
+        if image_id not in truth:
+            raise DataError(f"{BOXES}: nothing about image id {image_id}; make the data set again")
+        try:
+            found = _OF_TRUTH[spec.areas](values, side, truth[image_id], (width, height))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{BOXES}: image id {image_id} is no scene ({error!r}); make the data set again") from error
+    return ImageFeatures(image_id, (width, height), found)
+
+
+def _merged(cells: np.ndarray, side: int, spec: PooledFeatures, size: tuple[int, int]) -> dict[str, np.ndarray]:
+    assert spec.regions is not None
+    groups = merged_cells(cells, side, spec.regions)
+    boxes = tight_boxes(groups) * np.tile(size, 2) / side
+    return {REGION: pool(cells, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+
+
+def _boxes(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
+    boxes = np.asarray([item["box"] for item in scene["objects"]], np.float64)
+    return {REGION: pool(cells, box_shares(boxes, size, side)), f"{REGION}/boxes": boxes}
+
+
+def _masks(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
+    things = _painted(scene, size)
+    masks = np.concatenate([things, _ground(things)])
+    boxes = tight_boxes(masks) * (size[0] / masks.shape[1])
+    return {SEGMENT: pool(cells, mask_shares(masks, side)), f"{SEGMENT}/boxes": boxes}
+
+
+def _occupancy(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
+    things = _painted(scene, size)
+    shares = mask_shares(things, side)
+    found = np.zeros((side * side, len(KINDS)), np.float32)
+    for item, share in zip(scene["objects"], shares, strict=True):
+        found[:, KINDS.index(item["shape"])] += share
+    ground = len(SHAPES) + BACKGROUNDS.index(scene["background"])
+    found[:, ground] = mask_shares(_ground(things), side)[0]
+    return {SEGMENT: found}
+
+
+_OF_TRUTH: dict[str, Callable[..., dict[str, np.ndarray]]] = {"boxes": _boxes, "masks": _masks, "occupancy": _occupancy}
+
+
+def _painted(scene: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:
+    """Return the masks of a scene's objects, bool [R, edge, edge] on the canvas that it was painted on."""
+    return np.stack([painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in scene["objects"]])
+
+
+def _ground(things: np.ndarray) -> np.ndarray:
+    """Return where no object is, bool [1, edge, edge]."""
+    return np.logical_not(things.any(0, keepdims=True))
+
+
+def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, Any]]:
+    """Return what boxes.json says of each image, for settings that read it."""
+    if not spec.products():
+        return {}
+    path: Path | None = next((path for path in job.products if path.name == BOXES), None)
+    if path is None or not path.is_file():
+        raise ConfigError(
+            f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
+            "or take areas 'merged'"
+        )
+    checksums.check(path)
+    return {record["image_id"]: record for record in read_json(path)["images"]}

@@ -1,0 +1,68 @@
+"""One t-test over runs, images and pairs, and what a printed p implies in each."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from recap.statistics.units import UNITS, compare_in_units, implied_deviation
+
+PAGE = (Path(__file__).parents[2] / "docs" / "zodiac_p_values.md").read_text(encoding="utf-8")
+# | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
+LINE = re.compile(
+    r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M
+)
+RANGE = re.compile(r"^\| (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \|$", re.M)
+
+
+def scores(seed, runs=5, images=400, gain=0.0):
+    random = np.random.default_rng(seed)
+    of_images = np.random.default_rng(0).normal(size=images)
+    return of_images + random.normal(size=(runs, 1)) * 0.02 + random.normal(size=(runs, images)) * 0.3 + gain
+
+
+def test_each_unit_is_the_test_of_scipy():
+    first, second = scores(1), scores(2, gain=0.05)
+    found = compare_in_units(first, second)
+    assert found.runs.p == pytest.approx(stats.ttest_ind(second.mean(1), first.mean(1), equal_var=False).pvalue)
+    assert found.images.p == pytest.approx(stats.ttest_rel(second.mean(0), first.mean(0)).pvalue)
+    assert found.pairs.p == pytest.approx(stats.ttest_rel(second.ravel(), first.ravel()).pvalue)
+    assert found.pairs.images == 2000
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"equal shapes, not \(5, 400\) and \(4, 400\)"):
+        compare_in_units(scores(1), scores(2, runs=4))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("p", [0.03, 1e-6, 8e-87])
+def test_scores_of_the_implied_deviation_have_the_printed_p(unit, p):
+    deviation = implied_deviation(2.1, p, unit=unit, runs=5, images=5000)
+    if unit == "runs":
+        t, degrees = 2.1 / (deviation * (2 / 5) ** 0.5), 8
+    else:
+        count = 5000 if unit == "images" else 25000
+        t, degrees = 2.1 / (deviation / count**0.5), count - 1
+    assert 2 * stats.t.sf(t, degrees) == pytest.approx(p, rel=1e-6)
+
+
+def test_no_unit_gives_a_p_that_is_no_probability():
+    for wrong in ({"p": 0.0}, {"p": 1.0}, {"unit": "words"}):
+        with pytest.raises(ValueError, match=r"no test over"):
+            implied_deviation(1.0, **({"p": 0.5, "unit": "runs"} | wrong), runs=5, images=5000)
+
+
+def test_the_page_computes_what_it_says():
+    ranges = {name: np.array(ends, float).reshape(3, 2) for name, *ends in RANGE.findall(PAGE)}
+    lines = LINE.findall(PAGE)
+    assert len(lines) == 27 and set(ranges) == {"B-1", "CIDEr"}
+    for metric, difference, p, *implied, explained in lines:
+        found = [implied_deviation(float(difference), float(p), unit=unit, runs=5, images=5000) for unit in UNITS]
+        assert [float(text) for text in implied] == pytest.approx(found, rel=0.01)
+        fits = [
+            unit for unit, value, (low, high) in zip(UNITS, found, ranges[metric], strict=True) if low <= value <= high
+        ]
+        assert explained.strip() == (", ".join(fits) or "none")
