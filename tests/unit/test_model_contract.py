@@ -35,10 +35,13 @@ from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
 
-NAMES, CONFIGS = zip(*cases(), strict=True)
+# The variants of a kind are its options: `make test` runs the example of each kind, `make test-all` the variants, too.
+CASES = [
+    pytest.param(config, id=name, marks=[] if name == config.kind else pytest.mark.slow) for name, config in cases()
+]
 
 
-@pytest.fixture(params=CONFIGS, ids=NAMES)
+@pytest.fixture(params=CASES)
 def config(request):
     return request.param
 
@@ -258,7 +261,7 @@ def test_attention_maps_sum_to_one_over_real_vectors(model, images, length):
     assert not any(module._forward_hooks for module in model.modules())
 
 
-EXAMPLES = [config for name, config in zip(NAMES, CONFIGS, strict=True) if "=" not in name]
+EXAMPLES = [config for name, config in cases() if name == config.kind]
 XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5)
 SCST = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, samples=2)
 
