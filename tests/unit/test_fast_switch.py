@@ -28,6 +28,7 @@ RANDOM = "draws torch's random numbers, as in finished runs: another dropout wou
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
     ("layers/additive.py", "Linear", 1): SMALL,
+    ("layers/clusters.py", "Linear", 1): "its halves are two products",
     ("layers/x_linear.py", "Linear", 3): SMALL,
     ("layers/residual.py", "Dropout", 1): RANDOM,
     ("models/transformer.py", "Dropout", 1): RANDOM,

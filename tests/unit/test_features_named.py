@@ -72,6 +72,7 @@ def test_settings_name_every_grid_and_crop_backbone():
         "imagenet_grid",
         "mobilenetv2_grid",
         "mobilenetv2_xray",
+        "resnet101_xray",
         "scenes_grid",
         "scenes_random",
     }
