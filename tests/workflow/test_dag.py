@@ -214,3 +214,8 @@ def test_a_model_that_begins_with_a_language_model_has_it_trained_first(workspac
     (folder / "models" / "visual_gpt.yaml").write_text(json.dumps({**model, "weights": "gpt2/model.safetensors"}))
     done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
     assert "inputs/gpt2/model.safetensors: no such file or folder; models/visual_gpt.yaml names it" in done.stderr
+
+
+def test_a_figure_over_a_setting_is_one_job_more_and_its_tables_are_made(workspace):
+    planned = workspace.planned(config=('figures=["tiny"]',))
+    assert (planned["sweep"], planned["table"], planned["train_xe"]) == (1, 1, 2)

@@ -102,7 +102,7 @@ rule study_simulate:
     params:
         code=code_digest("studies/simulated"),
     shell:
-        "{RECAP} --log-file {log:q} study simulate --sheets {input:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}" " study simulate --sheets {input:q} --out {output:q}"
 
 
 rule study_import:

@@ -70,21 +70,33 @@ def remove_leftovers(folder: Path, names: str) -> None:
     with os.scandir(folder) as entries:
         found = [match for match in map(temporary.fullmatch, (entry.name for entry in entries)) if match]
     for match in found:
-        if not is_being_written(folder / match[1]):
-            (folder / match[0]).unlink(missing_ok=True)
+        with _claimed(folder / match[1]) as is_left:
+            if is_left:
+                (folder / match[0]).unlink(missing_ok=True)
 
 
 def is_being_written(part: Path) -> bool:
     """Return whether the process that writes a temporary file is running."""
+    with _claimed(part) as is_left:
+        return not is_left
+
+
+@contextmanager
+def _claimed(part: Path) -> Iterator[bool]:
+    """Yield whether the process that wrote a temporary file is gone.
+
+    Within, the file stays locked: a writer that has just made it could lock it between the question and its removal.
+    """
     try:
         handle = os.open(part, os.O_RDONLY)
     except FileNotFoundError:
-        return False
-    except PermissionError:
-        # It belongs to another user.
-        return True
+        yield True
+        return
+    except PermissionError:  # it belongs to another user
+        yield False
+        return
     try:
-        return not _locked(handle)
+        yield _locked(handle)
     finally:
         os.close(handle)
 
