@@ -96,7 +96,7 @@ def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
 def _reports(reports: Path, name: str) -> dict[str, Path]:
     """Return the files of a table and its figures, and the learning curves of all runs."""
     stems = {name, "curves", *(f"{name}_{kind}" for kind in _FIGURES)}
-    found = sorted(file for file in reports.glob("*/*") if file.stem in stems)
+    found = sorted(file for file in reports.glob("*/*") if file.stem in stems and file.is_file())
     return {file.relative_to(reports).as_posix(): file for file in found}
 
 
