@@ -15,19 +15,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_json
 from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, load_vocabulary
-from recap.evaluation.attention_figure import MAX_LENGTH
-from recap.evaluation.decode import decode_images
+from recap.data.vocabulary.words import BOS
+from recap.evaluation.captioned import caption_images, check_labels
 from recap.layers.fast.linear import fixed_weights
-from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model
 
 _TEMPERATURE = 0.07  # of the released code
-_BATCH = 50  # images decoded at a time
 
 
 def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
@@ -69,8 +64,7 @@ def write_alignment(
         ConfigError: not one label per run.
         RecapError: a file does not fit.
     """
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    check_labels(runs, labels)
     ids = sorted(Corpus.read(corpus).captions(split))
     scores = {}
     for run, label in zip(runs, labels, strict=True):
@@ -84,18 +78,13 @@ def write_alignment(
 def _score(
     run: Path, label: str, features: Sequence[Path], vocabulary: Path, ids: Sequence[int], beam: int
 ) -> dict[str, float]:
-    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
-    inputs = sources.input_spec(vocab)
-    model = load_model(run, inputs).eval()
-    sources.choose([model], inputs)
-    limits = {"beam": beam, "max_length": MAX_LENGTH, "length_penalty": 0.0, "batch_size": _BATCH}
-    captions = decode_images(model, sources, ids, **limits, device=device, name=label)
+    found = caption_images(run=run, features=features, vocabulary=vocabulary, image_ids=ids, beam=beam, name=label)
     counts, shares, late = [], [], []
     for image in ids:
-        if not captions[image]:
+        if not found.captions[image]:
             continue  # without words nothing is aligned; `images` says how many count
-        memory = model.encode(sources.read([image]))
-        words = model.decode(torch.tensor([[[BOS, *captions[image][:-1]]]]), memory)[0, 0]
+        memory = found.model.encode(found.sources.read([image]))
+        words = found.model.decode(torch.tensor([[[BOS, *found.captions[image][:-1]]]]), memory)[0, 0]
         patches = memory.values[0][memory.mask[0]]
         count, share = mutual_argmax(patches, words)
         counts.append(count)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.errors import ConfigError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.evaluation.attention import caption_with_attention
+from recap.evaluation.captioned import check_labels
 from recap.reporting.attention import write_attention
-
-MAX_LENGTH = 20  # tokens of a caption
 
 
 def write_attention_figure(
@@ -45,8 +43,7 @@ def write_attention_figure(
         ConfigError: not one label per run.
         RecapError: a file does not fit, or a model does not expose its attention.
     """
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    check_labels(runs, labels)
     table = Corpus.read(corpus)
     images = image_ids or drawn_images(sorted(table.captions("test")), count)
     each = [
@@ -57,7 +54,6 @@ def write_attention_figure(
             vocabulary=vocabulary,
             image_ids=images,
             beam=beam,
-            max_length=MAX_LENGTH,
         )
         for run, label in zip(runs, labels, strict=True)
     ]

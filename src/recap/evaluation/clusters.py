@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import FeatureError
-from recap.data.vocabulary.words import BOS, load_vocabulary
-from recap.evaluation.decode import decode_images
+from recap.data.vocabulary.words import BOS
+from recap.evaluation.captioned import caption_images
 from recap.layers.clusters import grid_size
 from recap.layers.region_grid import region_cells
 from recap.models.cluster_maps import cluster_maps
@@ -18,8 +18,6 @@ from recap.models.images import Stream
 from recap.reporting.attention import Box, grid_boxes
 from recap.reporting.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
 from recap.reporting.clusters import ClusterMap
-from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model
 
 
 def caption_with_clusters(
@@ -30,7 +28,6 @@ def caption_with_clusters(
     vocabulary: Path,
     image_ids: Sequence[int],
     beam: int,
-    max_length: int,
     threshold: float,
 ) -> dict[int, ClusterMap]:
     """Return a trained model's captions of images with the clusters of each layer, on the CPU.
@@ -41,26 +38,23 @@ def caption_with_clusters(
         features: the feature stores that training saw.
         vocabulary: the vocabulary of the training.
         image_ids: images to caption.
-        beam, max_length: of the search.
+        beam: of the search.
         threshold: C~ from which neighbors are one cluster.
 
     Raises:
         RecapError: a file does not fit, or the vectors are no grid.
     """
-    vocab, sources, device = load_vocabulary(vocabulary), FeatureSources(features), torch.device("cpu")
-    inputs = sources.input_spec(vocab)
-    model = load_model(run, inputs).eval()
-    sources.choose([model], inputs)
-    limits = {"beam": beam, "max_length": max_length, "length_penalty": 0.0, "batch_size": 50}
-    captions = decode_images(model, sources, image_ids, **limits, device=device, name=label)
-    height = getattr(model, "region_rows", None)
+    found = caption_images(
+        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
+    )
+    height = getattr(found.model, "region_rows", None)
     figures = {}
     for image in image_ids:
-        images = sources.read([image])
-        maps = cluster_maps(model, images, torch.tensor([[[BOS, *captions[image]]]]))
+        images = found.sources.read([image])
+        maps = cluster_maps(found.model, images, torch.tensor([[[BOS, *found.captions[image]]]]))
         where = f"{features[0]}: image {image}"
         boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
-        words = [vocab.decode([token]) for token in captions[image]]
+        words = found.words(image)
         # A row of C~ is of the token that goes in: the first one is <bos>.
         tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
         figures[image] = ClusterMap(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from recap.core.errors import ConfigError
 from recap.data.corpus.corpus import Corpus
-from recap.evaluation.attention_figure import MAX_LENGTH, drawn_images
+from recap.evaluation.attention_figure import drawn_images
+from recap.evaluation.captioned import check_labels
 from recap.evaluation.clusters import caption_with_clusters
 from recap.reporting.clusters import write_clusters
 
@@ -47,8 +48,7 @@ def write_clusters_figure(
         ConfigError: not one label per run, or the threshold is not between 0 and 1.
         RecapError: a file does not fit.
     """
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    check_labels(runs, labels)
     if not 0 < threshold <= 1:
         raise ConfigError(f"a threshold of {threshold:g} clusters everything or nothing; give one above 0, at most 1")
     table = Corpus.read(corpus)
@@ -61,7 +61,6 @@ def write_clusters_figure(
             vocabulary=vocabulary,
             image_ids=images,
             beam=beam,
-            max_length=MAX_LENGTH,
             threshold=threshold,
         )
         for run, label in zip(runs, labels, strict=True)

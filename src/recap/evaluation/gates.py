@@ -10,15 +10,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, PAD, load_vocabulary
-from recap.evaluation.decode import decode_images
+from recap.data.vocabulary.words import BOS, PAD
+from recap.evaluation.captioned import BATCH, caption_images
 from recap.models.visual_gates import visual_gates
 from recap.reporting.gates import CaptionGates, write_gates
-from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model
-
-_MAX_LENGTH = 20  # tokens of a caption
-_BATCH = 50  # images decoded at a time
 
 
 def write_gates_figures(
@@ -80,20 +75,17 @@ def captions_with_gates(
     Raises:
         RecapError: a file does not fit, or the model has no gates.
     """
-    vocab, sources = load_vocabulary(vocabulary), FeatureSources(features)
-    inputs = sources.input_spec(vocab)
-    model = load_model(run, inputs).eval()
-    sources.choose([model], inputs)
-    limits = {"beam": beam, "max_length": _MAX_LENGTH, "length_penalty": 0.0, "batch_size": _BATCH}
-    found = decode_images(model, sources, image_ids, **limits, device=torch.device("cpu"), name="captions")
-    for start in range(0, len(image_ids), _BATCH):
-        chosen = image_ids[start : start + _BATCH]
-        tokens = pad_sequence([torch.tensor([BOS, *found[image]]) for image in chosen], True, PAD)[:, None]
+    found = caption_images(
+        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name="captions"
+    )
+    for start in range(0, len(image_ids), BATCH):
+        chosen = image_ids[start : start + BATCH]
+        tokens = pad_sequence([torch.tensor([BOS, *found.captions[image]]) for image in chosen], True, PAD)[:, None]
         with torch.no_grad():
-            memory = model.encode(sources.read(chosen))
-        visual, language = (gates[:, :, 0] for gates in visual_gates(model, tokens, memory))  # each [L, B, T]
+            memory = found.model.encode(found.sources.read(chosen))
+        visual, language = (gates[:, :, 0] for gates in visual_gates(found.model, tokens, memory))  # each [L, B, T]
         for index, image in enumerate(chosen):
-            words = [vocab.decode([token]) for token in found[image]]
+            words = found.words(image)
             yield CaptionGates(
                 image,
                 words,
