@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from recap.data.datasets.scenes.truth import is_true, read_truth
-from recap.metrics.base import Captions, Metric, Result
-
-_BOXES = "boxes.json"
+from recap.data.datasets.scenes.truth import is_true
+from recap.metrics.scene_truth import SceneTruth
 
 
-class TrueCaptions(Metric):
+class TrueCaptions(SceneTruth):
     """Share of captions of which every number, size, colour, texture, shape, place and background is right."""
 
     names: ClassVar[tuple[str, ...]] = ("True captions",)
-    products: ClassVar[tuple[str, ...]] = (_BOXES,)
 
     def version(self) -> dict[str, str]:
         """Return the version of the comparison."""
         return {"scenes": "1"}
 
-    def score(self, captions: Captions) -> Result:
-        """Return 1 for each caption that is true of its image and 0 for each other; the corpus score is their mean.
-
-        Raises:
-            MetricError: these are not captions of the scenes, which alone have the file.
-            DataError: the file is damaged.
-        """
-        scenes = read_truth(captions.product(_BOXES))
-        truth = {image_id: float(is_true(text, scenes[image_id])) for image_id, text in captions.hypotheses.items()}
-        (name,) = self.names
-        return Result({name: fmean(truth.values())}, {name: truth})
+    def is_true(self, caption: str, scene: Any) -> bool:
+        """Return whether a caption is true of its scene."""
+        return is_true(caption, scene)
