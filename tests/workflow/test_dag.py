@@ -197,7 +197,7 @@ def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(works
 
 def test_a_model_that_begins_with_a_language_model_has_it_trained_first(workspace):
     folder = workspace.folder / "params"
-    (folder / "language_models").mkdir()
+    (folder / "language_models").mkdir(exist_ok=True)
     sizes = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "positions": 24}
     written = {"texts": ["texts/others.txt"], "layers": 2, **sizes}
     (folder / "language_models" / "others.yaml").write_text(json.dumps(written))
