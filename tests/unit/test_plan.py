@@ -343,7 +343,7 @@ def test_the_tables_of_visual_gpt_train_equal_settings_once():
 @pytest.mark.parametrize(
     ("profile", "trained"),
     [
-        # 7 extractors x 3 models x 5 seeds, 20 rows of Table II, 2 models x 5 seeds of Table III alone, 7 rows of Table IV
+        # Table I: 7 extractors x 3 models x 5 seeds; II: 20 rows; III: 2 models x 5 seeds of its own; IV: 7 rows
         ("zodiac", 142),
         ("fusion", 12),
         ("acf", 22),

@@ -48,6 +48,15 @@ def test_plateau_drops_the_rate(tmp_path):
     assert len({*expected}) == 2
 
 
+def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
+    schedule = {"kind": "step_then_plateau", "factor": 0.5, "step_size": 2, "plateau_from": 3}
+    schedule |= {"plateau_factor": 0.1, "patience": 1}
+    stage = CrossEntropy(epochs=8, learning_rate=0.01, images_per_batch=5, schedule=schedule)
+    history = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.1, 0.2]).run().history
+    expected = [0.01, 0.01, 0.005, 0.005, 0.005, 0.0005, 0.0005, 0.0005]
+    assert [line["learning_rate"] for line in history] == pytest.approx(expected)
+
+
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
     loop.step.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)

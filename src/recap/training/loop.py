@@ -34,6 +34,7 @@ from recap.training.checkpoint import (
     set_aside,
 )
 from recap.training.distributed import Group
+from recap.training.optim import drops_rate
 from recap.training.step import Objective, OptimizerStep
 
 SAVED = "the state is saved, and the same command continues from here"
@@ -227,8 +228,7 @@ class Training:
             self._keep_best(score, progress.epoch + 1)
             return
         progress.epochs_since_best += 1
-        schedule = self.stage.schedule
-        if schedule.kind == "plateau" and progress.epochs_since_best % (schedule.patience + 1) == 0:
+        if drops_rate(self.stage.schedule, epoch=progress.epoch, epochs_since_best=progress.epochs_since_best):
             progress.lr_drops += 1
 
     def _score_start(self) -> None:

@@ -15,6 +15,7 @@ from recap.core.config import (
     Schedule,
     Stage,
     StepSchedule,
+    StepThenPlateauSchedule,
     TableSchedule,
 )
 from recap.layers.fast.uncompiled import uncompiled_optimizer
@@ -27,6 +28,7 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
     step:     learning_rate * factor^(epoch // step_size)
     plateau:  learning_rate * factor^lr_drops
+    step_then_plateau: learning_rate * factor^(min(epoch, plateau_from - 1) // step_size) * plateau_factor^lr_drops
     cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
@@ -49,9 +51,23 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
         return float(warm * schedule.learning_rate * schedule.factor ** (epoch // schedule.step_size))
     if isinstance(schedule, PlateauSchedule):
         return float(warm * schedule.learning_rate * schedule.factor**lr_drops)
+    if isinstance(schedule, StepThenPlateauSchedule):
+        first = schedule.factor ** (min(epoch, schedule.plateau_from - 1) // schedule.step_size)
+        return float(warm * schedule.learning_rate * first * schedule.plateau_factor**lr_drops)
     if isinstance(schedule, CosineSchedule):
         return float(warm * schedule.learning_rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2)
     return warm * schedule.learning_rate
+
+
+def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> bool:
+    """Return whether an epoch (from 0) whose validation was not the best meets a plateau, as torch's ReduceLROnPlateau.
+
+    Of `step_then_plateau` only epochs after the step decay count.
+    """
+    if isinstance(schedule, StepThenPlateauSchedule):
+        since = min(epochs_since_best, epoch + 1 - schedule.plateau_from)
+        return since > 0 and since % (schedule.patience + 1) == 0
+    return isinstance(schedule, PlateauSchedule) and epochs_since_best % (schedule.patience + 1) == 0
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:

@@ -33,6 +33,7 @@ from recap.core.config.schedules import (
     PlateauSchedule,
     Schedule,
     StepSchedule,
+    StepThenPlateauSchedule,
     TableSchedule,
 )
 from recap.core.config.studies import Study
@@ -72,6 +73,7 @@ __all__ = [
     "SelfCriticalRun",
     "Stage",
     "StepSchedule",
+    "StepThenPlateauSchedule",
     "Strict",
     "Study",
     "Subset",

@@ -46,6 +46,18 @@ class PlateauSchedule(_WithWarmup):
     patience: PositiveInt = Field(description="epochs without a better score that are tolerated; the next one drops")
 
 
+class StepThenPlateauSchedule(_WithWarmup):
+    """As `step` in the first epochs; then its last rate, multiplied where the validation score stops rising."""
+
+    kind: Literal["step_then_plateau"] = "step_then_plateau"
+    learning_rate: PositiveFloat = Field(description="rate of the first epochs")
+    factor: PositiveFloat = Field(description="multiplier of each drop of the first part")
+    step_size: PositiveInt = Field(description="epochs between drops of the first part")
+    plateau_from: PositiveInt = Field(description="epochs of the first part")
+    plateau_factor: PositiveFloat = Field(description="multiplier of each drop of the second part")
+    patience: PositiveInt = Field(description="its epochs without a better score that are tolerated")
+
+
 class CosineSchedule(_WithWarmup):
     """Falls as half a cosine from the first step to 0 after the last one of the stage."""
 
@@ -68,8 +80,14 @@ class TableSchedule(_WithWarmup):
 
 
 Schedule = Annotated[
-    ConstantSchedule | NoamSchedule | StepSchedule | PlateauSchedule | CosineSchedule | TableSchedule,
+    ConstantSchedule
+    | NoamSchedule
+    | StepSchedule
+    | PlateauSchedule
+    | StepThenPlateauSchedule
+    | CosineSchedule
+    | TableSchedule,
     Field(discriminator="kind"),
 ]
 # Schedules whose rates are multiples of one number, which a stage may also give as its `learning_rate`.
-WITH_ONE_RATE = ("constant", "step", "plateau", "cosine")
+WITH_ONE_RATE = ("constant", "step", "plateau", "step_then_plateau", "cosine")
