@@ -15,46 +15,27 @@ weights are dropped in the decoder, too, whose attention is the refiner's class 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import KeyValue
 from recap.layers.attention_on_attention import AoAAttention, AttentionOnAttention
 from recap.layers.dot_product import DotProductAttention
-from recap.layers.fast import Dropout, Linear, deferred_weight_grad
+from recap.layers.fast import Dropout, Linear
 from recap.layers.masks import key_mask
 from recap.layers.recurrent import LSTMCell
 from recap.layers.residual import Residual, UnbiasedLayerNorm
 from recap.layers.rows import Rows
 from recap.layers.stack import Stack
-from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.recurrent import ContextState, RecurrentCaptioner
+from recap.models.state import State
 
 ORDER = "attended_query"  # of what the AoA concatenates
-
-
-@dataclass(frozen=True, kw_only=True)
-class AoANetState(State):
-    """The LSTM and the context of each beam [B, C, D], and what is projected once per image.
-
-    Attributes:
-        h, c: of the LSTM.
-        context: what the next time step reads and the output layer, too.
-        key_value: of the decoder's attention.
-        image: the mean's part of the LSTM's projected input, [B, 4D].
-    """
-
-    h: Tensor = field(metadata=PER_BEAM)
-    c: Tensor = field(metadata=PER_BEAM)
-    context: Tensor = field(metadata=PER_BEAM)
-    key_value: KeyValue
-    image: Tensor
 
 
 class RefinerLayer(nn.Module):
@@ -75,7 +56,7 @@ class RefinerLayer(nn.Module):
         return x.like(self.around(x.values, attend))
 
 
-class AoANet(Captioner):
+class AoANet(RecurrentCaptioner[ContextState]):
     """AoANet.
 
     Args:
@@ -144,42 +125,29 @@ class AoANet(Captioner):
         values = self.refiner_norm(rows.values)[:, 0]
         return GlobalMemory(values, mask, masked_mean(values, mask))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> contexts [B, C, T, D]."""
-        projected, state = self._embed(tokens), cast(AoANetState, self.start(memory))  # [B, C, T, 4D]
-        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
-        contexts = []
-        with deferred_weight_grad():
-            for token in projected.unbind(2):
-                state = self._advance(token, state)
-                contexts.append(state.context)
-        return self.output_dropout(torch.stack(contexts, 2))
+    @property
+    def input_lstm(self) -> LSTMCell:
+        """The only LSTM."""
+        return self.lstm
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
+    def zero_state(self, zero: Tensor, **shared: Any) -> ContextState:
+        """[B, 1, D] -> the state before the first token."""
+        return ContextState(h=zero, c=zero, context=zero, **shared)
 
-    def attention_modules(self) -> list[nn.Identity]:
-        """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
-        return [self.attention.weights]
-
-    def start(self, memory: Memory) -> State:
-        """Zero state; keys, values and the mean's part of the LSTM's input are projected once per image."""
-        key_value = self.attention.key_value(Rows(memory.values[:, None]))
-        image = self.lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
-        zero = memory.values.new_zeros(len(image), 1, self.d_model)
-        return AoANetState(memory, h=zero, c=zero, context=zero, key_value=key_value, image=image)
+    def hidden(self, state: ContextState) -> Tensor:
+        """Return the context."""
+        return state.context
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        state = self._advance(self._embed(tokens), cast(AoANetState, state))
+        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state; a training model drops here, too."""
+        state = self.advance(self.embed(tokens), cast(ContextState, state))
         return self.log_probabilities(self.output_dropout(state.context)), state
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
         return self.lstm.project_input(self.word_dropout(torch.relu(self.word_embedding(tokens))), 0)
 
-    def _advance(self, token: Tensor, state: AoANetState) -> AoANetState:
+    def advance(self, token: Tensor, state: ContextState) -> ContextState:
         """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
         context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
         # The LSTM reads mean + context: the projection is linear, so that each is projected by itself.

@@ -12,42 +12,34 @@ padding they are equal.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from recap.layers.activations import activation
 from recap.layers.additive import AdditiveAttention
-from recap.layers.attention import KeyValue
-from recap.layers.fast import Linear, deferred_weight_grad
+from recap.layers.fast import Linear
 from recap.layers.masks import key_mask
 from recap.layers.recurrent import LSTMCell
 from recap.layers.rows import Rows
-from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.recurrent import RecurrentCaptioner, RecurrentState
+from recap.models.state import PER_BEAM
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpDownState(State):
-    """Attention LSTM (h1, c1) and language LSTM (h2, c2) of each beam, [B, C, R], and what is projected once per image.
-
-    Attributes:
-        key_value: of the attention.
-        image: the mean's part of the attention LSTM's projected input, [B, 4R].
-    """
+class UpDownState(RecurrentState):
+    """Attention LSTM (h1, c1) and language LSTM (h2, c2) of each beam, [B, C, R]."""
 
     h1: Tensor = field(metadata=PER_BEAM)
     c1: Tensor = field(metadata=PER_BEAM)
     h2: Tensor = field(metadata=PER_BEAM)
     c2: Tensor = field(metadata=PER_BEAM)
-    key_value: KeyValue
-    image: Tensor
 
 
-class UpDown(Captioner):
+class UpDown(RecurrentCaptioner[UpDownState]):
     """The Up-Down captioner.
 
     Args:
@@ -84,7 +76,7 @@ class UpDown(Captioner):
             d_query=d_model, d_source=width, d_hidden=d_attention, activation=attention_activation
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = self.output_dropout = nn.Dropout(dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -95,44 +87,26 @@ class UpDown(Captioner):
         features = features.masked_fill(~mask[..., None], 0)
         return GlobalMemory(features, mask, masked_mean(features, mask))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> hidden [B, C, T, R]."""
-        projected, state = self._embed(tokens), cast(UpDownState, self.start(memory))
-        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
-        hidden = []
-        with deferred_weight_grad():
-            for token in projected.unbind(2):
-                state = self._advance(token, state)
-                hidden.append(state.h2)
-        return self.dropout(torch.stack(hidden, 2))
+    @property
+    def input_lstm(self) -> LSTMCell:
+        """The attention LSTM."""
+        return self.attention_lstm
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., R] -> [..., V]."""
-        return self.output(hidden)
+    def zero_state(self, zero: Tensor, **shared: Any) -> UpDownState:
+        """[B, 1, R] -> the state before the first token."""
+        return UpDownState(h1=zero, c1=zero, h2=zero, c2=zero, **shared)
 
-    def attention_modules(self) -> list[nn.Identity]:
-        """Return where the attention passes its weights; see `recap.models.attention_maps`."""
-        return [self.attention.weights]
+    def hidden(self, state: UpDownState) -> Tensor:
+        """Return the language LSTM's h."""
+        return state.h2
 
-    def start(self, memory: Memory) -> State:
-        """Zero state; keys and the mean's part of the attention LSTM are projected once per image."""
-        key_value = self.attention.key_value(Rows(memory.values[:, None]))
-        image = self.attention_lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
-        zero = memory.values.new_zeros(len(image), 1, self.d_model)
-        return UpDownState(memory, h1=zero, c1=zero, h2=zero, c2=zero, key_value=key_value, image=image)
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        state = self._advance(self._embed(tokens), cast(UpDownState, state))
-        return self.log_probabilities(state.h2), state
-
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the attention LSTM's projected input, [..., 4R]."""
         embedded = self.word_activation(self.word_embedding(tokens))
         first = self.attention_lstm.weight_ih.shape[1] - embedded.shape[-1]
         return self.attention_lstm.project_input(self.dropout(embedded), first)
 
-    def _advance(self, token: Tensor, state: UpDownState) -> UpDownState:
+    def advance(self, token: Tensor, state: UpDownState) -> UpDownState:
         """One time step; token: its part of the attention LSTM's projected input, [B, C, 4R]."""
         attention_lstm, language_lstm = self.attention_lstm, self.language_lstm
         projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)

@@ -12,9 +12,9 @@ Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initiali
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,35 +22,15 @@ from torch.nn.functional import celu, glu
 
 from recap.layers.activations import CELU_ALPHA
 from recap.layers.additive import AdditiveAttention
-from recap.layers.attention import KeyValue
-from recap.layers.fast import Dropout, Linear, deferred_weight_grad
+from recap.layers.fast import Dropout, Linear
 from recap.layers.masks import key_mask
 from recap.layers.recurrent import LSTMCell
 from recap.layers.rows import Rows
 from recap.layers.stack import Stack
 from recap.layers.x_linear import FeatureMix, XLinear
-from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
-
-
-@dataclass(frozen=True, kw_only=True)
-class XLanState(State):
-    """The LSTM and the context of each beam [B, C, D], and what is projected once per image.
-
-    Attributes:
-        h, c: of the LSTM.
-        context: what the next time step reads and the output layer, too.
-        key_value: of the decoder's attention.
-        image: the global vector's part of the LSTM's projected input, [B, 4D].
-    """
-
-    h: Tensor = field(metadata=PER_BEAM)
-    c: Tensor = field(metadata=PER_BEAM)
-    context: Tensor = field(metadata=PER_BEAM)
-    key_value: KeyValue
-    image: Tensor
+from recap.models.recurrent import ContextState, RecurrentCaptioner
 
 
 class XLanEncoder(nn.Module):
@@ -92,7 +72,7 @@ class AttendedState(nn.Module):
         return glu(self.gate(torch.cat([v, h], -1)), -1)
 
 
-class XLan(Captioner):
+class XLan(RecurrentCaptioner[ContextState]):
     """X-LAN and the variants of its ablation.
 
     Args:
@@ -162,43 +142,25 @@ class XLan(Captioner):
         regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_ALPHA))
         return cast(GlobalMemory, self.encoder(regions, images.main.mask))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> contexts [B, C, T, D]."""
-        projected, state = self._embed(tokens), cast(XLanState, self.start(memory))  # [B, C, T, 4D]
-        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
-        contexts = []
-        with deferred_weight_grad():
-            for token in projected.unbind(2):
-                state = self._advance(token, state)
-                contexts.append(state.context)
-        return self.output_dropout(torch.stack(contexts, 2))
+    @property
+    def input_lstm(self) -> LSTMCell:
+        """The only LSTM."""
+        return self.lstm
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
+    def zero_state(self, zero: Tensor, **shared: Any) -> ContextState:
+        """[B, 1, D] -> the state before the first token."""
+        return ContextState(h=zero, c=zero, context=zero, **shared)
 
-    def attention_modules(self) -> list[nn.Identity]:
-        """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
-        return [self.attention.weights]
+    def hidden(self, state: ContextState) -> Tensor:
+        """Return the context."""
+        return state.context
 
-    def start(self, memory: Memory) -> State:
-        """Zero state; what no token changes is projected once per image: keys, values, the image's part of the LSTM."""
-        key_value = self.attention.key_value(Rows(memory.values[:, None]))
-        image = self.lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
-        zero = memory.values.new_zeros(len(image), 1, self.d_model)
-        return XLanState(memory, h=zero, c=zero, context=zero, key_value=key_value, image=image)
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        state = self._advance(self._embed(tokens), cast(XLanState, state))
-        return self.log_probabilities(state.context), state
-
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
         embedded = self.word_dropout(celu(self.word_embedding(tokens), CELU_ALPHA))
         return self.lstm.project_input(embedded, 0)
 
-    def _advance(self, token: Tensor, state: XLanState) -> XLanState:
+    def advance(self, token: Tensor, state: ContextState) -> ContextState:
         """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
         context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
         # The LSTM reads global + context: the projection is linear, so that each is projected by itself.

@@ -1,0 +1,115 @@
+"""Captioners whose decoder is an LSTM that attends to the image at every token.
+
+    [h, ...] = LSTM([word ; image ; ...]),   attended = attention(h, image vectors),   logits = W hidden
+
+What no token changes (keys, values, the image's part of the LSTM's input) is projected once per image, and the words of
+a whole caption at once; only what depends on the last token is computed token by token.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from recap.layers.attention import Attention, KeyValue
+from recap.layers.fast import Linear, deferred_weight_grad
+from recap.layers.recurrent import LSTMCell
+from recap.layers.rows import Rows
+from recap.models.base import Captioner
+from recap.models.global_memory import GlobalMemory
+from recap.models.state import PER_BEAM, Memory, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentState(State):
+    """What is projected once per image; each model adds what its LSTMs keep for each beam.
+
+    Attributes:
+        key_value: of the decoder's attention.
+        image: the image's part of the LSTM's projected input, [B, 4D].
+    """
+
+    key_value: KeyValue
+    image: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextState(RecurrentState):
+    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the output layer read."""
+
+    h: Tensor = field(metadata=PER_BEAM)
+    c: Tensor = field(metadata=PER_BEAM)
+    context: Tensor = field(metadata=PER_BEAM)
+
+
+StateT = TypeVar("StateT", bound=RecurrentState)
+
+
+class RecurrentCaptioner(Captioner, Generic[StateT]):
+    """Base of recurrent captioners.
+
+    Attributes:
+        d_model: D, width of the LSTM that reads the words.
+        attention: over the image; output_dropout: before the output layer, under teacher forcing; output: to ids.
+    """
+
+    d_model: int
+    attention: Attention
+    output_dropout: nn.Module
+    output: Linear
+
+    @property
+    @abstractmethod
+    def input_lstm(self) -> LSTMCell:
+        """The LSTM that reads the words; columns of its input from `d_model` on read the image."""
+
+    @abstractmethod
+    def zero_state(self, zero: Tensor, **shared: Any) -> StateT:
+        """Return the state before the first token; zero: [B, 1, D]; shared: fields that all states have."""
+
+    @abstractmethod
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
+
+    @abstractmethod
+    def advance(self, token: Tensor, state: StateT) -> StateT:
+        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
+
+    @abstractmethod
+    def hidden(self, state: StateT) -> Tensor:
+        """Return what the output layer reads, [B, C, D]."""
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
+        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
+        hidden = []
+        with deferred_weight_grad():
+            for token in projected.unbind(2):
+                state = self.advance(token, state)
+                hidden.append(self.hidden(state))
+        return cast(Tensor, self.output_dropout(torch.stack(hidden, 2)))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return self.output(hidden)
+
+    def attention_modules(self) -> list[nn.Identity]:
+        """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
+        return [cast(nn.Identity, self.attention.weights)]
+
+    def start(self, memory: Memory) -> StateT:
+        """Zero state; keys, values and the image's part of the LSTM's input are projected once per image."""
+        key_value = self.attention.key_value(Rows(memory.values[:, None]))
+        image = self.input_lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
+        zero = memory.values.new_zeros(len(image), 1, self.d_model)
+        return self.zero_state(zero, memory=memory, key_value=key_value, image=image)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
+        state = self.advance(self.embed(tokens), cast(StateT, state))
+        return self.log_probabilities(self.hidden(state)), state
