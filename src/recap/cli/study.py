@@ -59,7 +59,7 @@ def _add_sheets(commands: Commands) -> None:
         purpose="draw images and make the forms of all raters",
         example="""
             recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
-              --captions demo/transformer=a/captions.test.json demo/zodiac=b/captions.test.json
+              --captions demo/transformer=a/captions.test.json demo/acf=b/captions.test.json
         """,
     )
     _add_study(parser)
