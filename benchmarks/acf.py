@@ -22,8 +22,8 @@ from recap.core.config import CrossEntropy
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
 from recap.layers.cluster_attention import clusters
-from recap.layers.clusters import LineClusters
 from recap.layers.fast.linear import fixed_weights
+from recap.layers.line_clusters import LineClusters
 from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec

@@ -9,7 +9,8 @@ from torch.nn.functional import logsigmoid
 
 from recap.layers.cluster_attention import ClusterAttention
 from recap.layers.cluster_matrix import block_means, chain, grid_matrix, log_complement, merged, repeat_blocks
-from recap.layers.clusters import GridClusters, LineClusters
+from recap.layers.grid_clusters import GridClusters
+from recap.layers.line_clusters import LineClusters
 from recap.layers.region_grid import cell_of_region, region_cells
 from recap.layers.rows import Rows
 

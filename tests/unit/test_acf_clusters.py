@@ -9,7 +9,9 @@ from recap.core.config.models.acf import AcfModel
 from recap.core.config.models.transformer import TransformerModel
 from recap.core.errors import ConfigError
 from recap.core.params import validate
-from recap.layers.clusters import GridClusters, GridWindow, LineClusters, LineWindow
+from recap.layers.cluster_windows import GridWindow, LineWindow
+from recap.layers.grid_clusters import GridClusters
+from recap.layers.line_clusters import LineClusters
 from recap.layers.region_grid import region_cells
 from recap.layers.rows import Rows
 from recap.models.images import Images, Stream

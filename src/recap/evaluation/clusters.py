@@ -11,7 +11,7 @@ from torch import Tensor
 from recap.core.errors import FeatureError
 from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import caption_images
-from recap.layers.clusters import grid_size
+from recap.layers.grid_clusters import grid_size
 from recap.layers.region_grid import region_cells
 from recap.models.cluster_maps import cluster_maps
 from recap.models.images import Stream

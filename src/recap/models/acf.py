@@ -23,15 +23,10 @@ from torch import Tensor, nn
 
 from recap.layers.attention import Attention, MultiHeadAttention
 from recap.layers.cluster_attention import ClusterAttention
-from recap.layers.clusters import (
-    Clusters,
-    GridClusters,
-    GridWindow,
-    LineClusters,
-    LineWindow,
-    TokenByToken,
-    TokenClusters,
-)
+from recap.layers.cluster_windows import GridWindow, LineWindow
+from recap.layers.clusters import Clusters, TokenByToken, TokenClusters
+from recap.layers.grid_clusters import GridClusters
+from recap.layers.line_clusters import LineClusters
 from recap.layers.region_grid import cell_of_region, region_cells
 from recap.layers.stack import Stack
 from recap.models.acf_layers import ClusterDecoderLayer, ClusterEncoderLayer, ClusterPast
@@ -60,7 +55,7 @@ class Acf(Transformer):
         context, self_factor, stacking: see `recap.layers.clusters.AdaptiveClusters`.
         window: clusters of this fixed size in place of adaptive ones.
         sampling_rate: edge of the blocks for which the encoder's C is computed.
-        box, share_directions: see `recap.layers.clusters.GridClusters`.
+        box, share_directions: see `recap.layers.grid_clusters.GridClusters`.
         cluster_norm: whether a norm of the layer's input feeds Eq. 4.
         layout: "grid": the vectors are the cells of a square grid; "regions": they are laid out as one by their boxes.
         region_rows: rows of that layout.
