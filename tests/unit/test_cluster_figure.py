@@ -6,16 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
+from safetensors.torch import save_file
 
 from helpers.model_cases import built, random_images
+from helpers.prepared import prepare
 from recap.core.config.models.acf import AcfModel
 from recap.core.config.models.transformer import TransformerModel
 from recap.core.errors import ConfigError, FeatureError
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.words import load_vocabulary
 from recap.evaluation.alignment import late_interaction, mutual_argmax
-from recap.evaluation.clusters import clusters_of_vectors
+from recap.evaluation.clusters import caption_with_clusters, clusters_of_vectors
 from recap.layers.region_grid import region_cells
 from recap.models.cluster_maps import cluster_maps
-from recap.models.images import Stream
+from recap.models.images import InputSpec, Stream
+from recap.models.registry import build_model
 from recap.reporting.attention import grid_boxes
 from recap.reporting.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
 from recap.reporting.clusters import ClusterMap, as_text, color, shaded, write_clusters
@@ -107,6 +113,23 @@ def test_maps_are_what_the_layers_attend_with():
     assert classic.encoder == classic.decoder == {}
     with pytest.raises(ConfigError, match="one image and one caption"):
         cluster_maps(model, images, torch.ones(1, 2, 3, dtype=torch.long))
+
+
+def test_the_untrained_model_stands_beside_the_trained_one_with_its_caption(tmp_path):
+    data = prepare(tmp_path)
+    config = {**AcfModel.example().model_dump(), "sampling_rate": 1}
+    words = load_vocabulary(tmp_path / "vocabulary.json")
+    (tmp_path / "run").mkdir()
+    save_file(build_model(config, InputSpec.of(6, len(words))).state_dict(), tmp_path / "run/model.safetensors")
+    (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": config}}))
+    images = sorted(Corpus.read(tmp_path / "corpus.parquet").captions("test"))[:2]
+    given = {"run": tmp_path / "run", "label": "ACF", "features": [tmp_path / "features.h5"], "image_ids": images}
+    given |= {"vocabulary": data.folder / "vocabulary.json", "beam": 2, "threshold": 0.5}
+    alone, both = (caption_with_clusters(**given, untrained=untrained) for untrained in (False, True))
+    assert [[drawn.label for drawn in each] for each in both.values()] == [["ACF", "ACF, untrained"]] * 2
+    assert [each[0] for each in both.values()] == [each[0] for each in alone.values()]
+    for trained, untrained in both.values():
+        assert trained.words == untrained.words and trained.patches_of_layer != untrained.patches_of_layer
 
 
 def test_regions_are_clustered_with_their_neighbors_in_the_layout():

@@ -85,13 +85,16 @@ def _add_clusters(commands: Commands) -> None:
     parser.add_argument(
         "--threshold", type=float, default=0.5, help="value of C from which neighbors are one cluster (0.5)"
     )
+    parser.add_argument(
+        "--untrained", action="store_true", help="beside each model itself with random weights: what was not learnt"
+    )
     parser.set_defaults(function=_clusters)
 
 
 def _clusters(a: Arguments) -> None:
     from recap.evaluation.clusters_figure import write_clusters_figure
 
-    given = "corpus vocabulary features runs labels image_ids count beam layers threshold heading out"
+    given = "corpus vocabulary features runs labels image_ids count beam layers threshold heading untrained out"
     write_clusters_figure(image_roots=a.images, **chosen(a, given))
 
 

@@ -10,14 +10,17 @@ from torch import Tensor
 
 from recap.core.errors import FeatureError
 from recap.data.vocabulary.words import BOS
-from recap.evaluation.captioned import caption_images
+from recap.evaluation.captioned import CaptionedImages, caption_images
 from recap.layers.grid_clusters import grid_size
 from recap.layers.region_grid import region_cells
+from recap.models.base import Captioner
 from recap.models.cluster_maps import cluster_maps
 from recap.models.images import Stream
+from recap.models.registry import build_model
 from recap.reporting.attention import Box, grid_boxes
 from recap.reporting.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
 from recap.reporting.clusters import ClusterMap
+from recap.runs.saved import run_model_config
 
 
 def caption_with_clusters(
@@ -29,7 +32,8 @@ def caption_with_clusters(
     image_ids: Sequence[int],
     beam: int,
     threshold: float,
-) -> dict[int, ClusterMap]:
+    untrained: bool = False,
+) -> dict[int, list[ClusterMap]]:
     """Return a trained model's captions of images with the clusters of each layer, on the CPU.
 
     Args:
@@ -40,6 +44,7 @@ def caption_with_clusters(
         image_ids: images to caption.
         beam: of the search.
         threshold: C~ from which neighbors are one cluster.
+        untrained: whether the clusters of the same captions under the model's random initial weights come next.
 
     Raises:
         RecapError: a file does not fit, or the vectors are no grid.
@@ -47,24 +52,42 @@ def caption_with_clusters(
     found = caption_images(
         run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
     )
-    height = getattr(found.model, "region_rows", None)
-    figures = {}
-    for image in image_ids:
-        images = found.sources.read([image])
-        maps = cluster_maps(found.model, images, torch.tensor([[[BOS, *found.captions[image]]]]))
+    models = {label: found.model}
+    if untrained:
+        models[f"{label}, untrained"] = _untrained(run, found)
+
+    def drawn(image: int) -> list[ClusterMap]:
         where = f"{features[0]}: image {image}"
-        boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
-        words = found.words(image)
-        # A row of C~ is of the token that goes in: the first one is <bos>.
-        tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
-        figures[image] = ClusterMap(
-            label=label,
-            words=words,
-            boxes=boxes,
-            words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
-            patches_of_layer=patches,
-        )
-    return figures
+        return [_cluster_map(found, image, model, name, threshold, where) for name, model in models.items()]
+
+    return {image: drawn(image) for image in image_ids}
+
+
+def _untrained(run: Path, found: CaptionedImages) -> Captioner:
+    """Return the model of a run with random weights, the same on every call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_model(run_model_config(run), found.sources.input_spec(found.vocabulary)).eval()
+
+
+def _cluster_map(
+    found: CaptionedImages, image: int, model: Captioner, label: str, threshold: float, where: str
+) -> ClusterMap:
+    """Return the clusters of an image and its caption in each layer of a model; where: the features, for the error."""
+    images = found.sources.read([image])
+    maps = cluster_maps(model, images, torch.tensor([[[BOS, *found.captions[image]]]]))
+    height = getattr(model, "region_rows", None)
+    boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
+    words = found.words(image)
+    # A row of C~ is of the token that goes in: the first one is <bos>.
+    tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
+    return ClusterMap(
+        label=label,
+        words=words,
+        boxes=boxes,
+        words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
+        patches_of_layer=patches,
+    )
 
 
 def clusters_of_vectors(

@@ -27,6 +27,7 @@ def write_clusters_figure(
     layers: Sequence[int] | None,
     threshold: float,
     heading: str,
+    untrained: bool,
     out: Path,
 ) -> None:
     """Caption images with each run and draw the clusters of its layers.
@@ -42,6 +43,7 @@ def write_clusters_figure(
         layers: numbers of the layers to draw, counted from 1; None: all.
         threshold: C~ from which neighbors are one cluster.
         heading: text above the figure.
+        untrained: draw each model's clusters before training, too.
         out: the PNG; the trees go beside it, as JSON.
 
     Raises:
@@ -62,8 +64,9 @@ def write_clusters_figure(
             image_ids=images,
             beam=beam,
             threshold=threshold,
+            untrained=untrained,
         )
         for run, label in zip(runs, labels, strict=True)
     ]
-    maps = {image: [model[image] for model in each] for image in images}
+    maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
     write_clusters(heading=heading, maps=maps, layers=layers, files=table.files(), image_roots=image_roots, out=out)
