@@ -57,7 +57,7 @@ def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned
 def test_rows_of_several_tables_make_a_line_each(planned):
     _, figure = planned(
         x={"setting": "subset.fraction", "label": "share, percent", "factor": 100},
-        tables=["recap/demo", "recap/zodiac_scst"],
+        tables=["recap/zodiac_scst", "zodiac/t1_clip_rn50"],
         line_of="row",
         labels={"transformer": "Transformer", "zodiac": "ZoDIAC"},
         rows=[],

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from recap.core.config import Row
+from recap.core.config import Row, Table
 from recap.core.config.figures import Figure, FigureFile, Line, Point
 from recap.core.errors import ConfigError, nearest
 from recap.core.run import file_name
 
-if TYPE_CHECKING:
-    from recap.core.plan import RunPlan
+SpecOf = Callable[[str, str], dict[str, Any]]  # section and name -> the settings at the profile's scale
 
 
-def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
+def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], spec_of: SpecOf) -> Figure:
     """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale.
+
+    Args:
+        name, file: of the figure.
+        tables: the planned tables.
+        spec_of: section and name -> the settings at the profile's scale.
 
     Raises:
         ConfigError: a row, a table or the setting of the axis is unknown.
     """
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
-    for table, ids in _drawn(plan, name, file):
-        rows = {row.id: row for row in plan.tables[table].rows}
+    for table, ids in _drawn(name, file):
+        rows = {row.id: row for row in tables[table].rows}
         for row_id in ids:
             if row_id not in rows:
                 raise ConfigError(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
-            point = Point(x=_number(plan, name, file, rows[row_id]), table=file_name(table), row=row_id)
+            point = Point(x=_number(name, file, rows[row_id], spec_of), table=file_name(table), row=row_id)
             lines[row_id if file.line_of == "row" else table].append(point)
     return Figure(
         title=file.title,
-        scale=plan.tables[file.tables[0]].scale,
+        scale=tables[file.tables[0]].scale,
         x_label=file.x.label,
         logarithmic=file.x.logarithmic,
         metrics=file.metrics,
@@ -38,7 +43,7 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
     )
 
 
-def _drawn(plan: RunPlan, name: str, file: FigureFile) -> list[tuple[str, list[str]]]:
+def _drawn(name: str, file: FigureFile) -> list[tuple[str, list[str]]]:
     """Return the tables of a figure, each with the ids of its rows that are drawn."""
     if file.line_of == "row":
         return [(table, list(file.labels)) for table in file.tables]
@@ -48,10 +53,10 @@ def _drawn(plan: RunPlan, name: str, file: FigureFile) -> list[tuple[str, list[s
     return [(table, file.rows) for table in file.labels]
 
 
-def _number(plan: RunPlan, name: str, file: FigureFile, row: Row) -> float:
+def _number(name: str, file: FigureFile, row: Row, spec_of: SpecOf) -> float:
     """Return the number of a row on the axis."""
     section, *keys = file.x.setting.split(".")
-    values = plan.spec(f"{section}s", getattr(row, section))
+    values = spec_of(f"{section}s", getattr(row, section))
     try:
         found: Any = reduce(lambda below, key: below[key], keys, values)
         return float(found) * file.x.factor

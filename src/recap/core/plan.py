@@ -45,7 +45,9 @@ class RunPlan:
         files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
         for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
             self._add(table_id, self._asked("tables", table_id, who))
-        self.figures = {name: planned_figure(self, name, file) for name, file in files.items()}
+        self.figures = {
+            name: planned_figure(name, file, tables=self.tables, spec_of=self.spec) for name, file in files.items()
+        }
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
