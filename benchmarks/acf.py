@@ -28,7 +28,8 @@ from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.training.batches import Batch, caption_tensor
+from recap.runs.captions import caption_tensor
+from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 

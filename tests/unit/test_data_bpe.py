@@ -9,7 +9,7 @@ from recap.core.config.vocabulary import BytePairRule
 from recap.core.errors import ConfigError, DataError
 from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
-from recap.training.batches import caption_tensor
+from recap.runs.captions import caption_tensor
 from recap.training.job import _begins_word
 from recap.training.objectives.cross_entropy import truncated_to_words
 

@@ -4,7 +4,8 @@ import pytest
 
 from helpers.training import CAPTIONS, IMAGES, Store
 from recap.features.prefetch import prefetch
-from recap.training.batches import CaptionBatches, caption_tensor
+from recap.runs.captions import caption_tensor
+from recap.training.batches import CaptionBatches
 
 
 def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():

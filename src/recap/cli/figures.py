@@ -14,6 +14,7 @@ def add_figures(commands: Commands) -> None:
     _add_gates(commands)
     _add_clusters(commands)
     _add_alignment(commands)
+    _add_other_images(commands)
     _add_sweep(commands)
 
 
@@ -119,6 +120,28 @@ def _alignment(a: Arguments) -> None:
     from recap.evaluation.alignment import write_alignment
 
     write_alignment(**chosen(a, "corpus vocabulary features runs labels split beam out"))
+
+
+def _add_other_images(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "other-images",
+        purpose="whether models look: the loss of references with their own images and with others",
+        example="""
+            recap report other-images --corpus corpus.parquet --vocabulary vocabulary.json --features features.h5 \\
+              --runs run --labels Transformer --out other_images.json
+        """,
+    )
+    paths(parser, "corpus", "vocabulary", "features", out="the JSON")
+    _add_runs(parser)
+    parser.add_argument("--split", choices=["val", "test"], default="test", help="images (test)")
+    parser.set_defaults(function=_other_images)
+
+
+def _other_images(a: Arguments) -> None:
+    from recap.evaluation.other_images import write_other_images
+
+    write_other_images(**chosen(a, "corpus vocabulary features runs labels split out"))
 
 
 def _add_sweep(commands: Commands) -> None:

@@ -49,13 +49,19 @@ def caption_images(
     Raises:
         RecapError: a file does not fit.
     """
+    model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
+    limits = {"beam": beam, "max_length": MAX_LENGTH, "length_penalty": 0.0, "batch_size": BATCH}
+    captions = decode_images(model, sources, image_ids, **limits, device=torch.device("cpu"), name=name)
+    return CaptionedImages(model, sources, vocab, captions)
+
+
+def opened(*, run: Path, features: Sequence[Path], vocabulary: Path) -> tuple[Captioner, FeatureSources, AnyVocabulary]:
+    """Return a trained model, what it reads, and its vocabulary; see `caption_images`."""
     vocab, sources = load_vocabulary(vocabulary), FeatureSources(features)
     inputs = sources.input_spec(vocab)
     model = load_model(run, inputs).eval()
     sources.choose([model], inputs)
-    limits = {"beam": beam, "max_length": MAX_LENGTH, "length_penalty": 0.0, "batch_size": BATCH}
-    captions = decode_images(model, sources, image_ids, **limits, device=torch.device("cpu"), name=name)
-    return CaptionedImages(model, sources, vocab, captions)
+    return model, sources, vocab
 
 
 def check_labels(runs: Sequence[Path], labels: Sequence[str]) -> None:

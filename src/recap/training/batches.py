@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from recap.core.seeding import generator
-from recap.data.vocabulary.words import BOS, EOS, PAD
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
+from recap.runs.captions import caption_tensor
 from recap.runs.inputs import ReadsImages
 
 
@@ -71,14 +71,3 @@ class CaptionBatches:
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
         return prefetch(self.batch(image_ids) for image_ids in batches)
-
-
-def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
-    """Token ids of each image's captions -> [B, C, T + 1] with <bos>, <eos> and padding."""
-    most = max(len(rows) for rows in captions)
-    longest = max((len(row) for rows in captions for row in rows), default=0)
-    tokens = torch.full((len(captions), most, longest + 2), PAD, dtype=torch.long)
-    for image, rows in enumerate(captions):
-        for index, row in enumerate(rows):
-            tokens[image, index, : len(row) + 2] = torch.tensor([BOS, *row, EOS])
-    return tokens

@@ -24,6 +24,7 @@ from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.layers.fast import fast
 from recap.models.base import Captioner
 from recap.models.registry import build_model
+from recap.runs.captions import split_captions, training_captions
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
 from recap.runs.inputs import FeatureSources
@@ -31,7 +32,6 @@ from recap.runs.pretrained import pretrained_file
 from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
 from recap.training.batches import CaptionBatches
-from recap.training.captions import split_captions, training_captions
 from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes
 from recap.training.distributed import Group, init_group

@@ -1,0 +1,79 @@
+"""The loss of references with their own images and with others."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from helpers.prepared import MODEL, prepare
+from recap.cli import main
+from recap.core.errors import RecapError
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.words import PAD, load_vocabulary
+from recap.evaluation.other_images import caption_losses, write_other_images
+from recap.models.images import Images, InputSpec
+from recap.models.registry import build_model
+from recap.runs.captions import caption_tensor
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A data set and two untrained runs, one of which sees nothing."""
+    folder = tmp_path_factory.mktemp("other")
+    prepare(folder)
+    torch.manual_seed(0)
+    model = build_model(MODEL, InputSpec.of(6, len(load_vocabulary(folder / "vocabulary.json"))))
+    blind = {**model.state_dict(), "feature_embedding.weight": torch.zeros_like(model.feature_embedding.weight)}
+    for name, weights in (("seeing", model.state_dict()), ("blind", blind)):
+        (folder / name).mkdir()
+        save_file(weights, folder / name / "model.safetensors")
+        (folder / name / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))
+    return folder
+
+
+def arguments(folder, *runs, split="test"):
+    words = ["report", "other-images", "--split", split, "--out", str(folder / "found.json")]
+    for name, file in (("corpus", "corpus.parquet"), ("vocabulary", "vocabulary.json"), ("features", "features.h5")):
+        words += [f"--{name}", str(folder / file)]
+    return [*words, "--runs", *(str(folder / run) for run in runs), "--labels", *runs]
+
+
+def test_a_blind_model_loses_nothing_and_another_something(files):
+    main(arguments(files, "seeing", "blind"))
+    found = json.loads((files / "found.json").read_text())
+    assert found["split"] == "test"
+    seeing, blind = (found["models"][name] for name in ("seeing", "blind"))
+    assert blind["own"] == pytest.approx(blind["other"]) and blind["difference"]["mean_difference"] == pytest.approx(0)
+    assert seeing["own"] != pytest.approx(seeing["other"], abs=1e-6)
+    images = len(Corpus.read(files / "corpus.parquet").captions("test"))
+    assert seeing["difference"]["images"] == images
+    assert seeing["difference"]["mean_difference"] == pytest.approx(seeing["other"] - seeing["own"])
+
+
+def test_the_loss_is_that_of_teacher_forcing_without_padding():
+    torch.manual_seed(0)
+    model = build_model(MODEL, InputSpec.of(6, 12)).eval()
+    images = Images.of(torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool))
+    tokens = caption_tensor([[[5, 6, 7], [8]], [[9, 10]]])
+    expected = []
+    for image, captions in enumerate(tokens):
+        memory = model.encode(Images.of(images.main.values[[image]], images.main.mask[[image]]))
+        terms = []
+        for caption in captions[captions[:, 0] != PAD]:
+            words = caption[caption != PAD][None, None]
+            scores = model.logits(model.decode(words[..., :-1], memory))[0, 0]
+            terms.append(torch.nn.functional.cross_entropy(scores, words[0, 0, 1:], reduction="none"))
+        expected.append(torch.cat(terms).mean())
+    torch.testing.assert_close(caption_losses(model, images, tokens), torch.stack(expected).detach())
+
+
+def test_a_split_without_images_and_a_label_too_few_are_refused(files):
+    given = {"corpus": files / "corpus.parquet", "vocabulary": files / "vocabulary.json", "out": files / "refused.json"}
+    given |= {"features": [files / "features.h5"], "runs": [files / "blind"]}
+    with pytest.raises(RecapError, match="1 runs but 0 labels"):
+        write_other_images(**given, labels=[], split="test")
+    with pytest.raises(RecapError, match="no such split as 'dev'"):
+        write_other_images(**given, labels=["blind"], split="dev")
+    assert not (files / "refused.json").exists()
