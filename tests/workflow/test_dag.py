@@ -216,6 +216,12 @@ def test_a_model_that_begins_with_a_language_model_has_it_trained_first(workspac
     assert "inputs/gpt2/model.safetensors: no such file or folder; models/visual_gpt.yaml names it" in done.stderr
 
 
+def test_features_of_a_tuned_backbone_have_it_tuned_first(workspace):
+    workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
+    planned = workspace.planned("features_all")
+    assert planned["tune"] == 1 and "pretrain" not in planned
+
+
 def test_a_figure_over_a_setting_is_one_job_more_and_its_tables_are_made(workspace):
     planned = workspace.planned(config=('figures=["tiny"]',))
     assert (planned["sweep"], planned["table"], planned["train_xe"]) == (1, 1, 2)

@@ -21,9 +21,9 @@ def execution_options(wildcards):
 
 
 def trained_backbone(wildcards):
-    """Return the weights that must be trained first: for weights 'boxes', else none."""
+    """Return the weights that must be trained first, on boxes or captions, if any."""
     file = BACKBONE.format(dataset=wildcards.dataset, features=wildcards.features)
-    return [file] if PLAN.get("features", wildcards.features).learns_boxes() else []
+    return [file] if PLAN.get("features", wildcards.features).trained_on() else []
 
 
 def boxes_store(wildcards):
@@ -76,6 +76,8 @@ rule pretrain:
         BACKBONE,
     log:
         f"{LOGS}/pretrain/{{dataset}}/{{features}}.log",
+    wildcard_constraints:
+        features=features_where(lambda settings: settings.trained_on() == "boxes"),
     threads: 2
     resources:
         gpu=GPU,
@@ -86,6 +88,29 @@ rule pretrain:
         "{RECAP} --log-file {log:q}"
         " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
         " --device {DEVICE} --threads {threads} --out {output:q}"
+
+
+rule tune:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        images=lambda wildcards: dataset_images(wildcards.dataset),
+        weights=lambda wildcards: weights_inputs(wildcards.features),
+    output:
+        BACKBONE,
+    log:
+        f"{LOGS}/tune/{{dataset}}/{{features}}.log",
+    wildcard_constraints:
+        features=features_where(lambda settings: settings.trained_on() == "captions"),
+    threads: 2
+    resources:
+        gpu=GPU,
+    params:
+        spec=features_spec,
+        code=code_digest("features/tune"),
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " features tune --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule features:

@@ -212,7 +212,7 @@ def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path 
     if given is not None:
         return given
     named = getattr(settings, "weights", None)
-    if settings.learns_boxes():
+    if settings.trained_on():
         places = [store.with_suffix(".backbone.safetensors")]
     elif named is None or settings.encoder is None or not settings.outside_files():
         return None

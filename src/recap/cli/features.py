@@ -14,6 +14,7 @@ def add_features(commands: Commands) -> None:
     """Add the commands of this group."""
     _add_extract(commands)
     _add_pretrain(commands)
+    _add_tune(commands)
     _add_import(commands)
     _add_info(commands)
 
@@ -76,6 +77,30 @@ def _pretrain(a: Arguments) -> None:
     from recap.features.pretrain import pretrain_backbone
 
     pretrain_backbone(spec=settings, **chosen(a, "boxes images device threads out"))
+
+
+def _add_tune(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "tune",
+        purpose="captions of training pictures -> tuned weights of a backbone",
+        example="""
+            recap features tune --spec spec.json --corpus corpus.parquet --images images.zip --inputs resources \\
+              --out backbone.safetensors
+        """,
+    )
+    spec(parser, "GridFeatures")
+    paths(parser, "corpus", inputs="folder that the weights are relative to", out="the tuned weights")
+    add_compute(parser)
+    parser.set_defaults(function=_tune)
+
+
+def _tune(a: Arguments) -> None:
+    settings = _settings(a, "GridFeatures")
+    claim(a.device)
+    from recap.features.tune import tune_backbone
+
+    tune_backbone(spec=settings, **chosen(a, "corpus images inputs device threads out"))
 
 
 def _add_import(commands: Commands) -> None:

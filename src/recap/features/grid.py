@@ -187,15 +187,19 @@ def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> P
     """Return the file with a backbone's weights, or None where timm gives them.
 
     Raises:
-        ConfigError: weights 'boxes' without the file that pretraining makes.
+        ConfigError: weights that are trained first, without the file of that training.
     """
-    if spec.weights in ("pretrained", "random"):
-        return None
-    if spec.weights != "boxes":
-        return inputs / spec.weights
+    if not spec.trained_on():
+        return initial_weights(spec, inputs=inputs)
     if trained is None:
-        raise ConfigError("weights 'boxes': say with --trained which file `recap features pretrain` made")
+        command = "pretrain" if spec.trained_on() == "boxes" else "tune"
+        raise ConfigError(f"weights {spec.weights!r}: say with --trained which file `recap features {command}` made")
     return trained
+
+
+def initial_weights(spec: GridFeatures, *, inputs: Path) -> Path | None:
+    """Return the file that `weights` names, or None where timm gives them."""
+    return None if spec.weights in ("pretrained", "random") else inputs / spec.weights
 
 
 @contextmanager

@@ -54,9 +54,9 @@ class FeaturesConfig(NamesFiles):
         """Return the files that are read of those that a data set's reader writes beside the corpus."""
         return ()
 
-    def learns_boxes(self) -> bool:
-        """Return whether the weights are first trained on the data set's own boxes (`recap features pretrain`)."""
-        return False
+    def trained_on(self) -> Literal["boxes", "captions"] | None:
+        """Return what of the data set the weights are first trained on (`recap features pretrain` or `tune`), if so."""
+        return None
 
     def targets(self) -> list[str]:
         """Return the objects, as ``module:object``, whose source decides what the stores hold."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.config.base import Strict
+from recap.core.config.base import Strict, neutral
 from recap.core.config.features import FEATURES, Activation, FeaturesConfig, Weights
 from recap.core.config.outside import Name
 
@@ -18,6 +18,18 @@ class BoxPretraining(Strict):
     learning_rate: PositiveFloat = Field(8e-3, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 32
     precision: Literal["float32", "bf16"] = Field("float32", description="bf16: half the time where a processor has it")
+
+
+class WordTuning(Strict):
+    """How a backbone's weights are first tuned to name words of the captions of the training pictures."""
+
+    words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
+    least_images: PositiveInt = Field(20, description="whose captions must have a word")
+    most_images: PositiveFloat = Field(0.5, lt=1, description="share of the images above which a word says too little")
+    epochs: PositiveInt = 5
+    learning_rate: PositiveFloat = Field(5e-4, description="peak of a one-cycle schedule")
+    images_per_batch: PositiveInt = 16
+    precision: Literal["float32", "bf16"] = "float32"
 
 
 @FEATURES.register
@@ -34,6 +46,9 @@ class GridFeatures(FeaturesConfig):
         "pictures), or a safetensors file relative to `inputs`"
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
+    word_tuning: WordTuning | None = neutral(
+        None, description="the weights are first tuned on the captions of the data set's whole training split"
+    )
     activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
     image_size: PositiveInt = Field(224, description="edge to which pictures are resized, in pixels")
@@ -45,8 +60,10 @@ class GridFeatures(FeaturesConfig):
     def _pretraining_fits(self) -> GridFeatures:
         if (self.weights == "boxes") != (self.pretraining is not None):
             raise ValueError("`pretraining` goes with weights 'boxes', and with no others")
+        if self.weights == "boxes" and self.word_tuning:
+            raise ValueError("weights 'boxes' are not tuned on words as well; leave out `word_tuning`")
         return self
 
-    def learns_boxes(self) -> bool:
-        """Return whether the weights are first trained on the data set's own boxes (`recap features pretrain`)."""
-        return self.weights == "boxes"
+    def trained_on(self) -> Literal["boxes", "captions"] | None:
+        """Return what of the data set the weights are first trained on, if at all."""
+        return "boxes" if self.weights == "boxes" else "captions" if self.word_tuning else None

@@ -1,0 +1,74 @@
+"""A backbone is tuned to name the words of training captions."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import binary_cross_entropy
+
+from recap.core.config.datasets.scenes import ScenesDataset
+from recap.core.config.features.grid import GridFeatures
+from recap.core.errors import ConfigError, DataError
+from recap.data.corpus.build import build_corpus
+from recap.features.grid import weights_file
+from recap.features.tune import tune_backbone, word_loss
+
+SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "random", "out_index": 3, "image_size": 64, "grid": 4}
+TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 4e-3, "images_per_batch": 8}
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    spec = ScenesDataset(kind="scenes", train=48, val=2, test=2, size=64)
+    build_corpus(name="scenes", spec=spec, inputs=folder, out=folder)
+    return folder
+
+
+def tune(scenes, out, **changes):
+    spec = GridFeatures(**SPEC, word_tuning={**TUNING, **changes})
+    given = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": scenes}
+    tune_backbone(spec=spec, **given, device="cpu", threads=1, out=out)
+    return spec
+
+
+def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
+    tune(scenes, tmp_path / "a.safetensors")
+    said = capsys.readouterr().err.splitlines()
+    losses = [float(line.split()[-1]) for line in said if "loss" in line]
+    assert len(losses) == 4 and losses[-1] < 0.97 * losses[0]
+    assert any("words to tune on: 30, from " in line and "over 48 training images" in line for line in said)
+    tune(scenes, tmp_path / "b.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_norms_keep_their_statistics_and_weights_move(scenes, tmp_path):
+    tune(scenes, tmp_path / "short.safetensors", epochs=1)
+    tune(scenes, tmp_path / "long.safetensors", epochs=2)
+    short, long = (load_file(tmp_path / f"{name}.safetensors") for name in ("short", "long"))
+    statistics = [name for name in short if "running" in name]
+    assert statistics and all(torch.equal(short[name], long[name]) for name in statistics)
+    assert not torch.equal(short["conv1.0.weight"], long["conv1.0.weight"])
+
+
+def test_the_loss_is_that_of_at_least_one_cell():
+    torch.manual_seed(0)
+    scores, labels = torch.randn(3, 5, 4, dtype=torch.float64) - 2, torch.rand(2, 5) < 0.5
+    absent = (1 - scores.sigmoid()).prod(-1)
+    seen = torch.stack([1 - absent[0] * absent[1], 1 - absent[2]])  # the first image has two views
+    expected = binary_cross_entropy(seen, labels.double())
+    torch.testing.assert_close(word_loss(scores, [2, 1], labels), expected)
+    assert word_loss(scores - 100, [2, 1], labels).isfinite()
+
+
+def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
+    with pytest.raises(DataError, match="no word stands in the captions of 49 to 24 of the 48 training images"):
+        tune(scenes, tmp_path / "none", least_images=49)
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(ConfigError, match="have no `word_tuning`"):
+        tune_backbone(
+            spec=GridFeatures(**SPEC), corpus=None, images=[], inputs=tmp_path, device="cpu", threads=1, out=tmp_path
+        )
+    with pytest.raises(ValueError, match="weights 'boxes' are not tuned on words as well"):
+        GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
+    with pytest.raises(ConfigError, match="--trained which file `recap features tune` made"):
+        weights_file(GridFeatures(**SPEC, word_tuning={}), inputs=tmp_path, trained=None)
