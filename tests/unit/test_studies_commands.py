@@ -10,7 +10,7 @@ from recap.cli import main
 def world(tmp_path, monkeypatch):
     """A folder with a corpus, pictures and captions of two models."""
     write_world(tmp_path, 30)
-    for system in ("transformer", "zodiac"):
+    for system in ("transformer", "acf"):
         write_captions(tmp_path / f"{system}.json", {image: f"{system[0]} {image}" for image in range(30)})
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -22,7 +22,7 @@ def sheets(*captions):
 
 
 def test_from_captions_to_a_table(world):
-    sheets("demo/transformer=transformer.json", "demo/zodiac=zodiac.json")
+    sheets("demo/transformer=transformer.json", "demo/acf=acf.json")
     main(["study", "simulate", "--sheets", "s/sheets.json", "--out", "simulated.json"])
     main(["study", "import", "--sheets", "s/sheets.json", "--responses", "simulated.json", "--out", "responses.json"])
     analyse = ["study", "analyse", "--sheets", "s/sheets.json", "--responses", "responses.json"]
@@ -36,8 +36,8 @@ def test_from_captions_to_a_table(world):
     ("captions", "sentence"),
     [
         (["transformer.json"], "'transformer.json' is not SETUP/SYSTEM=FILE"),
-        (["demo/transformer=transformer.json"], "give them with --captions demo/zodiac=FILE"),
-        (["demo/transformer=gone.json", "demo/zodiac=zodiac.json"], "gone.json: no such file"),
+        (["demo/transformer=transformer.json"], "give them with --captions demo/acf=FILE"),
+        (["demo/transformer=gone.json", "demo/acf=acf.json"], "gone.json: no such file"),
     ],
 )
 def test_captions_that_are_named_wrongly(world, capsys, captions, sentence):

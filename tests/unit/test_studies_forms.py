@@ -210,11 +210,11 @@ def test_captions_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
         make_study(name="x", study=study, scale="", captions=captions, **places)
 
     for files, sentence in (
-        ({"transformer": "few"}, "no captions of a/zodiac; give them with --captions a/zodiac=FILE"),
-        ({"transformer": "few", "zodiac": "few"}, "its images are not those of the test split"),
-        ({"transformer": "twice", "zodiac": "few"}, "image 3 is duplicated"),
-        ({"transformer": "other", "zodiac": "few"}, "name a captions.test.json"),
-        ({"transformer": "few", "zodiac": "few", "x": "few"}, "the study asks for a/transformer, a/zodiac"),
+        ({"transformer": "few"}, "no captions of a/acf; give them with --captions a/acf=FILE"),
+        ({"transformer": "few", "acf": "few"}, "its images are not those of the test split"),
+        ({"transformer": "twice", "acf": "few"}, "image 3 is duplicated"),
+        ({"transformer": "other", "acf": "few"}, "name a captions.test.json"),
+        ({"transformer": "few", "acf": "few", "x": "few"}, "the study asks for a/transformer, a/acf"),
     ):
         with pytest.raises(DataError, match=re.escape(sentence)):
             attempt(**files)

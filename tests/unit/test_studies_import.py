@@ -23,7 +23,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def responses(made):
     """Five responses without a fault."""
-    return made.responses(lambda item, _: position_of(item, "zodiac"))
+    return made.responses(lambda item, _: position_of(item, "acf"))
 
 
 def collected(made, responses):

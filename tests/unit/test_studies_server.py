@@ -28,7 +28,7 @@ def server(made, tmp_path_factory):
 
 @pytest.fixture
 def responses(made):
-    return made.responses(lambda item, _: position_of(item, "zodiac"))
+    return made.responses(lambda item, _: position_of(item, "acf"))
 
 
 def test_a_link_gives_its_form_and_no_other(server, made):
