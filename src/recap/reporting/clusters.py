@@ -138,12 +138,17 @@ def _panel(image: Image, each: ClusterMap, layers: Sequence[int] | None) -> Imag
     ]
     trees = [each_tree for each_tree in trees if each_tree[1]]
     words = sum(fonts["plain"].getlength(f"{plain(word)}  ") for word in each.words)
-    width = max(_GAP + (1 + max(len(shown), 3)) * step, round(words) + 3 * _GAP)
+    title = plain(f"{each.label}: {' '.join(each.words)}")
+    width = max(
+        _GAP + (1 + max(len(shown), 3)) * step,
+        round(words) + 3 * _GAP,
+        round(fonts["bold"].getlength(title)) + 2 * _GAP,
+    )
     trees_height = sum(_tree_height(layers_of, leaves) for _, layers_of, leaves in trees)
     height = 2 * _LINE + _EDGE + below + trees_height + 3 * _GAP
     panel = Pillow.new("RGB", (width, height), _BACKGROUND)
     draw = ImageDraw.Draw(panel)
-    draw.text((_GAP, 2), plain(f"{each.label}: {' '.join(each.words)}"), font=fonts["bold"], fill=_TEXT_COLOR)
+    draw.text((_GAP, 2), title, font=fonts["bold"], fill=_TEXT_COLOR)
     panel.paste(thumbnail, (_GAP, 2 * _LINE))
     for column, layer in enumerate(shown, start=1):
         left = _GAP + column * step
