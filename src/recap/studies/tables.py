@@ -32,7 +32,7 @@ def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any
     check_statistics(statistics, sheets)
     content = study_content(sheets, statistics)
     texts = {
-        "tex": latex_table(content, name),
+        "tex": latex_table(content, sheets.name),
         "csv": csv_text(sheets, statistics),
         "html": html_table(content),
         "md": markdown_table(content),
