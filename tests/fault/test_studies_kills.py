@@ -24,7 +24,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def responses(made):
-    found = made.responses(lambda item, _: position_of(item, "zodiac"))
+    found = made.responses(lambda item, _: position_of(item, "acf"))
     assert len(found) == RATERS
     return found
 
