@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from recap.layers.rows import Rows
 from recap.layers.stack import Stack
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.recurrent import ContextState, RecurrentCaptioner
+from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import State
 
 ORDER = "attended_query"  # of what the AoA concatenates
@@ -56,7 +56,7 @@ class RefinerLayer(nn.Module):
         return x.like(self.around(x.values, attend))
 
 
-class AoANet(RecurrentCaptioner[ContextState]):
+class AoANet(ContextCaptioner):
     """AoANet.
 
     Args:
@@ -124,19 +124,6 @@ class AoANet(RecurrentCaptioner[ContextState]):
             rows = self.run_layer(layer, rows, key_mask(mask))
         values = self.refiner_norm(rows.values)[:, 0]
         return GlobalMemory(values, mask, masked_mean(values, mask))
-
-    @property
-    def input_lstm(self) -> LSTMCell:
-        """The only LSTM."""
-        return self.lstm
-
-    def zero_state(self, zero: Tensor, **shared: Any) -> ContextState:
-        """[B, 1, D] -> the state before the first token."""
-        return ContextState(h=zero, c=zero, context=zero, **shared)
-
-    def hidden(self, state: ContextState) -> Tensor:
-        """Return the context."""
-        return state.context
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state; a training model drops here, too."""

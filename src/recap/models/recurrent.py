@@ -113,3 +113,22 @@ class RecurrentCaptioner(Captioner, Generic[StateT]):
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
         state = self.advance(self.embed(tokens), cast(StateT, state))
         return self.log_probabilities(self.hidden(state)), state
+
+
+class ContextCaptioner(RecurrentCaptioner[ContextState]):
+    """Base of those with one LSTM, whose hidden vector is the context that it reads next."""
+
+    lstm: LSTMCell
+
+    @property
+    def input_lstm(self) -> LSTMCell:
+        """The only LSTM."""
+        return self.lstm
+
+    def zero_state(self, zero: Tensor, **shared: Any) -> ContextState:
+        """[B, 1, D] -> the state before the first token."""
+        return ContextState(h=zero, c=zero, context=zero, **shared)
+
+    def hidden(self, state: ContextState) -> Tensor:
+        """Return the context."""
+        return state.context

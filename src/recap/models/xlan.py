@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from recap.layers.stack import Stack
 from recap.layers.x_linear import FeatureMix, XLinear
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.recurrent import ContextState, RecurrentCaptioner
+from recap.models.recurrent import ContextCaptioner, ContextState
 
 
 class XLanEncoder(nn.Module):
@@ -72,7 +72,7 @@ class AttendedState(nn.Module):
         return glu(self.gate(torch.cat([v, h], -1)), -1)
 
 
-class XLan(RecurrentCaptioner[ContextState]):
+class XLan(ContextCaptioner):
     """X-LAN and the variants of its ablation.
 
     Args:
@@ -141,19 +141,6 @@ class XLan(RecurrentCaptioner[ContextState]):
         """Images -> regions and global vector; vectors that the mask hides change nothing."""
         regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_ALPHA))
         return cast(GlobalMemory, self.encoder(regions, images.main.mask))
-
-    @property
-    def input_lstm(self) -> LSTMCell:
-        """The only LSTM."""
-        return self.lstm
-
-    def zero_state(self, zero: Tensor, **shared: Any) -> ContextState:
-        """[B, 1, D] -> the state before the first token."""
-        return ContextState(h=zero, c=zero, context=zero, **shared)
-
-    def hidden(self, state: ContextState) -> Tensor:
-        """Return the context."""
-        return state.context
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
