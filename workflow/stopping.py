@@ -13,10 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import psutil
+
+from recap.core.process.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from snakemake.workflow import Workflow
@@ -30,8 +33,10 @@ REPEAT_SECONDS = 1.0  # a signal that comes sooner is a repetition of the first
 def stop_before_jobs(workflow: Workflow) -> None:
     """Exit with one message on a signal that comes before the first job."""
 
-    def stop(number: int, _: FrameType | None) -> None:
-        sys.exit(f"recap: stopped by {SIGNAL_NAMES[number]} before the first job")
+    interrupt = Interrupt()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        interrupt.raise_(SystemExit(f"recap: stopped by {SIGNAL_NAMES[number]} before the first job"), frame)
 
     if workflow.is_main_process and threading.current_thread() is threading.main_thread():
         for number in SIGNAL_NAMES:
@@ -80,15 +85,19 @@ def _signal_repeated(reader: int, since: float) -> bool:
 
 def jobs(process: psutil.Process) -> Iterator[psutil.Process]:
     """Yield the commands that a process runs, below the shell that Snakemake starts it with, if that is still there."""
-    for child in process.children():
-        try:
-            is_shell = child.name() in SHELLS
-        except psutil.NoSuchProcess:
-            continue
-        if is_shell:
-            yield from jobs(child)
-        else:
-            yield child
+    with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+        for child in process.children():
+            if _is_shell(child):
+                yield from jobs(child)
+            else:
+                yield child
+
+
+def _is_shell(process: psutil.Process) -> bool:
+    try:
+        return process.name() in SHELLS
+    except psutil.NoSuchProcess:
+        return True  # it has ended, and nothing runs below it
 
 
 def _send(process: psutil.Process, number: int) -> None:

@@ -93,6 +93,7 @@ class Killing:
         below, recap = at_work(snakemake)
         while kind == "job" and not recap and process.poll() is None:
             below, recap = at_work(snakemake)
+        jobs = running(recap)
         before = len(self.said())
         struck = time.monotonic()
         if kind in ("snakemake", "all"):
@@ -108,9 +109,13 @@ class Killing:
             process.send_signal(signal.SIGINT)
         if kind == "sigint group":
             os.killpg(process.pid, signal.SIGINT)
-        status = process.wait(300 if kind == "job" else SECONDS_TO_END)
+        try:
+            status = process.wait(300 if kind == "job" else SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            left = running(at_work(snakemake)[1])
+            raise AssertionError(f"{kind} during {jobs}: {left} still runs; {self.said()[before:]}") from None
         said = [line for line in self.said()[before:].splitlines() if line.strip()]
-        return Killed(kind, after, running(recap), status, time.monotonic() - struck, said)
+        return Killed(kind, after, jobs, status, time.monotonic() - struck, said)
 
 
 def orphans(folder: Path) -> list[str]:
@@ -153,9 +158,10 @@ def command_line(process: psutil.Process) -> list[str]:
 
 
 def running(processes: list[psutil.Process]) -> str:
-    """Name the commands that were running, e.g. ``train xe, data card``."""
+    """Name the commands that were running, e.g. ``train, features extract``."""
     lines = [line for line in map(command_line, processes) if "recap" in line]
-    names = {" ".join(line[3:6:2] if line[3] == "train" else line[3:5]).split(" --")[0] for line in lines if line[3:]}
+    words = [[word for word in line[line.index("recap") + 1 :] if not word.startswith("logs/")] for line in lines]
+    names = {" ".join(each[:3]).removeprefix("--log-file ").split(" --")[0] for each in words}
     return ", ".join(sorted(names)) or NO_JOB
 
 

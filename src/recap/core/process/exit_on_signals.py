@@ -6,8 +6,9 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from types import FrameType
 
+from recap.core.process.interrupt import Interrupt
 from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -17,24 +18,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def exit_on_signals() -> Iterator[None]:
     """Raise on the first SIGINT or SIGTERM, so that unfinished files are removed and child processes end.
 
-    Later signals are ignored, because they would interrupt the cleanup. Training installs its own handlers.
+    Later signals do not interrupt the cleanup. Training installs its own handlers.
 
     Raises:
         KeyboardInterrupt: SIGINT, of a command that no workflow started.
         SystemExit: SIGTERM, or SIGINT of a job, whose workflow prints one message for all of its jobs; the status is
             128 + signal number, as in a shell.
     """
+    interrupt = Interrupt()
 
-    def stop(number: int, _: Any) -> NoReturn:
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
-        if number == signal.SIGINT and WORKFLOW_VARIABLE not in os.environ:
-            raise KeyboardInterrupt
-        raise SystemExit(128 + number)
+    def stop(number: int, frame: FrameType | None) -> None:
+        alone = number == signal.SIGINT and WORKFLOW_VARIABLE not in os.environ
+        interrupt.raise_(KeyboardInterrupt() if alone else SystemExit(128 + number), frame)
 
     before = {number: signal.signal(number, stop) for number in _SIGNALS}
     try:
         yield
     finally:
+        interrupt.end()
         for number, handler in before.items():
             signal.signal(number, handler)

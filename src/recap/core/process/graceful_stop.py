@@ -10,6 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from recap.core.log import log
+from recap.core.process.interrupt import Interrupt
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,6 +30,7 @@ class GracefulStop(ContextDecorator):
         self.received: int | None = None
         self._deferred = self._logged = False
         self._before: dict[int, Any] = {}
+        self._interrupt = Interrupt(allowed=lambda: not self._deferred)
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
@@ -38,6 +40,7 @@ class GracefulStop(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._interrupt.end()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if isinstance(error, SystemExit) and self.received is not None and not self._logged:
@@ -74,7 +77,6 @@ class GracefulStop(ContextDecorator):
         log.info(f"{self.name}: stopped by {signal.Signals(self.status - 128).name}; {message}")
         return SystemExit(self.status)
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        if not self._deferred:
-            raise SystemExit(self.status)
+        self._interrupt.raise_(SystemExit(self.status), frame)
