@@ -329,26 +329,3 @@ def test_gpt2_is_refused_for_a_data_set_of_words(params):
     edited(with_visual_gpt(params), "scales/words.yaml", opening="Words", datasets={"*": "coco"})
     with pytest.raises(ConfigError, match="go with GPT-2's byte pairs, but data set 'coco' has words"):
         planned(params, "words", ["v"])
-
-
-def test_the_tables_of_visual_gpt_train_equal_settings_once():
-    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8, and 40 + 48 + 48 for Figures 7 to 9."""
-    tables = [name for name in names(PARAMS, "tables") if name.startswith("visualgpt/t")]
-    assert len(shipped(*tables, scale="paper").trained()) == 512
-    figures = names(PARAMS, "figures")
-    drawn = Profile(name="p", tables=tables, figures=[f for f in figures if f.startswith("visualgpt/")], scale="paper")
-    assert len(RunPlan(drawn, PARAMS).trained()) == 648
-
-
-@pytest.mark.parametrize(
-    ("profile", "trained"),
-    [
-        # Table I: 7 extractors x 3 models x 5 seeds; II: 20 rows; III: 2 models x 5 seeds of its own; IV: 7 rows
-        ("zodiac", 142),
-        ("fusion", 12),
-        ("acf", 22),
-    ],
-)
-def test_the_tables_of_a_paper_train_equal_settings_once(profile, trained):
-    plan = RunPlan(load_profile(read_mapping(PARAMS / f"{profile}.yaml"), profile), PARAMS)
-    assert len(plan.trained()) == trained

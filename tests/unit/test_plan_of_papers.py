@@ -1,0 +1,34 @@
+"""How many trainings the tables of a paper need at its scale, each setting trained once."""
+
+from pathlib import Path
+
+import pytest
+
+from recap.core.config import Profile
+from recap.core.params import load_profile, names, read_mapping
+from recap.core.plan import RunPlan
+
+PARAMS = Path(__file__).resolve().parents[2] / "params"
+
+
+def test_the_tables_of_visual_gpt_train_equal_settings_once():
+    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8, and 40 + 48 + 48 for Figures 7 to 9."""
+    tables = [name for name in names(PARAMS, "tables") if name.startswith("visualgpt/t")]
+    assert len(RunPlan(Profile(name="p", tables=tables, scale="paper"), PARAMS).trained()) == 512
+    figures = names(PARAMS, "figures")
+    drawn = Profile(name="p", tables=tables, figures=[f for f in figures if f.startswith("visualgpt/")], scale="paper")
+    assert len(RunPlan(drawn, PARAMS).trained()) == 648
+
+
+@pytest.mark.parametrize(
+    ("profile", "trained"),
+    [
+        # Table I: 7 extractors x 3 models x 5 seeds; II: 20 rows; III: 2 models x 5 seeds of its own; IV: 7 rows
+        ("zodiac", 142),
+        ("fusion", 12),
+        ("acf", 22),
+    ],
+)
+def test_the_tables_of_a_paper_train_equal_settings_once(profile, trained):
+    plan = RunPlan(load_profile(read_mapping(PARAMS / f"{profile}.yaml"), profile), PARAMS)
+    assert len(plan.trained()) == trained
