@@ -8,8 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
+from recap.core.config.features import Features
 from recap.core.config.features.regions import RegionFeatures
 from recap.core.errors import ConfigError, FeatureError
+from recap.core.params import validate
 from recap.features import detectron
 from recap.features.regions import AttributeHead, Detector, network_input
 from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
@@ -160,3 +162,27 @@ def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
     assert found.values["grid"].shape == (9, 2048)
     corners = found.values["region/boxes"]
     assert ((corners >= 0) & (corners <= [90, 60, 90, 60])).all()
+
+
+@pytest.mark.skipif(not DETECTRON, reason="detectron2 is not installed (docs/detectron2.md says how to build it)")
+def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}
+    settings |= {"min_boxes": 5, "max_boxes": 5, "long_side": 200}
+    pooled, layer = (
+        Detector(RegionFeatures(**settings, vectors=vectors), inputs=tmp_path, device=torch.device("cpu"))
+        for vectors in ("pooled", "fc1")
+    )
+    before, after = (each(1, Image.fromarray(noise)).values for each in (pooled, layer))
+    assert (before["region"].shape, after["region"].shape) == ((5, 2048), (5, 1024))
+    first = layer.model.roi_heads.box_head.fc1
+    expected = torch.relu(first(torch.from_numpy(before["region"]))).detach().numpy()
+    np.testing.assert_allclose(after["region"], expected, rtol=1e-5, atol=1e-6)
+    for name in ("region/boxes", "region/classes", "region/attributes"):
+        np.testing.assert_array_equal(before[name], after[name])
+
+
+def test_only_a_detector_with_layers_after_its_regions_has_their_vectors():
+    with pytest.raises(ConfigError, match="vectors: bottom_up_r101_c4 has no layer fc1; only grid_feats_x101_c5 has"):
+        settings = {"kind": "regions", "detector": "bottom_up_r101_c4", "weights": "random", "vectors": "fc1"}
+        validate(Features, settings, "features/x.yaml")

@@ -209,6 +209,13 @@ def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, r
         planned(params, "paper")
 
 
+def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(params):
+    table = read_mapping(params / "tables" / "recap" / "iu_xray_tuned.yaml")
+    edited(params, "tables/recap/iu_xray_tuned.yaml", defaults={**table["defaults"], "subset": "pair_5"})
+    with pytest.raises(ConfigError, match=r"'mobilenetv2_xray_tuned' are tuned on all training captions, and subset"):
+        planned(params, "photos", tables=["recap/iu_xray_tuned"])
+
+
 def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
     edited(params, "tables/xlan/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
     with pytest.raises(

@@ -102,6 +102,16 @@ class RunPlan:
         if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
             raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
         self._check_products(planned, who)
+        self._check_subset(planned, who)
+
+    def _check_subset(self, planned: PlannedRow, who: str) -> None:
+        """Refuse features that have seen captions which a row on part of the data is not to see."""
+        tuned = [name for name in planned.features if self.get("features", name).trained_on() == "captions"]
+        if tuned and self.get("subsets", planned.subset).fraction < 1:
+            raise ConfigError(
+                f"{who}: features {tuned[0]!r} are tuned on all training captions, and subset {planned.subset!r} "
+                "keeps most of them from the model; name features without `word_tuning`"
+            )
 
     def _check_products(self, planned: PlannedRow, who: str) -> None:
         """Refuse what reads files beside the corpus that the data set has not."""

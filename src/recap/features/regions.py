@@ -1,4 +1,4 @@
-"""Regions of a Visual Genome detector: boxes, vectors of 2048 numbers before the last layers, classes, attributes.
+"""Regions of a Visual Genome detector: boxes, vectors (of 2048 numbers before the last layers), classes, attributes.
 
 Bottom-up (Anderson et al. 2018): Faster R-CNN on ResNet-101; each box's 14 x 14 crop of the fourth stage goes through
 the fifth and is averaged. Grid-feats (Jiang et al. 2020): ResNeXt-101 with a dilated fifth stage; each box is one cell
@@ -145,7 +145,7 @@ class Detector:
         scale = torch.tensor([width / image.shape[2], height / image.shape[1]] * 2)
         edges = torch.tensor([width, height] * 2)
         arrays = {
-            REGION: vectors[chosen].cpu().numpy(),
+            REGION: self._stored(vectors[chosen]).cpu().numpy(),
             f"{REGION}/boxes": torch.minimum((boxes.cpu() * scale).clamp_min(0), edges).numpy(),
             f"{REGION}/classes": classes.cpu().numpy(),
             f"{REGION}/class_scores": scores.cpu().numpy(),
@@ -166,6 +166,13 @@ class Detector:
             return pooled.flatten(1), heads.box_head(pooled)
         vectors = heads._shared_roi_transform([maps[name] for name in heads.in_features], [boxes]).mean((2, 3))
         return vectors, vectors
+
+    def _stored(self, vectors: Tensor) -> Tensor:
+        """Return what is kept of the vectors of regions [R, 2048]: themselves, or the layer after them [R, 1024]."""
+        if self.spec.vectors == "pooled":
+            return vectors
+        head = self.model.roi_heads.box_head
+        return head.fc_relu1(head.fc1(vectors))
 
     def _chosen(self, boxes: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return boxes, indices, classes and scores of the regions to keep; suppression compares the proposals."""

@@ -12,7 +12,7 @@ from recap.core.config.outside import Name
 
 @FEATURES.register
 class RegionFeatures(FeaturesConfig):
-    """Regions of a detectron2 detector: boxes and the vectors of 2048 numbers before its last layers."""
+    """Regions of a detectron2 detector: boxes and vectors, of 2048 numbers if they are those before its last layers."""
 
     extractor: ClassVar[str] = "recap.features.regions:extract_regions"
     encoder: ClassVar[str] = "recap.captioning.encoders:regions"
@@ -39,6 +39,9 @@ class RegionFeatures(FeaturesConfig):
     boxes: Literal["proposals", "regressed"] = Field(
         "proposals", description="the original bottom-up features store the proposals"
     )
+    vectors: Literal["pooled", "fc1"] = Field(
+        "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
+    )
     grid: PositiveInt | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
     short_side: PositiveInt = 600
     long_side: PositiveInt = 1000
@@ -48,4 +51,10 @@ class RegionFeatures(FeaturesConfig):
     def _counts_fit(self) -> RegionFeatures:
         if self.min_boxes > self.max_boxes:
             raise ValueError("min_boxes is larger than max_boxes")
+        return self
+
+    @model_validator(mode="after")
+    def _has_layers(self) -> RegionFeatures:
+        if self.vectors == "fc1" and self.detector != "grid_feats_x101_c5":
+            raise ValueError(f"vectors: {self.detector} has no layer fc1; only grid_feats_x101_c5 has")
         return self
