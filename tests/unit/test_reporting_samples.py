@@ -5,12 +5,12 @@ import json
 import pytest
 from PIL import Image
 
-from helpers.score_files import make_table, write_scores
+from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.errors import DataError, MetricError
 from recap.core.run import row_runs
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.reporting.figures import contact_sheet, write_samples
-from recap.reporting.samples import Sample, choose_samples, samples_text
+from recap.reporting.samples import RowCaption, Sample
 
 IDS = (11, 12, 13, 14)
 
@@ -52,8 +52,13 @@ def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
     assert len(samples) == 3 and len({sample.image_id for sample in samples}) == 3
     for sample in samples:
         # write_run lets a caption say its model folder: transformer@short or zodiac@short.
-        assert [caption.split("@")[0] for _, caption in sample.captions] == ["transformer", "zodiac"]
-        assert all(caption.endswith(f"says {sample.image_id}") for _, caption in sample.captions)
+        assert [caption.text.split("@")[0] for caption in sample.captions] == ["transformer", "zodiac"]
+        assert all(caption.text.endswith(f"says {sample.image_id}") for caption in sample.captions)
+        place = IDS.index(sample.image_id)
+        assert [caption.cider for caption in sample.captions] == [
+            100 * BASE["CIDEr"][place],
+            100 * BETTER["CIDEr"][place],
+        ]
         assert sample.references == [f"reference {k} of {sample.image_id}" for k in (0, 1)]
         assert f"image {sample.image_id}: {sample.file}" in text
     assert "4 tiny images instead of 5,000" in text and "(two_captions.png)" in text
@@ -109,30 +114,39 @@ def test_a_missing_photo_is_named_and_nothing_is_written(world):
     assert not (world[0] / "figures").exists()
 
 
-def test_text_for_a_terminal_wraps_and_hides_control_characters(world):
+def test_control_characters_are_hidden_and_an_empty_caption_says_so(world):
     folder, table = world
     path = folder / "scores" / row_runs(table.rows[1], [1])[0].path / "captions.test.json"
     items = json.loads(path.read_text())
-    items[0]["caption"], items[1]["caption"] = "red \x1b[31m dog " + "runs " * 40, ""
+    items[0]["caption"], items[1]["caption"] = "red \x1b[31m dog", ""
     path.write_text(json.dumps(items))
-    samples = choose_samples(
-        name="two",
-        table=table,
-        seeds=[1],
-        corpus_path=folder / "corpus.parquet",
-        scores_root=folder / "scores",
-        count=4,
-    )
-    text = samples_text(samples, width=80)
+    sheet(world, count=4)
+    text = (folder / "figures" / "two_captions.md").read_text()
     assert "\x1b" not in text and "(empty caption)" in text
-    assert max(len(line) for line in text.splitlines()) <= 80
-    assert text.count("reference:") == 8
-    assert "Transformer: transformer@short says 11" in text
+    assert text.count("- reference:") == 8
+    assert "- **Transformer, CIDEr 10**: transformer@short says 11" in text
+
+
+def test_a_caption_is_shown_for_each_phrase_that_a_row_says(world):
+    folder, _ = world
+    examples = {"row": "zodiac", "phrases": ["says 12", "in front of", "says 1", "ays 13"]}
+    table = make_table(examples=examples)
+    samples = sheet((folder, table), count=1)
+    assert [(sample.image_id, sample.phrase) for sample in samples[1:]] == [(12, "says 12")]
+    text = (folder / "figures" / "two_captions.md").read_text()
+    assert "a caption of ZoDIAC says, drawn among these. No caption of it says in front of, says 1, ays 13." in text
+    assert "image 12, an example of \u201csays 12\u201d: 12.png" in text
+    assert sheet((folder, table), count=1) == samples
+
+
+def test_examples_of_no_row_are_refused():
+    with pytest.raises(ValueError, match=r"examples.row 'zodia' is no row id; did you mean 'zodiac'\?"):
+        make_table(examples={"row": "zodia", "phrases": ["on"]})
 
 
 def test_long_captions_stay_on_the_sheet():
-    long = Sample(7, "7.png", [("A row", "word " * 120)], ["reference " * 60, "W" * 300])
-    short = Sample(8, "8.png", [("A row", "")], ["short"])
+    long = Sample(7, "7.png", [RowCaption("A row", "word " * 120)], ["reference " * 60, "W" * 300])
+    short = Sample(8, "8.png", [RowCaption("A row", "")], ["short"])
     photos = [Image.new("RGB", (500, 20)), Image.new("RGB", (20, 500))]
     tall = contact_sheet([long, short], photos, title="A title", scale="scale " * 60)
     low = contact_sheet([short, short], photos, title="A title", scale="scale")

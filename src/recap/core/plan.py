@@ -81,6 +81,7 @@ class RunPlan:
             rows=rows,
             attention=[name for name in file.attention if name in {row.id for row in made}],
             gates=file.gates if file.gates in {row.id for row in made} else None,
+            examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
         )
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):

@@ -46,9 +46,9 @@ def write_samples(
         seeds: the first seed's captions are shown.
         corpus_path: the corpus with references and file names.
         image_roots: folders or zips with the images.
-        scores_root: folder above ``<dataset>/<subset>/...`` with ``captions.<split>.json``.
+        scores_root: folder above ``<dataset>/<subset>/...`` with the captions and scores of each run.
         out: folder.
-        count: number of images, drawn at random, the same ones on every run.
+        count: number of images, drawn at random, the same ones on every run; those of the table's examples follow.
 
     Returns:
         The samples shown.
@@ -65,7 +65,7 @@ def write_samples(
     figure = out / f"{name}_captions.png"
     with atomic_path(figure) as temporary:
         sheet.save(temporary, format="PNG")
-    text = samples_markdown(samples, title=table.title, scale=table.scale, figure=figure.name)
+    text = samples_markdown(samples, table=table, figure=figure.name)
     write_text(out / f"{name}_captions.md", text)
     return samples
 
@@ -122,10 +122,10 @@ def _fitted(image: Image) -> Image:
 
 def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styled]:
     """Return the text beside one image: every row's label and caption, then the references in grey."""
-    parts: list[Styled] = [(f"{number}. image {sample.image_id}", "plain", _GREY)]
-    for index, (label, caption) in enumerate(sample.captions):
-        parts.append((label, "bold", _ROW_COLOURS[index % len(_ROW_COLOURS)]))
-        parts.append((caption or "(empty caption)", "plain", _TEXT_COLOR))
+    parts: list[Styled] = [(f"{number}. {sample.heading()}", "plain", _GREY)]
+    for index, caption in enumerate(sample.captions):
+        parts.append((caption.heading(), "bold", _ROW_COLOURS[index % len(_ROW_COLOURS)]))
+        parts.append((caption.text or "(empty caption)", "plain", _TEXT_COLOR))
     parts += [(f"· {reference}", "plain", _GREY) for reference in sample.references]
     return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT_WIDTH)]
 

@@ -1,11 +1,13 @@
-"""Sample captions of a table's rows beside the references."""
+"""Sample captions of a table's rows beside the references: of images drawn at random, and some with given phrases."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from recap.core.config import Table
 from recap.core.errors import MetricError
@@ -13,17 +15,47 @@ from recap.core.run import row_runs
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.reporting.content import plain
-from recap.statistics.scores import read_captions, read_metrics, split_of
+from recap.statistics.scores import read_captions, read_image_scores, read_metrics, split_of
+
+
+@dataclass(frozen=True)
+class RowCaption:
+    """A row's label, its caption of one image (first seed), and the caption's CIDEr in percent, where it was scored."""
+
+    label: str
+    text: str
+    cider: float | None = None
+
+    def heading(self) -> str:
+        """Return the label with the score."""
+        return self.label if self.cider is None else f"{self.label}, CIDEr {self.cider:.0f}"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One image: its file, label and caption of each row (first seed), and its references."""
+    """One image: its file, the captions of all rows, its references, and the phrase that it was chosen for, if any."""
 
     image_id: int
     file: str
-    captions: list[tuple[str, str]]
+    captions: list[RowCaption]
     references: list[str]
+    phrase: str | None = None
+
+    def heading(self) -> str:
+        """Return which image this is and what it shows."""
+        return f"image {self.image_id}" + (f", an example of \u201c{self.phrase}\u201d" if self.phrase else "")
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Captions and CIDEr of one run, by image id; the scores are empty where CIDEr was not asked for."""
+
+    split: str
+    captions: dict[int, str]
+    cider: dict[int, float]
+
+    def of(self, image_id: int, label: str) -> RowCaption:
+        return RowCaption(plain(label), plain(self.captions[image_id]), self.cider.get(image_id))
 
 
 def choose_samples(
@@ -33,72 +65,90 @@ def choose_samples(
 
     Args:
         name: id of the table; with the first seed it decides the draw.
-        table: the table.
+        table: the table; for each of its example phrases that a caption says, an image is drawn among these.
         seeds: the first seed's captions are shown.
         corpus_path: the corpus with the references.
-        scores_root: folder above ``<dataset>/<subset>/...`` with ``captions.<split>.json``.
-        count: number of images; fewer where the split is smaller.
+        scores_root: folder above ``<dataset>/<subset>/...`` with the captions and scores of each run.
+        count: number of images without a phrase; fewer where the split is smaller.
 
     Raises:
         MetricError: the captions of a row are of other images than the corpus.
     """
-    rows = {row.id: row_runs(row, list(seeds))[0].path for row in table.rows}
-    found = {row_id: _captions(scores_root / path) for row_id, path in rows.items()}
-    split = next(split for split, _ in found.values())
+    found = {row.id: _scored(scores_root / row_runs(row, list(seeds))[0].path) for row in table.rows}
+    split = next(iter(found.values())).split
     corpus = Corpus.read(corpus_path)
     references, files = corpus.captions(split), corpus.files()
-    for row_id, (_, captions) in found.items():
-        if set(captions) != set(references):
+    for row_id, scored in found.items():
+        if set(scored.captions) != set(references):
             raise MetricError(f"the captions of row {row_id!r} are not those of the split {split!r} of {corpus_path}")
     ids = sorted(references)
     drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
+    chosen: list[tuple[int, str | None]] = [(ids[index], None) for index in drawn.tolist()]
+    if table.examples:
+        said = found[table.examples.row].captions
+        chosen += _with_phrases(said, table.examples.phrases, generator(seeds[0], "examples", name))
     return [
         Sample(
-            image_id=ids[index],
-            file=files[ids[index]],
-            captions=[(plain(row.label), plain(found[row.id][1][ids[index]])) for row in table.rows],
-            references=[plain(caption) for caption in references[ids[index]]],
+            image_id=image_id,
+            file=files[image_id],
+            captions=[found[row.id].of(image_id, row.label) for row in table.rows],
+            references=[plain(caption) for caption in references[image_id]],
+            phrase=phrase,
         )
-        for index in drawn.tolist()
+        for image_id, phrase in chosen
     ]
 
 
-def samples_text(samples: Sequence[Sample], *, width: int = 100) -> str:
-    """Return samples as text for a terminal, ``width`` characters wide."""
-    blocks = []
-    for number, sample in enumerate(samples, start=1):
-        label_width = max(len(label) for label, _ in (*sample.captions, ("reference", "")))
-        entries = [*sample.captions, *(("reference", text) for text in sample.references)]
-        lines = [f"{number}. image {sample.image_id} ({plain(sample.file)})"]
-        lines += [_wrapped(label.rjust(label_width), text or "(empty caption)", width) for label, text in entries]
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) + "\n"
+def _scored(folder: Path) -> _Scored:
+    """Read captions and scores of one run."""
+    split = split_of(read_metrics(folder)["signature"])
+    scores = read_image_scores(folder, split)
+    cider = (
+        dict(zip(scores["image_id"].tolist(), (100 * scores["CIDEr"]).tolist(), strict=True))
+        if "CIDEr" in scores
+        else {}
+    )
+    return _Scored(split, read_captions(folder, split), cider)
 
 
-def samples_markdown(samples: Sequence[Sample], *, title: str, scale: str, figure: str) -> str:
-    """Return samples as Markdown below the contact sheet ``figure``."""
-    lines = [f"# {_markdown(title)}: captions", "", f"**Scale of this run: {_markdown(scale)}**", ""]
-    lines += ["Test images drawn at random; captions of the first seed.", "", f"![contact sheet]({figure})", ""]
+def _with_phrases(
+    captions: Mapping[int, str], phrases: Sequence[str], random: np.random.Generator
+) -> list[tuple[int, str | None]]:
+    """Return an image for each phrase that some caption says, drawn among these."""
+    found: list[tuple[int, str | None]] = []
+    for phrase in phrases:
+        words = re.compile(rf"\b{re.escape(phrase)}\b")
+        saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
+        if saying:
+            found.append((saying[int(random.integers(len(saying)))], phrase))
+    return found
+
+
+def samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -> str:
+    """Return samples of a table as Markdown below the contact sheet ``figure``."""
+    lines = [f"# {_markdown(table.title)}: captions", "", f"**Scale of this run: {_markdown(table.scale)}**", ""]
+    lines += ["Test images drawn at random; captions of the first seed.", ""]
+    if table.examples:
+        lines += [_markdown(_examples_said(table, samples)), ""]
+    lines += [f"![contact sheet]({figure})", ""]
     for number, sample in enumerate(samples, start=1):
-        lines += [f"## {number}. image {sample.image_id}: {_markdown(sample.file)}", ""]
+        lines += [f"## {number}. {_markdown(sample.heading())}: {_markdown(sample.file)}", ""]
         lines += [
-            f"- **{_markdown(label)}**: {_markdown(text) or '(empty caption)'}" for label, text in sample.captions
+            f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or '(empty caption)'}"
+            for caption in sample.captions
         ]
         lines += [f"- reference: {_markdown(text)}" for text in sample.references]
         lines.append("")
     return "\n".join(lines)
 
 
-def _captions(folder: Path) -> tuple[str, dict[int, str]]:
-    """Return the split and the captions of one run: image id -> caption."""
-    split = split_of(read_metrics(folder)["signature"])
-    return split, read_captions(folder, split)
-
-
-def _wrapped(label: str, text: str, width: int) -> str:
-    """Return ``label: text`` with the text wrapped beside the label."""
-    first = f"   {label}: "
-    return textwrap.fill(text, width=width, initial_indent=first, subsequent_indent=" " * len(first))
+def _examples_said(table: Table, samples: Sequence[Sample]) -> str:
+    """Return what the examples were chosen by, and which phrases no caption says."""
+    assert table.examples is not None
+    label = next(row.label for row in table.rows if row.id == table.examples.row)
+    missing = [phrase for phrase in table.examples.phrases if phrase not in {sample.phrase for sample in samples}]
+    unsaid = f" No caption of it says {', '.join(missing)}." if missing else ""
+    return f"Then one image for each phrase that a caption of {label} says, drawn among these.{unsaid}"
 
 
 def _markdown(text: str) -> str:

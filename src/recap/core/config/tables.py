@@ -60,6 +60,13 @@ class RowFile(RowSettings):
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
+class Examples(Strict):
+    """Captions that a contact sheet shows because they say something."""
+
+    row: Id = Field(description="id of the row whose captions are searched")
+    phrases: list[str] = Field(min_length=1, description="words or phrases; a caption with each is shown")
+
+
 class _Table(Strict):
     """What a table file and a planned table share."""
 
@@ -71,6 +78,7 @@ class _Table(Strict):
         default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
     )
     gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
+    examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
 
 
 class TableFile(_Table):
@@ -134,6 +142,8 @@ def _check_ids(table: TableFile | Table) -> None:
     for key, name in drawn:
         if name not in alone:
             raise ValueError(f"{key} {name!r} is no row of single models; those are {', '.join(alone)}")
+    if table.examples and table.examples.row not in ids:
+        raise ValueError(f"examples.row {table.examples.row!r} is no row id; {nearest(table.examples.row, ids)}")
 
 
 class Profile(Strict):
