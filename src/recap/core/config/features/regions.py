@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from recap.core.config.base import neutral
 from recap.core.config.features import FEATURES, FeaturesConfig, Weights
 from recap.core.config.outside import Name
 
@@ -39,7 +40,7 @@ class RegionFeatures(FeaturesConfig):
     boxes: Literal["proposals", "regressed"] = Field(
         "proposals", description="the original bottom-up features store the proposals"
     )
-    vectors: Literal["pooled", "fc1"] = Field(
+    vectors: Literal["pooled", "fc1"] = neutral(
         "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
     )
     grid: PositiveInt | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
