@@ -54,14 +54,23 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
         path = params / section / f"{base}.yaml"
         if base in found:
             raise ConfigError(f"{path}: `base` goes in a circle: {' -> '.join((*found, base))}")
-        known = names(params, section)
-        if base not in known:
-            raise ConfigError(f"{params.name}/{section}: there is no {base!r}; {nearest(base, known)}")
+        if not _exists(params / section, base):
+            raise ConfigError(f"{params.name}/{section}: there is no {base!r}; {nearest(base, names(params, section))}")
         found[base] = read_mapping(path)
         base = found[base].pop("base", None)
         if not isinstance(base, str | None):
             raise ConfigError(f"{path}: base: must be the name of a file beside this one (got {base!r})")
     return [(f"{params.name}/{section}/{name}.yaml", values) for name, values in reversed(found.items())]
+
+
+def _exists(folder: Path, name: str) -> bool:
+    """Return whether a section's folder has a file of this name; a name that leads out of the folder has none."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return False
+    try:
+        return (folder / f"{name}.yaml").is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        return False
 
 
 def resolve(params: Path, section: str, name: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class RunPlan:
         self.params = params
         self._files: dict[tuple[str, str], Any] = {}
         self._variants: dict[tuple[str, str], Variant] = {}
+        self._variants_loaded: dict[str, Any] = {}
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         who = f"profile {profile.name!r}"
@@ -197,10 +198,14 @@ class RunPlan:
             raise ConfigError(f"{error} (asked for by {who})") from error
 
     def _loaded(self, variant: Variant, who: str) -> Any:
-        try:
-            return variant.load(self.params)
-        except ConfigError as error:
-            raise ConfigError(f"{error} (asked for by {who})") from error
+        """Return the config object of a model or recipe with changes; rows that name the same share one."""
+        key = repr(variant)
+        if key not in self._variants_loaded:
+            try:
+                self._variants_loaded[key] = variant.load(self.params)
+            except ConfigError as error:
+                raise ConfigError(f"{error} (asked for by {who})") from error
+        return self._variants_loaded[key]
 
     def get(self, section: str, name: str) -> Any:
         """Return the config object of a part of a path, or of ``params/<section>/<name>.yaml``, loaded once."""
