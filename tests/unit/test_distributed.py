@@ -38,6 +38,7 @@ def same(weights, expected, atol):
         torch.testing.assert_close(weights[name], value, atol=atol, rtol=0)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_also_with_an_empty_shard_and_after_a_restart(tmp_path, alone):
     torchrun(tmp_path, 1)
     torchrun(tmp_path, 2)  # continues after the first epoch

@@ -61,6 +61,7 @@ def fresh():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss():
     plain, compiled = pair("transformer")
     counter = CompileCounterWithBackend("aot_eager")

@@ -66,6 +66,7 @@ def test_the_measurement_takes_time_and_changes_nothing(tmp_path):
     assert all(parameter.grad is None for parameter in loop.model.parameters())
 
 
+@pytest.mark.slow
 def test_a_run_says_what_was_measured_and_equals_a_run_with_that_precision(tmp_path):
     prepared = prepare(tmp_path)
     result = prepared.train("auto", stage_settings={**XE, "precision": "auto"})
