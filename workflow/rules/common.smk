@@ -29,6 +29,9 @@ from workflow.specs import SpecText, write_executions
 # Jobs run in this very Python, so that the environment need not be on PATH.
 RECAP = f"{quote(sys.executable)} -m recap"
 
+# Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
+shell.prefix("set -euo pipefail; trap '' INT; ")
+
 
 UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
