@@ -64,8 +64,8 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
 
 
 def _exists(folder: Path, name: str) -> bool:
-    """Return whether a section's folder has a file of this name; a name that leads out of the folder has none."""
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+    """Return whether a section has a file of this name; `../a`, `/a` and other spellings of a name have none."""
+    if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).as_posix() != name:
         return False
     try:
         return (folder / f"{name}.yaml").is_file()

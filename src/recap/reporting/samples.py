@@ -103,11 +103,9 @@ def _scored(folder: Path) -> _Scored:
     """Read captions and scores of one run."""
     split = split_of(read_metrics(folder)["signature"])
     scores = read_image_scores(folder, split)
-    cider = (
-        dict(zip(scores["image_id"].tolist(), (100 * scores["CIDEr"]).tolist(), strict=True))
-        if "CIDEr" in scores
-        else {}
-    )
+    cider: dict[int, float] = {}
+    if "CIDEr" in scores:
+        cider = dict(zip(scores["image_id"].tolist(), (100 * scores["CIDEr"]).tolist(), strict=True))
     return _Scored(split, read_captions(folder, split), cider)
 
 

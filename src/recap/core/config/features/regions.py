@@ -13,7 +13,7 @@ from recap.core.config.outside import Name
 
 @FEATURES.register
 class RegionFeatures(FeaturesConfig):
-    """Regions of a detectron2 detector: boxes and vectors, of 2048 numbers if they are those before its last layers."""
+    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
 
     extractor: ClassVar[str] = "recap.features.regions:extract_regions"
     encoder: ClassVar[str] = "recap.captioning.encoders:regions"
