@@ -16,6 +16,7 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 
 @pytest.fixture
 def params(tmp_path):
+    """Those of the tiny workflow in place of the shipped ones."""
     return Path(shutil.copytree(PARAMS, tmp_path / "params"))
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
-from recap.core.config.language_models import LANGUAGE_MODEL, SHARED_SIZES
-from recap.core.config.vocabulary import HUB, VocabularyRule
 from recap.core.errors import ConfigError, nearest
 from recap.core.figure_plan import planned_figure
-from recap.core.metrics import METRICS
 from recap.core.params import base_files, load_named, read_mapping, validate
+from recap.core.row_checks import check_row
 from recap.core.run import Run, file_name, row_runs
 from recap.core.scale_text import Pair, sentence
 from recap.core.scaling import PlannedRow, Scaler
@@ -60,7 +58,7 @@ class RunPlan:
         for row in made:
             who = f"row {row.id!r} of table {table_id!r}"
             planned = after.row(row)
-            self._check(planned, row, who)
+            self._load(planned, who)
             rows.append(self._row(row, planned))
             pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
         text = sentence(
@@ -88,8 +86,8 @@ class RunPlan:
         if len(set(file_names)) != len(file_names):
             raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
 
-    def _check(self, planned: PlannedRow, row: RowFile, who: str) -> None:
-        """Load everything that a row names, and keep its variants."""
+    def _load(self, planned: PlannedRow, who: str) -> None:
+        """Load and check everything that a row names, and keep its variants."""
         names = [("datasets", planned.dataset), ("subsets", planned.subset)]
         for section, name in [*names, *(("features", name) for name in planned.features)]:
             self._asked(section, name, who)
@@ -99,65 +97,8 @@ class RunPlan:
             if self._files.setdefault(key, loaded) != loaded:
                 raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
-        self._check_language_model(planned, who)
+        check_row(planned, who, lambda section, name: self._asked(section, name, who))
         self._features["+".join(planned.features)] = planned.features
-        if planned.stage == "scst" and self.recipe(planned.recipe.name).scst is None:
-            raise ConfigError(f"{who} asks for stage scst, but recipe {planned.recipe.name!r} has none")
-        self._check_products(planned, who)
-        self._check_subset(planned, who)
-
-    def _check_subset(self, planned: PlannedRow, who: str) -> None:
-        """Refuse features that have seen captions which a row on part of the data is not to see."""
-        tuned = [name for name in planned.features if self.get("features", name).trained_on() == "captions"]
-        if tuned and self.get("subsets", planned.subset).fraction < 1:
-            raise ConfigError(
-                f"{who}: features {tuned[0]!r} are tuned on all training captions, and subset {planned.subset!r} "
-                "keeps most of them from the model; name features without `word_tuning`"
-            )
-
-    def _check_products(self, planned: PlannedRow, who: str) -> None:
-        """Refuse what reads files beside the corpus that the data set has not."""
-        products = self.get("datasets", planned.dataset).products
-        for name in planned.features:
-            missing = [product for product in self.get("features", name).products() if product not in products]
-            if missing:
-                raise ConfigError(
-                    f"{who}: features {name!r} read {missing[0]}, and data set {planned.dataset!r} has none; name "
-                    "other features"
-                )
-        for metric in self.recipe(planned.recipe.name).evaluation.metrics:
-            missing = [name for name in METRICS.get(metric).products if name not in products]
-            if missing:
-                raise ConfigError(
-                    f"{who}: recipe {planned.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}, "
-                    f"and data set {planned.dataset!r} has none; take it out of evaluation.metrics"
-                )
-
-    def _check_language_model(self, planned: PlannedRow, who: str) -> None:
-        """Refuse pretrained weights that the row's model cannot begin with, before they are trained or fetched."""
-        model = self.get("models", planned.model.name)
-        source = model.pretrained_weights() or ""
-        words = isinstance(self.get("datasets", planned.dataset).vocabulary, VocabularyRule)
-        if source.startswith(HUB) and words:
-            raise ConfigError(
-                f"{who}: weights {source!r} go with GPT-2's byte pairs, but data set {planned.dataset!r} has words; "
-                "name one with `vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
-            )
-        if not source.startswith(LANGUAGE_MODEL):
-            return
-        name = source.removeprefix(LANGUAGE_MODEL)
-        settings = self._asked("language_models", name, who)
-        for key in SHARED_SIZES:
-            ours, theirs = getattr(model, key), getattr(settings, key)
-            if ours != theirs:
-                raise ConfigError(
-                    f"{who}: the model has {key} {ours}, language model {name!r} {theirs}; make them equal"
-                )
-        for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
-            if getattr(model, key) > most:
-                raise ConfigError(
-                    f"{who}: the model has {key} {getattr(model, key)}, language model {name!r} only {most}; lower it"
-                )
 
     def _row(self, row: RowFile, planned: PlannedRow) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""

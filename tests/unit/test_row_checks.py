@@ -1,0 +1,60 @@
+"""Rows whose data, features, model and recipe do not go together, refused before anything is trained."""
+
+import pytest
+
+from helpers.plans import edited, planned
+from recap.core.errors import ConfigError
+from recap.core.params import read_mapping
+
+SCALES = ("paper", "photos", "scenes")
+
+
+def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(params):
+    table = read_mapping(params / "tables" / "recap" / "iu_xray_tuned.yaml")
+    edited(params, "tables/recap/iu_xray_tuned.yaml", defaults={**table["defaults"], "subset": "pair_5"})
+    with pytest.raises(ConfigError, match=r"'mobilenetv2_xray_tuned' are tuned on all training captions, and subset"):
+        planned(params, "photos", tables=["recap/iu_xray_tuned"])
+
+
+def with_visual_gpt(params, **changes):
+    defaults = {"dataset": "coco_bpe", "features": "bottom_up_adaptive", "recipe": "visualgpt"}
+    rows = [
+        {"id": "three", "label": "3", "model": {"base": "visual_gpt_transformer", "decoder_layers": 3}},
+        {"id": "twelve", "label": "12", "model": {"base": "visual_gpt", "tau": 0.1, **changes}},
+    ]
+    edited(params, "tables/v.yaml", title="t", columns=["CIDEr"], baseline="three", defaults=defaults, rows=rows)
+    return params
+
+
+def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pretrained(params):
+    found = {}
+    for scale in SCALES:
+        plan = planned(with_visual_gpt(params), scale, ["v"])
+        models = [plan.get("models", row.model) for row in plan.tables["v"].rows]
+        found[scale] = [(model.decoder_layers, model.pretrained_weights()) for model in models]
+    gpt2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"
+    assert found["paper"] == [(3, None), (12, gpt2)]
+    assert found["photos"] == [(3, None), (6, "language_model:photos")]
+    assert found["scenes"] == [(3, None), (6, "language_model:scenes")]
+    stands_in = "weights of a small GPT-2 trained on captions of other scenes in place of GPT-2's weights"
+    assert plan.tables["v"].scale.count(stands_in) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"heads": 2}, "the model has heads 2, language model 'scenes' 4; make them equal"),
+        ({"decoder_layers": 7}, "the model has decoder_layers 7, language model 'scenes' only 6; lower it"),
+        ({"positions": 40}, "the model has positions 40, language model 'scenes' only 32; lower it"),
+        ({"weights": "language_model:scene"}, "there is no 'scene'; did you mean 'scenes'.*row 'twelve' of table 'v'"),
+    ],
+)
+def test_a_language_model_that_does_not_fit_is_refused_before_it_is_trained(params, changes, reason):
+    with pytest.raises(ConfigError, match=reason):
+        planned(with_visual_gpt(params, **changes), "scenes", ["v"])
+
+
+def test_gpt2_is_refused_for_a_data_set_of_words(params):
+    edited(with_visual_gpt(params), "scales/words.yaml", opening="Words", datasets={"*": "coco"})
+    with pytest.raises(ConfigError, match="go with GPT-2's byte pairs, but data set 'coco' has words"):
+        planned(params, "words", ["v"])
