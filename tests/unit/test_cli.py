@@ -263,6 +263,14 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
         ([], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
         (["--spec", "{}", "--row", "a/b"], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
         (["--spec", "{}", "--out", "o"], "--spec goes with --corpus, --vocabulary, --subset, --features, --state"),
+        (
+            ["--spec", "{}", "--steps", "3", "--overfit-one-batch"],
+            "--spec is not for --steps, --overfit-one-batch, which --row alone knows; leave them out",
+        ),
+        (
+            ["--row", "a/b", "--state", "s", "--execution", "e.yaml"],
+            "--row is not for --state, --execution, which --spec alone knows; leave them out",
+        ),
     ],
 )
 def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, sentence):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recap.cli.arguments import Arguments, Group, add_execution, chosen, given_execution, paths, spec, typed
 from recap.cli.parser import Commands, command
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from recap.core.config import Execution, RunSpec
 
 FILES = ("corpus", "vocabulary", "subset", "features")
+WITH_SPEC = (*FILES, "state", "init", "weights", "execution")
+WITH_ROW = ("scale", "seed", "stage", "set", "steps", "overfit_one_batch", "inputs", "params")
 
 
 def add_train(commands: Commands) -> None:
@@ -42,7 +46,7 @@ def add_train(commands: Commands) -> None:
     )
     _add_row(parser.add_argument_group("a row by hand, in this process"))
     paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
-    parser.set_defaults(function=train)
+    parser.set_defaults(function=partial(train, default=parser.get_default))
 
 
 def _add_row(by_hand: Group) -> None:
@@ -67,10 +71,22 @@ def _add_row(by_hand: Group) -> None:
     )
 
 
-def train(a: Arguments) -> None:
-    """Train one stage."""
+def train(a: Arguments, default: Callable[[str], Any]) -> None:
+    """Train one stage.
+
+    Args:
+        a: the arguments of ``recap train``.
+        default: name of an argument -> its value where it is not given.
+
+    Raises:
+        RecapError: arguments do not go together, or what they name cannot be trained.
+    """
     if (a.row is None) == (a.spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
+    way, other, names = ("--spec", "--row", WITH_ROW) if a.row is None else ("--row", "--spec", WITH_SPEC)
+    unused = [f"--{name.replace('_', '-')}" for name in names if getattr(a, name) != default(name)]
+    if unused:
+        raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if a.row is not None:
         from recap.cli import run_command
         from recap.cli.by_hand import train_row

@@ -171,7 +171,8 @@ class Backbone:
                 f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, too coarse for `grid: "
                 f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
             )
-        return functional.adaptive_avg_pool2d(maps, grid)
+        # A mean over one cell is that cell; torch's pooling would take a tenth of a training step to say so.
+        return maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
 
     def _stage(self, inputs: Tensor) -> Tensor:
         """Return feature maps [B, C, H, W] of the chosen stage."""
