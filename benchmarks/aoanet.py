@@ -7,16 +7,14 @@ from torch import Tensor
 
 from benchmarks import plain_aoanet
 from benchmarks.figures import Case
-from benchmarks.plain import repeated, torch_dropout
+from benchmarks.plain import repeated
 from benchmarks.plain_decoding import padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, WORDS, batch, vectors
-from benchmarks.x_linear import learner, without_dropout
+from benchmarks.step import cross_entropy
 from recap.core.config import CrossEntropy
 from recap.models.aoanet import AoANet
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.optim import build_optimizer
 
 SHAPES = f"six refiner layers of 1,024, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
 XE = CrossEntropy(epochs=1, learning_rate=1e-5, betas=(0.9, 0.999), epsilon=1e-8, label_smoothing=0.2, clip_value=0.1)
@@ -40,13 +38,5 @@ def plain_loss(model: AoANet) -> Tensor:
 
 
 def xe() -> Case:
-    """Forward, backward, clipping and Adam of 50 captions of 7 to 16 words, with dropout."""
-    model, slow = model_of(), model_of()
-    data, objective = batch(), CrossEntropyObjective(model, XE)
-    with torch.no_grad():
-        exact = CrossEntropyObjective(without_dropout(model_of()), XE)(data).loss
-        difference = abs(exact - plain_loss(slow.eval())).item()
-    ours = learner(model, build_optimizer(model.parameters(), XE), XE, lambda: objective(data).loss)
-    adam = torch.optim.Adam(torch_dropout(slow).parameters(), lr=1e-5, betas=XE.betas, eps=XE.epsilon)
-    reference = learner(slow, adam, XE, lambda: plain_loss(slow.train()))
-    return Case("xe.aoanet", SHAPES, ours, reference, f"losses without dropout differ by {difference:.1e}")
+    """A cross-entropy step."""
+    return cross_entropy("xe.aoanet", SHAPES, XE, model_of, plain_loss)

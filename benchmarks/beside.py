@@ -16,7 +16,8 @@ import torch
 from benchmarks import beam
 from benchmarks.figures import Case
 from benchmarks.shapes import CAPTIONS, FEATURES, IMAGES, LENGTH, REGIONS, WORDS, batch
-from benchmarks.train import Step, update
+from benchmarks.step import Step
+from benchmarks.train import update
 from recap.core.config import CrossEntropy
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream

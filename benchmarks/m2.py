@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from benchmarks import plain_m2
 from benchmarks.beam import search
-from benchmarks.figures import Case, product_rate, seconds
-from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated, torch_dropout
+from benchmarks.figures import Case, seconds
+from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.plain_decoding import NEVER, padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
-from benchmarks.x_linear import learner, without_dropout
-from recap.core.config import CrossEntropy, SelfCritical, Stage
+from benchmarks.step import cross_entropy, learner, plain_learner
+from recap.core.config import CrossEntropy, SelfCritical
 from recap.layers.fast.linear import fixed_weights
 from recap.models.images import InputSpec
 from recap.models.m2 import M2
 from recap.models.registry import build_model
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer
 
@@ -44,14 +41,6 @@ def model_of() -> M2:
     return model
 
 
-def plain_learner(model: M2, stage: Stage, loss: Callable[[], Tensor]) -> Callable[[], None]:
-    """Return the released way of a step: torch's dropout and torch's Adam."""
-    optimizer = torch.optim.Adam(
-        torch_dropout(model).parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon
-    )
-    return learner(model, optimizer, stage, loss)
-
-
 def plain_xe_loss(model: M2) -> Tensor:
     """Loss of all captions, padded, each with its own copy of the image."""
     data = batch()
@@ -61,24 +50,8 @@ def plain_xe_loss(model: M2) -> Tensor:
 
 
 def xe() -> Case:
-    """Forward, backward and Adam of 50 captions of 7 to 16 words, with dropout."""
-    model, slow = model_of(), model_of()
-    data, objective = batch(), CrossEntropyObjective(model, XE)
-    with torch.no_grad():
-        exact = CrossEntropyObjective(without_dropout(model_of()), XE)(data).loss
-        difference = abs(exact - plain_xe_loss(slow.eval())).item()
-    step = learner(model, build_optimizer(model.parameters(), XE), XE, lambda: objective(data).loss)
-
-    def floor() -> dict[str, object]:
-        from torch.utils.flop_counter import FlopCounterMode
-
-        with FlopCounterMode(display=False) as counter:
-            step()
-        flops, rate = counter.get_total_flops(), product_rate()
-        return {"gflop": round(flops / 1e9), "gflop_per_s": round(rate / 1e9), "floor_seconds": round(flops / rate, 3)}
-
-    reference = plain_learner(slow, XE, lambda: plain_xe_loss(slow.train()))
-    return Case("xe.m2", SHAPES, step, reference, f"losses without dropout differ by {difference:.1e}", floor)
+    """A cross-entropy step."""
+    return cross_entropy("xe.m2", SHAPES, XE, model_of, plain_xe_loss)
 
 
 def plain_scst_loss(model: M2, scorer: DictionaryCiderD) -> Tensor:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import cached, plain
-from benchmarks.figures import Case, product_rate, seconds
+from benchmarks.figures import Case, seconds
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models, vectors
+from benchmarks.step import Step, floor
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
@@ -20,7 +20,6 @@ from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
-Step = Callable[[], None]
 SHAPES = f"6+6 layers of 512, 10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
 
 
@@ -63,14 +62,7 @@ def xe(kind: str = "transformer") -> Case:
 
     ours, reference = updates(stage, model, lambda: objective(data).loss, slow, released)
 
-    def floor() -> dict[str, object]:
-        with FlopCounterMode(display=False) as counter:
-            ours()
-        flops, rate = counter.get_total_flops(), product_rate()
-        bound = flops / rate
-        return {"gflop": round(flops / 1e9), "gflop_per_s": round(rate / 1e9), "floor_seconds": round(bound, 3)}
-
-    return Case(f"xe.{kind}", SHAPES, ours, reference, agreement, floor)
+    return Case(f"xe.{kind}", SHAPES, ours, reference, agreement, lambda: floor(ours))
 
 
 def scst(kind: str = "transformer") -> Case:

@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmarks import plain_decoding, plain_x_linear
 from benchmarks.beam import search
-from benchmarks.figures import Case, product_rate, seconds, show
+from benchmarks.figures import Case, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated, torch_dropout
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
+from benchmarks.step import floor, learner, without_dropout
 from recap.core.config import CrossEntropy, SelfCritical, Stage
 from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
@@ -29,7 +30,7 @@ from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.training.optim import build_optimizer, clip_gradients
+from recap.training.optim import build_optimizer
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
 MODELS = {"xlan": "75.2 M parameters", "x_transformer": "137.5 M parameters"}
@@ -56,31 +57,6 @@ def model_of(kind: str) -> Captioner:
 def stage_of(name: str, kind: str) -> Stage:
     """Return the recipe of a step, `xe` or `scst`, as far as it costs time: optimiser, smoothing, clipping."""
     return XE[kind] if name == "xe" else SCST[kind]
-
-
-def without_dropout(model: Captioner) -> Captioner:
-    """Let nothing drop out of a model, in whatever mode an objective sets it."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    return model
-
-
-def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]):
-    """Return a whole training step of the middle of a training, when RAdam trusts its second moment."""
-    for weight in model.parameters():
-        weight.grad = torch.zeros_like(weight)
-    optimizer.step()  # makes the moments; nothing moves
-    for state in optimizer.state.values():
-        state["step"].fill_(1000)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        loss().backward()
-        clip_gradients(model.parameters(), stage)
-        optimizer.step()
-
-    return step
 
 
 def ours(model: Captioner, name: str, kind: str) -> Callable[[], None]:
@@ -152,20 +128,10 @@ def xe(kind: str) -> Case:
         difference = abs(objective(batch()).loss - plain_xe_loss(slow.eval(), kind)).item()
     step = ours(model, "xe", kind)
 
-    def floor() -> dict[str, object]:
-        from torch.utils.flop_counter import FlopCounterMode
-
-        with FlopCounterMode(display=False) as counter:
-            step()
-        flops, rate = counter.get_total_flops(), product_rate()
-        return {
-            "gflop": round(flops / 1e9),
-            "gflop_per_s": round(rate / 1e9),
-            "floor_seconds": round(flops / rate / torch.get_num_threads(), 3),
-        }
-
     agreement = f"losses without dropout differ by {difference:.1e}"
-    return Case(f"xe.{kind}", f"{MODELS[kind]}, {SHAPES}", step, plain(slow, "xe", kind), agreement, floor)
+    return Case(
+        f"xe.{kind}", f"{MODELS[kind]}, {SHAPES}", step, plain(slow, "xe", kind), agreement, lambda: floor(step)
+    )
 
 
 def scst(kind: str) -> Case:
