@@ -10,6 +10,7 @@ from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, IMAGES, training
 from recap.core.config.recipes import CrossEntropy
 from recap.core.config.run import CrossEntropyRun
+from recap.core.precision import product_seconds
 from recap.training import precision
 
 
@@ -40,10 +41,28 @@ def chosen(tmp_path, spec):
     return choose
 
 
+@pytest.fixture(autouse=True)
+def units(monkeypatch):
+    """This processor has units for bf16, whichever it is."""
+    monkeypatch.setattr(precision, "product_seconds", lambda _: {"float32": 2.0, "bf16": 1.0})
+
+
 @pytest.mark.parametrize("float32, bf16, expected", [(1.0, 0.5, "bf16"), (1.0, 0.95, "float32"), (1.0, 2.0, "float32")])
 def test_bf16_is_chosen_where_a_step_takes_clearly_less_time(chosen, monkeypatch, float32, bf16, expected):
     monkeypatch.setattr(precision, "step_seconds", lambda *_: {"float32": float32, "bf16": bf16})
     assert chosen() == expected
+
+
+def test_no_step_is_tried_where_products_in_bf16_are_slower(chosen, monkeypatch, tmp_path):
+    monkeypatch.setattr(precision, "product_seconds", lambda _: {"float32": 1.0, "bf16": 50.0})
+    monkeypatch.setattr(precision, "step_seconds", None)
+    assert chosen() == "float32"
+    assert precision.measured_precision(tmp_path)["seconds_per_product"] == {"float32": 1.0, "bf16": 50.0}
+
+
+def test_a_product_is_timed_in_both_number_types():
+    seconds = product_seconds(torch.device("cpu"))
+    assert set(seconds) == {"float32", "bf16"} and all(value > 0 for value in seconds.values())
 
 
 def test_a_training_keeps_what_it_began_with_and_another_one_measures_again(chosen, monkeypatch, spec):
@@ -74,7 +93,8 @@ def test_a_run_says_what_was_measured_and_equals_a_run_with_that_precision(tmp_p
     config = yaml.safe_load((tmp_path / "auto/run/config.yaml").read_text())
     kind = config["precision"]["chosen"]
     assert config["spec"]["stage_settings"]["precision"] == kind
-    assert set(config["precision"]["seconds_per_step"]) == {"float32", "bf16"}
+    (measured,) = config["precision"].keys() & {"seconds_per_step", "seconds_per_product"}
+    assert set(config["precision"][measured]) == {"float32", "bf16"}
     result = prepared.train("same", stage_settings={**XE, "precision": kind})
     assert result.returncode == 0, result.stderr
     weights = [(tmp_path / name / "run/model.safetensors").read_bytes() for name in ("auto", "same")]

@@ -1,12 +1,12 @@
 """`precision: auto`: which number type makes a training step quicker on this machine is measured, once per training.
 
-bf16 products take a fifth of float32's time where a processor has units for them, and several times as long where it
-has none; small models lose more to the casts than they gain.
+bf16 products take a fifth of float32's time where a processor has units for them; small models may still lose more to
+the casts than they gain, so that whole steps are timed. Where the products themselves are slower, often fifty times,
+no step is tried.
 """
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,13 +17,12 @@ from recap.core.config import RunSpec
 from recap.core.files.atomic import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.precision import KINDS, ROUNDS, now, product_seconds, quicker
 from recap.models.base import Captioner
 from recap.training.batches import Batch
 from recap.training.step import Objective
 
 FILE = "precision.json"  # in the state folder
-GAIN = 1.1  # bf16 is chosen if float32 takes at least so many times as long
-ROUNDS = 3
 
 
 def choose_precision(
@@ -43,11 +42,14 @@ def choose_precision(
     path = state / FILE
     known = read_json(path) if path.exists() else None
     if known is None or known["asked"] != asked:
-        seconds = step_seconds(model, objective, batch.to(device), device)
-        chosen = "bf16" if seconds["float32"] >= GAIN * seconds["bf16"] else "float32"
-        known = {"asked": asked, "chosen": chosen, "seconds_per_step": seconds, "torch": torch.__version__}
+        seconds, what = product_seconds(device), "product"
+        if quicker(seconds) == "bf16":
+            seconds, what = step_seconds(model, objective, batch.to(device), device), "step"
+        chosen = quicker(seconds)
+        known = {"asked": asked, "chosen": chosen, f"seconds_per_{what}": seconds, "torch": torch.__version__}
         write_json(path, known)
-        log.info(f"precision: {chosen}; {', '.join(f'{kind} {value:.3g} s a step' for kind, value in seconds.items())}")
+        took = ", ".join(f"{kind} {value:.3g} s a {what}" for kind, value in seconds.items())
+        log.info(f"precision: {chosen}; {took}")
     settings = spec.stage_settings.model_copy(update={"precision": known["chosen"]})
     return spec.model_copy(update={"stage_settings": settings})
 
@@ -62,23 +64,14 @@ def step_seconds(model: Captioner, objective: Objective, batch: Batch, device: t
 
     The first pass of each is not counted; it allocates memory and packs weights.
     """
-    kinds = ("float32", "bf16")
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for _ in range(1 + ROUNDS):
-            for kind in kinds:
-                since = _now(device)
+            for kind in KINDS:
+                since = now(device)
                 with torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16"):
                     loss = objective(batch, 0).loss
                 loss.backward()
-                found[kind].append(_now(device) - since)
+                found[kind].append(now(device) - since)
                 model.zero_grad(set_to_none=True)
     return {kind: median(times[1:]) for kind, times in found.items()}
-
-
-def _now(device: torch.device) -> float:
-    """Return CPU time in seconds, which other programs hardly lengthen, or on a GPU the time when its work is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        return time.perf_counter()
-    return time.process_time()
