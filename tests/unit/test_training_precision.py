@@ -10,7 +10,6 @@ from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, IMAGES, training
 from recap.core.config.recipes import CrossEntropy
 from recap.core.config.run import CrossEntropyRun
-from recap.core.precision import product_seconds
 from recap.training import precision
 
 
@@ -58,11 +57,6 @@ def test_no_step_is_tried_where_products_in_bf16_are_slower(chosen, monkeypatch,
     monkeypatch.setattr(precision, "step_seconds", None)
     assert chosen() == "float32"
     assert precision.measured_precision(tmp_path)["seconds_per_product"] == {"float32": 1.0, "bf16": 50.0}
-
-
-def test_a_product_is_timed_in_both_number_types():
-    seconds = product_seconds(torch.device("cpu"))
-    assert set(seconds) == {"float32", "bf16"} and all(value > 0 for value in seconds.values())
 
 
 def test_a_training_keeps_what_it_began_with_and_another_one_measures_again(chosen, monkeypatch, spec):

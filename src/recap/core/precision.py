@@ -1,10 +1,15 @@
-"""Whether a processor has units for bfloat16: a product of two matrices in it is timed against one in float32."""
+"""Float32 or bfloat16: the context of a step in either, and whether a processor has units for bfloat16 at all.
+
+For that a product of two matrices in it is timed against one in float32.
+"""
 
 from __future__ import annotations
 
 import time
 from statistics import median
 from typing import TYPE_CHECKING
+
+from recap.core.log import log
 
 if TYPE_CHECKING:
     import torch
@@ -13,6 +18,28 @@ GAIN = 1.1  # bf16 is chosen if float32 takes at least so many times as long
 KINDS = ("float32", "bf16")
 ROUNDS = 3
 EDGE = 512  # of the matrices: the widths of layers, 270 M operations
+
+
+def mixed(kind: str, device: torch.device) -> torch.autocast:
+    """Return the context in which products are taken in 'bf16', or in which 'float32' is left as it is."""
+    import torch
+
+    return torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16")
+
+
+def precision_here(asked: str, device: torch.device) -> str:
+    """Return 'float32' or 'bf16': what is asked for, and for 'auto' that in which a matrix product takes less time."""
+    if asked != "auto":
+        return asked
+    seconds = product_seconds(device)
+    chosen = quicker(seconds)
+    log.info(f"precision: {chosen}; {told(seconds, 'product')}")
+    return chosen
+
+
+def told(seconds: dict[str, float], what: str) -> str:
+    """Return both times in words, of a `what`."""
+    return ", ".join(f"{kind} {value:.3g} s a {what}" for kind, value in seconds.items())
 
 
 def quicker(seconds: dict[str, float]) -> str:

@@ -23,6 +23,7 @@ from recap.core.errors import ConfigError, DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import atomic_path, read_json
 from recap.core.log import log
+from recap.core.precision import mixed, precision_here
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed
 from recap.data.files.images import ImageSource
@@ -125,12 +126,13 @@ def _fit(backbone: Backbone, pictures: Tensor, labels: Tensor, classes: Sequence
     batches = len(pictures) // size  # the few left over wait for the next epoch's order
     steps = settings.epochs * batches
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=max(steps, 2))
+    precision = precision_here(settings.precision, backbone.device)
     backbone.model.train()
     for epoch in range(settings.epochs):
         total = 0.0
         order = torch.randperm(len(pictures))[: batches * size].split(size)
         for chosen in progress(order, name=f"backbone, epoch {epoch + 1}", unit="batches"):
-            with torch.autocast(backbone.device.type, torch.bfloat16, enabled=settings.precision == "bf16"):
+            with mixed(precision, backbone.device):
                 maps = backbone.maps(pictures[chosen])
             losses = [cross_entropy(head(maps.float()), labels[chosen, index]) for index, head in enumerate(heads)]
             loss = torch.stack(losses).sum()

@@ -28,6 +28,7 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.files.atomic import atomic_path
 from recap.core.log import log
+from recap.core.precision import mixed, precision_here
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
@@ -145,12 +146,13 @@ def _fit(
         for start in range(0, len(order), settings.images_per_batch):
             yield order[start : start + settings.images_per_batch]
 
+    precision = precision_here(settings.precision, target)
     backbone.model.eval()  # norms keep the statistics of the weights
     for epoch in range(settings.epochs):
         total = 0.0
         reading = in_order(read, list(shuffled()), threads=1)
         for chosen, pictures in progress(reading, name=f"tuning, epoch {epoch + 1}", unit="batches", total=batches):
-            with torch.autocast(target.type, torch.bfloat16, enabled=settings.precision == "bf16"):
+            with mixed(precision, target):
                 scores = head(backbone.maps(pictures)).float().flatten(2)
             loss = word_loss(
                 scores, [len(views[image]) for image in chosen], torch.stack([labels[i] for i in chosen]).to(target)

@@ -21,6 +21,7 @@ from recap.core.files.atomic import write_json
 from recap.core.files.lock import exclusive
 from recap.core.hashing import code_digest, value_hash
 from recap.core.log import log
+from recap.core.precision import mixed
 from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
@@ -229,7 +230,7 @@ class LanguageModelTraining:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.spec.precision == "bf16"):
+        with mixed(self.spec.precision, self.device):
             loss = self.loss(texts).mean()
         value = loss.item()
         if not math.isfinite(value):

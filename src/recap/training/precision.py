@@ -17,7 +17,7 @@ from recap.core.config import RunSpec
 from recap.core.files.atomic import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.precision import KINDS, ROUNDS, now, product_seconds, quicker
+from recap.core.precision import KINDS, ROUNDS, mixed, now, product_seconds, quicker, told
 from recap.models.base import Captioner
 from recap.training.batches import Batch
 from recap.training.step import Objective
@@ -48,8 +48,7 @@ def choose_precision(
         chosen = quicker(seconds)
         known = {"asked": asked, "chosen": chosen, f"seconds_per_{what}": seconds, "torch": torch.__version__}
         write_json(path, known)
-        took = ", ".join(f"{kind} {value:.3g} s a {what}" for kind, value in seconds.items())
-        log.info(f"precision: {chosen}; {took}")
+        log.info(f"precision: {chosen}; {told(seconds, what)}")
     settings = spec.stage_settings.model_copy(update={"precision": known["chosen"]})
     return spec.model_copy(update={"stage_settings": settings})
 
@@ -69,7 +68,7 @@ def step_seconds(model: Captioner, objective: Objective, batch: Batch, device: t
         for _ in range(1 + ROUNDS):
             for kind in KINDS:
                 since = now(device)
-                with torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16"):
+                with mixed(kind, device):
                     loss = objective(batch, 0).loss
                 loss.backward()
                 found[kind].append(now(device) - since)

@@ -11,6 +11,7 @@ import torch
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.files.atomic import write_json
+from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
@@ -99,7 +100,7 @@ class OptimizerStep:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""
         if not batch.image_ids:
             return Logged(torch.zeros(()), 0)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.stage.precision == "bf16"):
+        with mixed(self.stage.precision, self.device):
             try:
                 return self.objective(batch.to(self.device), progress.epoch)
             except NonFiniteLogits as error:

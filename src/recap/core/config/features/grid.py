@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.config.base import Strict, neutral
 from recap.core.config.features import FEATURES, Activation, FeaturesConfig, Weights
 from recap.core.config.outside import Name
+
+Precision = Annotated[
+    Literal["float32", "bf16", "auto"],
+    Field(description="auto: bf16 where the processor multiplies matrices quicker in it"),
+]
 
 
 class BoxPretraining(Strict):
@@ -17,7 +22,7 @@ class BoxPretraining(Strict):
     epochs: PositiveInt = 8
     learning_rate: PositiveFloat = Field(8e-3, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 32
-    precision: Literal["float32", "bf16"] = Field("float32", description="bf16: half the time where a processor has it")
+    precision: Precision = "float32"
 
 
 class WordTuning(Strict):
@@ -29,7 +34,7 @@ class WordTuning(Strict):
     epochs: PositiveInt = 5
     learning_rate: PositiveFloat = Field(5e-4, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 16
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Precision = "float32"
 
 
 @FEATURES.register
