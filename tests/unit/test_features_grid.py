@@ -108,6 +108,16 @@ def test_random_features_are_standardised_over_the_training_pictures(pictures):
     assert "4 training pictures" in store.attributes["extractor"]
 
 
+def test_trained_features_are_standardised_where_it_is_asked(pictures):
+    save_file(tensors_of(backbone()), pictures.parent / "w.safetensors")
+    read = {}
+    for name, changes in {"random": {}, "plain": {"weights": "w.safetensors"}}.items():
+        read[name] = FeatureStore(extract(pictures, f"{name}.h5", **changes)).read(sorted(SIZES))[0]
+    asked = FeatureStore(extract(pictures, "asked.h5", weights="w.safetensors", standardised=True))
+    assert torch.equal(asked.read(sorted(SIZES))[0], read["random"])
+    assert not torch.equal(read["plain"], read["random"])
+
+
 def test_a_channel_that_never_moves_becomes_zero():
     mean, factor = channel_scale(np.stack([np.full((2, 3), 5.0), np.arange(6.0).reshape(2, 3)]) * [[1, 1, 0]])
     assert factor[2] == 0

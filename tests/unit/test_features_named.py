@@ -73,6 +73,7 @@ def test_settings_name_every_grid_and_crop_backbone():
         "mobilenetv2_grid",
         "mobilenetv2_grid12",
         "mobilenetv2_xray",
+        "mobilenetv2_xray_standardised",
         "mobilenetv2_xray_tuned",
         "resnet101_xray",
         "scenes_grid",

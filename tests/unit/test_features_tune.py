@@ -1,5 +1,8 @@
 """A backbone is tuned to name the words of training captions."""
 
+import math
+import re
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -7,13 +10,13 @@ from torch.nn.functional import binary_cross_entropy
 
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.config.features.grid import GridFeatures
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
 from recap.features.grid import weights_file
 from recap.features.tune import tune_backbone, word_loss
 
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "random", "out_index": 3, "image_size": 64, "grid": 4}
-TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 4e-3, "images_per_batch": 8}
+TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 1e-3, "images_per_batch": 8}
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,24 @@ def tune(scenes, out, **changes):
 def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
     tune(scenes, tmp_path / "a.safetensors")
     said = capsys.readouterr().err.splitlines()
-    losses = [float(line.split()[-1]) for line in said if "loss" in line]
-    assert len(losses) == 4 and losses[-1] < 0.97 * losses[0]
+    by_shares, *by_epoch = [float(found) for found in re.findall(r"on validation (\d\.\d+)", "".join(said))]
+    assert len(by_epoch) == 4 and min(by_epoch) < 0.97 * by_shares
     assert any("words to tune on: 30, from " in line and "over 48 training images" in line for line in said)
     tune(scenes, tmp_path / "b.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(scenes, tmp_path, monkeypatch):
+    def kept(name, *losses):
+        given = iter([0.5, *losses])  # before the first epoch, and after each
+        monkeypatch.setattr("recap.features.tune.mean_loss", lambda *_: next(given))
+        tune(scenes, tmp_path / name, epochs=len(losses))
+        return (tmp_path / name).read_bytes()
+
+    assert kept("first", 0.3, 0.4) == kept("again", 0.3, 0.9) != kept("second", 0.4, 0.3)
+    with pytest.raises(FeatureError, match="not finite; lower learning_rate, now 0.001"):
+        kept("none", math.nan)
+    assert not (tmp_path / "none").exists()
 
 
 def test_norms_keep_their_statistics_and_weights_move(scenes, tmp_path):

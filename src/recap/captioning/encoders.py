@@ -74,13 +74,13 @@ def grid(settings: GridFeatures, *, weights: Path | None, device: torch.device) 
     """Return what makes grid features.
 
     Raises:
-        RecapError: the weights are missing or do not fit, or are random: the scale to which their features were brought
-            is that of the training pictures, and no store has it.
+        RecapError: the weights are missing or do not fit, or the features are standardised: their scale is that of the
+            training pictures, and no store has it.
     """
-    if settings.weights == "random":
+    if settings.standardises():
         raise FeatureError(
-            f"features of {settings.backbone} with random weights cannot be made for a photo: their scale is that of "
-            "the training pictures, which is not recorded; use a run on features of trained weights"
+            f"standardised features of {settings.backbone} cannot be made for a photo: their scale is that of the "
+            "training pictures, which is not recorded; use a run on features that are not standardised"
         )
     return _Grids(settings, weights, device)
 

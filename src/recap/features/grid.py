@@ -28,7 +28,7 @@ from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
 
-_SAMPLE = 256  # training pictures over which features of random weights are standardised
+STANDARDISED_OVER = 256  # training pictures over which features are standardised
 _CODE = ("features/backbones", "features/grid", "features/maps")
 
 
@@ -38,8 +38,9 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
     picture is seen), normalised as the backbone's timm config says, and its map is averaged to ``grid`` x ``grid``
     cells, which become rows in raster order (left to right, then down); an image with several views has the rows of
-    the first view, then those of the next. Features of random weights have no natural scale: their channels are
-    brought to mean 0 and standard deviation 1 over some training pictures.
+    the first view, then those of the next. Where it is asked for, and with
+    random weights, which have no natural scale, channels are brought to mean 0 and standard deviation 1 over some
+    training pictures.
 
     Args:
         spec: backbone, weights and grid.
@@ -63,9 +64,9 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
         return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=job.threads))
 
     with _one_thread_per_operator():
-        if spec.weights == "random":
+        if spec.standardises():
             ids = found.training_ids
-            sample = ids[:: -(-len(ids) // _SAMPLE)]
+            sample = ids[:: -(-len(ids) // STANDARDISED_OVER)]
             before = {image_id: found.origins.mark(image_id) for image_id in sample}
             rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
             backbone.standardise(rows.reshape(-1, spec.grid**2, rows.shape[1]))

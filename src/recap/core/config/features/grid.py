@@ -31,8 +31,8 @@ class WordTuning(Strict):
     words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
     least_images: PositiveInt = Field(20, description="whose captions must have a word")
     most_images: PositiveFloat = Field(0.5, lt=1, description="share of the images above which a word says too little")
-    epochs: PositiveInt = 5
-    learning_rate: PositiveFloat = Field(5e-4, description="peak of a one-cycle schedule")
+    epochs: PositiveInt = Field(5, description="the weights of the best one by validation loss are kept")
+    learning_rate: PositiveFloat = Field(1e-4, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 16
     precision: Precision = "float32"
 
@@ -58,6 +58,10 @@ class GridFeatures(FeaturesConfig):
     out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
     image_size: PositiveInt = Field(224, description="edge to which pictures are resized, in pixels")
     grid: PositiveInt = Field(7, description="cells per edge after adaptive average pooling")
+    standardised: bool = neutral(
+        False,
+        description="each channel has mean 0 and deviation 1 over training pictures; with random weights always",
+    )
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
 
@@ -68,6 +72,10 @@ class GridFeatures(FeaturesConfig):
         if self.weights == "boxes" and self.word_tuning:
             raise ValueError("weights 'boxes' are not tuned on words as well; leave out `word_tuning`")
         return self
+
+    def standardises(self) -> bool:
+        """Return whether the channels are brought to one scale: random weights have no natural one."""
+        return self.standardised or self.weights == "random"
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
         """Return what of the data set the weights are first trained on, if at all."""
