@@ -1,15 +1,9 @@
 """Tunes a backbone's weights to name the words of training captions, before its features are used.
 
-Fang et al. 2015, "From Captions to Visual Concepts and Back", section 3: a word of an image's captions is seen in at
-least one of its cells, over all views,
-
-    p(word | image) = 1 - prod over cells (1 - sigmoid(w f + b)),
-
-and the loss is the binary cross-entropy of the words that captions of many images have, but not of most. For pictures
-of which the weights have not seen the like, such as X-rays for ImageNet's. What all such pictures have in common hides
-what tells them apart, so that f are the channels standardised over training pictures. Norms keep their statistics. The
-weights of the epoch with the lowest loss on validation images are kept. The captions of the whole training split are
-read, so that such features are not for runs on a subset of it.
+For pictures of which the weights have not seen the like, such as X-rays for ImageNet's. The loss is the binary
+cross-entropy of the words that captions of many images have, but not of most (`word_head`). Norms keep their
+statistics; the weights of the epoch with the lowest loss on validation images are kept. The captions of the whole
+training split are read, so that such features are not for runs on a subset of it.
 """
 
 from __future__ import annotations
@@ -25,8 +19,7 @@ from typing import TypeAlias
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.nn.functional import softplus
+from torch import Tensor
 
 from recap.core.config.features.grid import GridFeatures, WordTuning
 from recap.core.device import select_device
@@ -40,7 +33,8 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights
 from recap.features.maps import channel_scale
-from recap.features.pictures import decode, in_order
+from recap.features.pictures import batches, decode, in_order
+from recap.features.word_head import WordHead, word_loss
 from recap.layers.fast.uncompiled import uncompiled_optimizer
 
 _Batch: TypeAlias = tuple[Tensor, list[int], Tensor]  # pictures of all views, number of views and words of each image
@@ -119,19 +113,6 @@ def labels(said: Mapping[int, set[str]], words: Sequence[str]) -> dict[int, Tens
     return {image: torch.tensor([word in own for word in words]) for image, own in said.items()}
 
 
-def word_loss(scores: Tensor, counts: Sequence[int], labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of the words of images.
-
-    Args:
-        scores: of the cells of all views of all images, [V, W, cells].
-        counts: number of views of each of B images, V in all.
-        labels: [B, W], True where a caption of the image has the word.
-    """
-    absent = -softplus(scores).sum(-1)  # log p of no cell of a view, [V, W]
-    absent = torch.stack([view.sum(0) for view in absent.split(list(counts))]).clamp(max=-1e-6)
-    return -torch.where(labels, torch.log(-torch.expm1(absent)), absent).mean()
-
-
 @dataclass(frozen=True)
 class _Images:
     """Images with the files of their views and the words that they have."""
@@ -140,7 +121,7 @@ class _Images:
     views: Mapping[int, Sequence[str]]
     labels: Mapping[int, Tensor]
 
-    def read(self, batches: Sequence[Sequence[int]], backbone: Backbone, *, name: str) -> Iterator[_Batch]:
+    def read(self, chosen: Sequence[Sequence[int]], backbone: Backbone, *, name: str) -> Iterator[_Batch]:
         """Yield batches of images, read ahead."""
 
         def pictures(images: Sequence[int]) -> _Batch:
@@ -149,48 +130,21 @@ class _Images:
             _, decoded = decode(self.source, list(chain.from_iterable(files)), edge=edge, resample=resample)
             return decoded, list(map(len, files)), torch.stack([self.labels[image] for image in images])
 
-        yield from progress(in_order(pictures, batches, threads=1), name=name, unit="batches", total=len(batches))
-
-
-class _WordHead(nn.Module):
-    """Scores words in each cell of a map whose channels are first standardised."""
-
-    def __init__(self, mean: Tensor, factor: Tensor, *, share: Tensor, cells: float) -> None:
-        """Begin with scores that give each word its share of the images.
-
-        Args:
-            mean, factor: of each channel, [C].
-            share: of the images that have each word, [W].
-            cells: of an image, over all its views.
-        """
-        super().__init__()
-        self.mean: Tensor
-        self.factor: Tensor
-        self.register_buffer("mean", mean[:, None, None])
-        self.register_buffer("factor", factor[:, None, None])
-        self.words = nn.Conv2d(len(mean), len(share), 1)
-        nn.init.zeros_(self.words.weight)
-        self.words.bias = nn.Parameter(torch.log(torch.expm1(-torch.log1p(-share) / cells)).float())
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """Return scores [V, W, cells] of maps [V, C, grid, grid]."""
-        scores: Tensor = self.words((maps.float() - self.mean) * self.factor)
-        return scores.flatten(2)
+        yield from progress(in_order(pictures, chosen, threads=1), name=name, unit="batches", total=len(chosen))
 
 
 def _fit(backbone: Backbone, settings: WordTuning, training: _Images, validation: _Images) -> dict[str, Tensor]:
     """Tune the model with a head that scores the words of each cell; return the weights of the best epoch."""
     target, model = backbone.device, backbone.model
-    images, held_out = sorted(training.labels), _cut(sorted(validation.labels), settings.images_per_batch)
+    images, size = sorted(training.labels), settings.images_per_batch
+    held_out = list(batches([sorted(validation.labels)], size))
     share = torch.stack(list(training.labels.values())).double().mean(0)
     cells = backbone.spec.grid**2 * sum(len(training.views[image]) for image in images) / len(images)
-    head = _WordHead(*_channel_scale(backbone, training, settings.images_per_batch), share=share, cells=cells)
+    head = WordHead(*_channel_scale(backbone, training, size), share=share, cells=cells)
     head.to(target)
     optimizer = uncompiled_optimizer(torch.optim.AdamW)([*model.parameters(), *head.parameters()], weight_decay=0.02)
-    batches = math.ceil(len(images) / settings.images_per_batch)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, total_steps=max(2, settings.epochs * batches)
-    )
+    steps = settings.epochs * math.ceil(len(images) / size)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=max(2, steps))
     precision = precision_here(settings.precision, target)
 
     def loss_of(batch: _Batch) -> Tensor:
@@ -208,7 +162,7 @@ def _fit(backbone: Backbone, settings: WordTuning, training: _Images, validation
     for epoch in range(1, settings.epochs + 1):
         name, losses = f"tuning, epoch {epoch}", []
         order = [images[place] for place in torch.randperm(len(images)).tolist()]
-        for batch in training.read(_cut(order, settings.images_per_batch), backbone, name=name):
+        for batch in training.read(list(batches([order], size)), backbone, name=name):
             loss = loss_of(batch)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -227,9 +181,9 @@ def _fit(backbone: Backbone, settings: WordTuning, training: _Images, validation
 
 
 @torch.no_grad()
-def mean_loss(loss_of: Callable[[_Batch], Tensor], batches: Iterable[_Batch]) -> float:
+def mean_loss(loss_of: Callable[[_Batch], Tensor], given: Iterable[_Batch]) -> float:
     """Return the mean loss of batches, which change nothing."""
-    return fmean(loss_of(batch).item() for batch in batches)
+    return fmean(loss_of(batch).item() for batch in given)
 
 
 def _channel_scale(backbone: Backbone, training: _Images, size: int) -> tuple[Tensor, Tensor]:
@@ -237,10 +191,7 @@ def _channel_scale(backbone: Backbone, training: _Images, size: int) -> tuple[Te
     images = sorted(training.labels)
     sample = images[:: -(-len(images) // STANDARDISED_OVER)]
     with torch.no_grad():
-        maps = [backbone.maps(pictures) for pictures, _, _ in training.read(_cut(sample, size), backbone, name="scale")]
+        found = training.read(list(batches([sample], size)), backbone, name="scale")
+        maps = [backbone.maps(pictures) for pictures, _, _ in found]
     mean, factor = channel_scale(torch.cat(maps).float().flatten(2).transpose(1, 2).cpu().numpy())
     return torch.from_numpy(mean), torch.from_numpy(factor)
-
-
-def _cut(images: Sequence[int], size: int) -> list[Sequence[int]]:
-    return [images[start : start + size] for start in range(0, len(images), size)]
