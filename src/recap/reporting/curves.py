@@ -85,7 +85,8 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
             markersize=5,
         )
     axes.set_title("Validation CIDEr-D after each epoch")
-    axes.set_xlabel("epoch (self-critical epochs, triangles, follow those of cross-entropy)")
+    self_critical = any(curve.stage == _SECOND for curve in curves)
+    axes.set_xlabel("epoch" + ("\n(triangles: self-critical, after cross-entropy)" if self_critical else ""))
     axes.set_ylabel("CIDEr-D (maximum 10)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
