@@ -1,5 +1,6 @@
 """Learning curves: the numbers as they stand in the histories, and a picture that names every run."""
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -63,6 +64,23 @@ def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
         drawn.add((tmp_path / "one.png").read_bytes())
     draw_curves([], tmp_path / "one.png")
     assert len(drawn | {(tmp_path / "one.png").read_bytes()}) == 4
+
+
+def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):
+    lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2)]
+    labels = [
+        f"VisualGPT (flickr8k/pair_20/mobilenetv2_grid/visual_gpt+tau=0.2@photos_pairs_20) {n}" for n in range(16)
+    ]
+    draw_curves([Curve(label, 1, "xe", lines) for label in labels], tmp_path / "many.png")
+    picture = np.asarray(Image.open(tmp_path / "many.png").convert("L"))
+    assert all((edge == 255).all() for edge in (picture[0], picture[-1], picture[:, 0], picture[:, -1]))
+    # The eighth label has the first one's colour and other markers.
+    for number in (0, 7):
+        draw_curves(
+            [Curve(label, 1, "xe", lines if label == labels[number] else []) for label in labels[:8]],
+            tmp_path / f"{number}.png",
+        )
+    assert (tmp_path / "0.png").read_bytes() != (tmp_path / "7.png").read_bytes()
 
 
 @pytest.mark.parametrize(

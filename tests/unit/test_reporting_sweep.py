@@ -66,6 +66,12 @@ def test_rows_of_several_tables_make_a_line_each(planned):
     assert {point.x for line in figure.lines for point in line.points} == {100}
 
 
+def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
+    plan = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["recap/low_data"], scale="photos"), PARAMS)
+    assert "20 epochs of cross-entropy in place of 50" in plan.tables["recap/low_data_001"].scale
+    assert "4 to 20 epochs of cross-entropy in place of 50" in plan.figures["recap/low_data"].scale
+
+
 @pytest.mark.parametrize(
     "changes, sentence",
     [
@@ -121,6 +127,15 @@ def test_the_numbers_are_means_with_their_t_interval(drawn):
         assert low <= mean <= high and mean - low == pytest.approx(high - mean)
     with Image.open(drawn.png) as picture:
         assert picture.size[0] > 1000
+
+
+def test_a_long_heading_takes_no_room_from_the_panels(drawn):
+    heights = []
+    for scale in ("tiny", "a long sentence about the scale of this run. " * 20):
+        drawn(scale=scale)
+        with Image.open(drawn.png) as picture:
+            heights.append(picture.size[1])
+    assert heights[1] > heights[0] + 100
 
 
 def test_a_row_without_statistics_is_named(drawn):

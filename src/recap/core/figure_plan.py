@@ -14,12 +14,13 @@ from recap.core.run import file_name
 SpecOf = Callable[[str, str], dict[str, Any]]  # section and name -> the settings at the profile's scale
 
 
-def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], spec_of: SpecOf) -> Figure:
+def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], scale: str, spec_of: SpecOf) -> Figure:
     """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale.
 
     Args:
         name, file: of the figure.
         tables: the planned tables.
+        scale: sentence about what was replaced in the rows of its tables.
         spec_of: section and name -> the settings at the profile's scale.
 
     Raises:
@@ -35,7 +36,7 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
             lines[row_id if file.line_of == "row" else table].append(point)
     return Figure(
         title=file.title,
-        scale=tables[file.tables[0]].scale,
+        scale=scale,
         x_label=file.x.label,
         logarithmic=file.x.logarithmic,
         metrics=file.metrics,

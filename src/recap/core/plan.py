@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,13 @@ class RunPlan:
         self._titles = _titles(params)
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
+        self._replaced: dict[str, tuple[TableFile, list[str], list[Pair]]] = {}  # table -> its file, notes, rows
         files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
         for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
             self._add(table_id, self._asked("tables", table_id, who))
         self.figures = {
-            name: planned_figure(name, file, tables=self.tables, spec_of=self.spec) for name, file in files.items()
+            name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
+            for name, file in files.items()
         }
 
     def _add(self, table_id: str, file: TableFile) -> None:
@@ -61,18 +64,11 @@ class RunPlan:
             self._load(planned, who)
             rows.append(self._row(row, planned))
             pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
-        text = sentence(
-            table=file,
-            scale=self.scale,
-            notes=[layer.note for _, layer in after.layers],
-            titles=self._titles,
-            pairs=pairs,
-            seeds=len(seeds),
-        )
         self.seeds[table_id] = seeds
+        self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs
         self.tables[table_id] = Table(
             title=file.title,
-            scale=text,
+            scale=self._scale_text([table_id]),
             paper_scale=bool(self.scale and self.scale.paper),
             columns=file.columns,
             baseline=file.baseline,
@@ -85,6 +81,18 @@ class RunPlan:
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):
             raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
+
+    def _scale_text(self, table_ids: Sequence[str]) -> str:
+        """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
+        found = [self._replaced[table_id] for table_id in table_ids]
+        return sentence(
+            table=found[0][0],
+            scale=self.scale,
+            notes=list(dict.fromkeys(note for _, notes, _ in found for note in notes)),
+            titles=self._titles,
+            pairs=[pair for _, _, pairs in found for pair in pairs],
+            seeds=len(self.seeds[table_ids[0]]),
+        )
 
     def _load(self, planned: PlannedRow, who: str) -> None:
         """Load and check everything that a row names, and keep its variants."""

@@ -16,12 +16,14 @@ from recap.reporting.colours import COLOURS
 from recap.reporting.content import plain
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 _READ = COLUMNS[3:]
 _FIRST, _SECOND = "xe", "scst"
 _DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
+_FILLS: tuple[Literal["full", "none", "left"], ...] = ("full", "none", "left")  # of markers, where colours repeat
+_SHORT = 60  # characters of labels of which two stand side by side in the legend
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,19 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch as a PNG: a colour per label, a dash per seed; self-critical epochs follow."""
+    """Draw validation CIDEr-D by epoch as a PNG; epochs of the second stage follow those of the first.
+
+    A label has a colour and, where colours repeat, markers filled in another way; a seed has a dash.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     labels = list(dict.fromkeys(curve.label for curve in curves))
     seeds = sorted({curve.seed for curve in curves})
-    canvas = FigureCanvasAgg(Figure(figsize=(9, 5), dpi=150, layout="constrained"))
+    columns = 2 if max(map(len, labels), default=0) <= _SHORT else 1
+    below = 0.2 * -(-(len(labels) + len(seeds)) // columns)  # inches of the legend
+    canvas = FigureCanvasAgg(Figure(figsize=(9, 4.8 + below), dpi=150, layout="constrained"))
     axes = canvas.figure.add_subplot()
     before = {(curve.label, curve.seed): len(curve.lines) for curve in curves if curve.stage == _FIRST}
     for curve in curves:
@@ -80,6 +87,7 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
             [start + epoch for epoch, _ in curve.points()],
             [value for _, value in curve.points()],
             color=COLOURS[labels.index(curve.label) % len(COLOURS)],
+            fillstyle=_fill(labels.index(curve.label)),
             linestyle=_DASHES[seeds.index(curve.seed) % len(_DASHES)],
             marker="^" if curve.stage == _SECOND else "o",
             markersize=5,
@@ -90,19 +98,29 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
     axes.set_ylabel("CIDEr-D (maximum 10)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    _legend(axes, labels, seeds)
+    _legend(canvas.figure, labels, seeds, columns)
     with atomic_path(figure) as temporary:
         canvas.figure.savefig(temporary, format="png")
 
 
-def _legend(axes: Axes, labels: Sequence[str], seeds: Sequence[int]) -> None:
-    """Add a legend beside the axes: colours of labels, dashes of seeds."""
+def _fill(index: int) -> Literal["full", "none", "left"]:
+    """Return how the markers of a label are filled, which tells labels of one colour apart."""
+    return _FILLS[index // len(COLOURS) % len(_FILLS)]
+
+
+def _legend(figure: Figure, labels: Sequence[str], seeds: Sequence[int], columns: int) -> None:
+    """Add a legend below the axes, where long labels have room: colours and markers of labels, dashes of seeds."""
     from matplotlib.lines import Line2D
 
-    colours = [Line2D([], [], color=COLOURS[index % len(COLOURS)], linewidth=3) for index in range(len(labels))]
+    colours = [
+        Line2D([], [], color=COLOURS[index % len(COLOURS)], linewidth=3, marker="o", fillstyle=_fill(index))
+        for index in range(len(labels))
+    ]
     dashes = [Line2D([], [], color="grey", linestyle=_DASHES[index % len(_DASHES)]) for index in range(len(seeds))]
     names = [plain(label) for label in labels] + [f"seed {seed}" for seed in seeds]
-    legend = axes.legend(colours + dashes, names, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    legend = figure.legend(
+        colours + dashes, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
 

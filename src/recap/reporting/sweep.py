@@ -97,7 +97,9 @@ def _draw(figure: Figure, rows: list[Number], png: Path) -> None:
 
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
-    canvas = FigureCanvasAgg(Drawing(figsize=(4.2 * across + 1.8, 3.4 * down + 1.3), dpi=150, layout="constrained"))
+    heading = _heading(figure, rows, across)
+    beside = 0.9 + 0.18 * (1 + heading.count("\n"))  # inches of heading and legend
+    canvas = FigureCanvasAgg(Drawing(figsize=(4.2 * across + 1.8, 3.4 * down + beside), dpi=150, layout="constrained"))
     panels = canvas.figure.subplots(down, across, squeeze=False)
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
         for index, line in enumerate(figure.lines):
@@ -114,10 +116,11 @@ def _draw(figure: Figure, rows: list[Number], png: Path) -> None:
     for panel in panels.flat[len(figure.metrics) :]:
         panel.set_axis_off()
     handles, labels = panels.flat[0].get_legend_handles_labels()
-    legend = canvas.figure.legend(handles, labels, loc="outside right upper", frameon=False)
+    # Below the panels: beside them it would stand in the heading, which is as wide as the figure.
+    legend = canvas.figure.legend(handles, labels, loc="outside lower center", ncols=2 * across, frameon=False)
     # Labels and titles come from files: a dollar sign is one.
-    heading = canvas.figure.suptitle(_heading(figure, rows, across), fontsize=10, wrap=True)
-    for text in [heading, *legend.get_texts()]:
+    title = canvas.figure.suptitle(heading, fontsize=10, wrap=True)
+    for text in [title, *legend.get_texts()]:
         text.set_parse_math(False)
     with atomic_path(png) as temporary:
         canvas.figure.savefig(temporary, format="png")
@@ -156,4 +159,4 @@ def _heading(figure: Figure, rows: list[Number], across: int) -> str:
     runs = sorted({row[6] for row in rows if row[6]})
     spread = f"bars: 95 % t interval of the mean over {' or '.join(map(str, runs))} runs; none where there is one run"
     texts = (figure.title, f"Scale of this run: {figure.scale}", f"Mean over runs, {spread}.")
-    return "\n".join(fill(plain(text), 32 + 56 * across) for text in texts)
+    return "\n".join(fill(plain(text), 26 + 56 * across) for text in texts)
