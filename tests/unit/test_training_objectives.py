@@ -143,6 +143,35 @@ def test_a_weight_of_the_cross_entropy_adds_its_gradient(tmp_path):
         torch.testing.assert_close(ours, plain + parameter.grad)
 
 
+def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(tmp_path, monkeypatch):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2, cross_entropy=0.3, dropout=True)
+    loop = training(tmp_path, stage=stage)
+    model, objective = loop.model, loop.step.objective
+    modes = {name: [] for name in ("encode", "start", "decode_words")}
+    for name, seen in modes.items():
+        inner = getattr(model, name)
+        monkeypatch.setattr(
+            model, name, lambda *args, inner=inner, seen=seen: (seen.append(model.training), inner(*args))[1]
+        )
+    batch = loop.batches.batch([0, 1, 2])
+    losses = [objective(batch).loss.item() for _ in range(2)]
+    assert modes == {"encode": [True] * 2, "start": [False] * 2, "decode_words": [True] * 4}
+    assert losses[0] != losses[1]  # other masks
+
+
+def test_dropout_of_rate_0_leaves_the_gradient_as_it_is(tmp_path):
+    stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2)
+    loop = training(tmp_path, stage=stage)
+    for module in loop.model.modules():
+        for name in vars(module):
+            if name in ("p", "dropout") and isinstance(getattr(module, name), float):
+                setattr(module, name, 0.0)
+    batch = loop.batches.batch([0, 1, 2])
+    without, with_dropout = (gradients(loop, stage.model_copy(update={"dropout": on}), batch) for on in (False, True))
+    for ours, plain in zip(with_dropout, without, strict=True):
+        torch.testing.assert_close(ours, plain)
+
+
 def gradients(loop, stage, batch):
     """Gradients of the loss of one batch."""
     loop.step.objective.stage = stage

@@ -128,6 +128,11 @@ class SelfCritical(Stage):
     cross_entropy: float = neutral(
         0.0, ge=0, description="weight of the references' cross-entropy, which is added to the policy loss"
     )
+    dropout: bool = neutral(
+        False,
+        description="encode images and score captions under the model's dropout, much as released code does; captions "
+        "are drawn from the images so encoded without more of it",
+    )
 
     @model_validator(mode="after")
     def _rewarded(self) -> SelfCritical:

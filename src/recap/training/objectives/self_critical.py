@@ -1,8 +1,9 @@
 """Self-critical sequence training (Rennie et al. 2017): REINFORCE on the CIDEr-D of sampled captions.
 
 Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that has the gradient.
-Both passes run without dropout, so that the gradient is that of the very policy that drew the captions; released code
-samples with dropout on and differentiates those passes, which is why it must keep the graph of every step.
+Both passes run without dropout, so that the gradient is that of the very policy that drew the captions. Released code
+samples with dropout on and differentiates those passes, which is why it must keep the graph of every step; with
+`dropout` images are encoded and captions are scored under dropout, and drawn from the images so encoded without more.
 """
 
 from __future__ import annotations
@@ -76,12 +77,14 @@ class SelfCriticalObjective:
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
+        self.model.train(self.stage.dropout)
+        memory = self.model.encode(batch.images)  # once: what is scored saw the image as what was drawn did
         self.model.eval()
-        memory = self.model.encode(batch.images)  # once: both passes run without dropout
         with fixed_weights():
             sampled, greedy = self.draw(memory)  # [B, S, T]
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
+        self.model.train(self.stage.dropout)
         advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
         policy, token_mask = self.policy(memory, sampled)
         log_probabilities = of_tokens(policy, sampled, token_mask)
@@ -156,7 +159,7 @@ class SelfCriticalObjective:
         return allowed, token_mask
 
     def teacher_forcing(self, memory: Memory, tokens: Tensor) -> Tensor:
-        """Cross-entropy of the references [B, C, T + 1] per token, without dropout as everything here."""
+        """Cross-entropy of the references [B, C, T + 1] per token."""
         inputs, targets = tokens[..., :-1], tokens[..., 1:]
         token_mask = targets != PAD
         logits = self.model.logits(self.model.decode_words(inputs, token_mask, memory))
