@@ -9,12 +9,15 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
+from recap.captioning.encoders import grid
+from recap.captioning.run_files import _extractor
 from recap.core.device import select_device
-from recap.core.errors import ConfigError, DataError, RecapError
+from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
+from recap.features.attributes import CHANNEL_SCALE, check_extractor
 from recap.features.grid import extract_grid
 from recap.features.job import ExtractionJob
-from recap.features.maps import channel_scale
+from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, in_order, resampling
 from recap.features.store import FeatureStore
 
@@ -78,7 +81,7 @@ def test_an_image_of_several_views_has_the_rows_of_each_in_turn(pictures, weight
     assert store.rows([1, 2, 7]).tolist() == [8, 4, 12]
     assert [tuple(size) for size in store.image_sizes.tolist()] == [SIZES[3], SIZES[4], SIZES[5]]
     if weights == "random":
-        assert "6 training pictures" in store.attributes["extractor"]
+        assert json.loads(store.attributes["extractor"])["standardised_over"] == 6
         return
     for image_id, some in views.items():
         expected = single.read(some)[0].flatten(0, 1)
@@ -105,7 +108,7 @@ def test_random_features_are_standardised_over_the_training_pictures(pictures):
     assert moving.any()
     assert values[:, moving].mean(0).abs().max() < 1e-4
     assert (values[:, moving].std(0, correction=0) - 1).abs().max() < 1e-4
-    assert "4 training pictures" in store.attributes["extractor"]
+    assert json.loads(store.attributes["extractor"])["standardised_over"] == 4
 
 
 def test_trained_features_are_standardised_where_it_is_asked(pictures):
@@ -118,12 +121,48 @@ def test_trained_features_are_standardised_where_it_is_asked(pictures):
     assert not torch.equal(read["plain"], read["random"])
 
 
+@pytest.mark.parametrize("changes", [{}, {"weights": "w.safetensors", "standardised": True}])
+def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
+    root = pictures.parent
+    save_file(tensors_of(backbone()), root / "w.safetensors")
+    store = FeatureStore(extract(pictures, dtype="float32", **changes))
+    check_extractor(store, spec(dtype="float32", **changes))
+    encode = grid(_extractor(store, root / changes["weights"] if changes else None), device=CPU)
+    assert {key: store.attributes[key] for key in encode.attributes} == encode.attributes
+    made = [record.values for record in encode([[Image.open(pictures / f"{i}.png").convert("RGB")] for i in SIZES])]
+    torch.testing.assert_close(torch.tensor(np.stack(made)), store.read(list(SIZES))[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "does not say by what its channels were standardised"),
+        ("{", "channel_scale: .*make the features again"),
+        ('{"pictures": 4, "mean": "AAAAAA=="}', "no mean, factor and number of pictures"),
+    ],
+)
+def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, sentence):
+    store = FeatureStore(extract(pictures))
+    kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
+    store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
+    with pytest.raises(FeatureError, match=rf"f\.h5: .*{sentence}"):
+        grid(_extractor(store, None), device=CPU)
+
+
 def test_a_channel_that_never_moves_becomes_zero():
-    mean, factor = channel_scale(np.stack([np.full((2, 3), 5.0), np.arange(6.0).reshape(2, 3)]) * [[1, 1, 0]])
-    assert factor[2] == 0
-    mean, factor = channel_scale(np.full((4, 4, 1), 0.1, np.float32))
-    assert factor[0] == 0
-    assert mean[0] == np.float32(0.1)
+    scale = ChannelScale.of(np.stack([np.full((2, 3), 5.0), np.arange(6.0).reshape(2, 3)]) * [[1, 1, 0]])
+    assert scale.factor[2] == 0
+    scale = ChannelScale.of(np.full((4, 4, 1), 0.1, np.float32))
+    assert scale.factor[0] == 0
+    assert scale.mean[0] == np.float32(0.1)
+
+
+@pytest.mark.parametrize("channels", [3, 7392])
+def test_a_scale_is_read_back_from_its_text(channels):
+    scale = ChannelScale.of(np.random.default_rng(0).normal(size=(5, 4, channels)))
+    again = ChannelScale.of_text(scale.text())
+    assert again.pictures == 5
+    assert torch.equal(again.mean, scale.mean) and torch.equal(again.factor, scale.factor)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

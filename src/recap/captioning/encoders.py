@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
 
 from recap.captioning.pictures import PicturesInMemory
+from recap.captioning.run_files import Extractor
 from recap.core.config.features.grid import GridFeatures
-from recap.core.config.features.regions import RegionFeatures
-from recap.core.config.features.segments import SegmentFeatures
 from recap.core.errors import DataError, FeatureError
+from recap.features.attributes import CHANNEL_SCALE
 from recap.features.grid import Backbone
+from recap.features.maps import ChannelScale
 from recap.features.pictures import decode
 from recap.features.records import ImageFeatures
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """Makes the features of photos; the config class of a kind of features names a function that returns one.
+    """Makes the features of photos; the config class of a kind of features names a function of the run's extractor and
+    a device that returns one.
 
     Attributes:
         attributes: what a store would say of it, as :func:`recap.features.attributes.describe` has it.
@@ -43,9 +45,9 @@ class Encoder(Protocol):
 class _Grids:
     """Grids of a timm backbone: the rows of the first view, then those of the next."""
 
-    def __init__(self, settings: GridFeatures, weights: Path | None, device: torch.device) -> None:
-        self._backbone = Backbone(settings, weights=weights, device=device)
-        self.attributes = self._backbone.attributes()
+    def __init__(self, backbone: Backbone) -> None:
+        self._backbone = backbone
+        self.attributes = backbone.attributes()
 
     def __call__(self, photos: Sequence[Sequence[Image]]) -> Iterator[ImageFeatures]:
         pictures = {str(number): picture for number, picture in enumerate(chain.from_iterable(photos))}
@@ -70,22 +72,32 @@ class _One:
             yield self._extractor(number, views[0])
 
 
-def grid(settings: GridFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
-    """Return what makes grid features.
+def grid(extractor: Extractor, *, device: torch.device) -> Encoder:
+    """Return what makes grid features; standardised ones on the scale of the training pictures, as the store has it.
 
     Raises:
-        RecapError: the weights are missing or do not fit, or the features are standardised: their scale is that of the
-            training pictures, and no store has it.
+        RecapError: the weights are missing or do not fit, or the store does not say by what it was standardised.
     """
-    if settings.standardises():
+    settings = cast(GridFeatures, extractor.settings)
+    scale = _channel_scale(extractor) if settings.standardises() else None
+    backbone = Backbone(settings, weights=extractor.weights, device=device)
+    backbone.scale = scale
+    return _Grids(backbone)
+
+
+def _channel_scale(extractor: Extractor) -> ChannelScale:
+    if extractor.channel_scale is None:
         raise FeatureError(
-            f"standardised features of {settings.backbone} cannot be made for a photo: their scale is that of the "
-            "training pictures, which is not recorded; use a run on features that are not standardised"
+            f"{extractor.store}: does not say by what its channels were standardised, which a photo's have to be as "
+            "well: it was made by an earlier version; make features and run again"
         )
-    return _Grids(settings, weights, device)
+    try:
+        return ChannelScale.of_text(extractor.channel_scale)
+    except ValueError as error:
+        raise FeatureError(f"{extractor.store}: {CHANNEL_SCALE}: {error}; make the features again") from error
 
 
-def regions(settings: RegionFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
+def regions(extractor: Extractor, *, device: torch.device) -> Encoder:
     """Return what makes regions.
 
     Raises:
@@ -93,20 +105,21 @@ def regions(settings: RegionFeatures, *, weights: Path | None, device: torch.dev
     """
     from recap.features.regions import Detector
 
-    settings, inputs = _placed(settings, weights)
+    settings, inputs = _placed(extractor)
     return _One(Detector(settings, inputs=inputs, device=device))
 
 
-def segments(settings: SegmentFeatures, *, weights: Path | None, device: torch.device) -> Encoder:
+def segments(extractor: Extractor, *, device: torch.device) -> Encoder:
     """Return what makes segments; errors as for regions."""
     from recap.features.segments import Segmenter
 
-    settings, inputs = _placed(settings, weights)
+    settings, inputs = _placed(extractor)
     return _One(Segmenter(settings, inputs=inputs, device=device))
 
 
-def _placed(settings: Any, weights: Path | None) -> tuple[Any, Path]:
+def _placed(extractor: Extractor) -> tuple[Any, Path]:
     """Return settings whose weights are a file of this folder; without a file as they are."""
+    weights = extractor.weights
     if weights is None:
-        return settings, Path()
-    return settings.model_copy(update={"weights": weights.name}), weights.parent
+        return extractor.settings, Path()
+    return extractor.settings.model_copy(update={"weights": weights.name}), weights.parent

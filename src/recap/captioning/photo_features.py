@@ -67,7 +67,7 @@ def _encoder(extractor: Extractor, device: torch.device) -> Encoder:
         raise FeatureError(
             f"{extractor.store}: features of kind {settings.kind!r} cannot be made for a photo: {settings.no_encoder}"
         )
-    encoder: Encoder = resolve(settings.encoder)(settings, weights=extractor.weights, device=device)
+    encoder: Encoder = resolve(settings.encoder)(extractor, device=device)
     found = encoder.attributes["weights_sha256"]
     if found != extractor.weights_sha256:
         raise FeatureError(

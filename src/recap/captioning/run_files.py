@@ -18,6 +18,7 @@ from recap.core.params import read_mapping, validate
 from recap.core.signatures import parse_signature
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
+from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
 
 CONFIG = "config.yaml"
@@ -34,6 +35,7 @@ class Extractor:
         described: these settings and what the extractor added (preprocessing).
         weights_sha256: hash of its weights.
         weights: their file; None where they come from the hub or from a seed.
+        channel_scale: by what its channels are on one scale, in the store's words; None where they are as they were.
         sizes: F of every stream, by name.
         rows: vectors of one image in the main stream.
     """
@@ -43,6 +45,7 @@ class Extractor:
     described: Mapping[str, Any]
     weights_sha256: str
     weights: Path | None
+    channel_scale: str | None
     sizes: Mapping[str, int]
     rows: int
 
@@ -188,6 +191,7 @@ def _extractor(store: FeatureStore, given: Path | None) -> Extractor:
         described=described,
         weights_sha256=store.attributes["weights_sha256"],
         weights=_weights(settings, store.path, given),
+        channel_scale=store.attributes.get(CHANNEL_SCALE),
         sizes={name: store.shape(name)[1] for name in store.streams},
         rows=int(store.rows(first)[0]),
     )

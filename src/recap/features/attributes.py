@@ -10,6 +10,8 @@ from recap.core.errors import FeatureError
 from recap.core.hashing import value_hash
 from recap.features.store import FeatureStore
 
+CHANNEL_SCALE = "channel_scale"  # by what standardised channels were brought to one scale, which photos need as well
+
 
 def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any) -> dict[str, str]:
     """Return the attributes of a store: the settings without batch and shard sizes, and ``more`` of the extractor."""

@@ -17,11 +17,11 @@ from recap.core.config.features.grid import GridFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
-from recap.features.attributes import describe
+from recap.features.attributes import CHANNEL_SCALE, describe
 from recap.features.backbones import check_stage, create, timm_library
 from recap.features.extraction import Pictures, job_hash
 from recap.features.job import ExtractionJob
-from recap.features.maps import as_maps, channel_scale
+from recap.features.maps import ChannelScale, as_maps
 from recap.features.origins import check_unchanged, joint_hash
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.records import ImageFeatures
@@ -69,7 +69,7 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
             sample = ids[:: -(-len(ids) // STANDARDISED_OVER)]
             before = {image_id: found.origins.mark(image_id) for image_id in sample}
             rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
-            backbone.standardise(rows.reshape(-1, spec.grid**2, rows.shape[1]))
+            backbone.scale = ChannelScale.of(rows.reshape(-1, spec.grid**2, rows.shape[1]))
             # Every image's features depend on these pictures, also where a changed one is in another shard.
             found.made_from.append(joint_hash([found.origins.content(image_id) for image_id in sample]))
             check_unchanged(found.origins, before)
@@ -104,7 +104,11 @@ def _together(
 
 
 class Backbone:
-    """A timm model that turns pictures into rows of features."""
+    """A timm model that turns pictures into rows of features.
+
+    Attributes:
+        scale: what brings the channels to one scale; None leaves them as they are.
+    """
 
     def __init__(self, spec: GridFeatures, *, weights: Path | None, device: torch.device) -> None:
         """Build the model and load its weights; without a file they are pretrained or random, as the spec says.
@@ -128,17 +132,12 @@ class Backbone:
         data = timm_library().data.resolve_model_data_config(model)
         self.interpolation = str(data["interpolation"])
         self.resample = resampling(self.interpolation)
-        self.scale: tuple[Tensor, Tensor] | None = None
+        self.scale: ChannelScale | None = None
         self.mean, self.sd = list(data["mean"]), list(data["std"])
-
-    def standardise(self, values: np.ndarray) -> None:
-        """Bring each channel to mean 0 and standard deviation 1 over ``values`` [images, cells, dim] from now on."""
-        mean, factor = channel_scale(values)
-        self.scale = (torch.from_numpy(mean), torch.from_numpy(factor))
-        self.standardised_over = len(values)
 
     def attributes(self) -> dict[str, str]:
         """Return what the store says of the extractor; batch and shard sizes do not define it."""
+        scale = self.scale
         more: dict[str, Any] = {
             "preprocessing": {
                 "resize": "squashed to image_size x image_size, no crop",
@@ -147,11 +146,12 @@ class Backbone:
                 "std": self.sd,
             }
         }
-        if self.scale:
-            more["standardised"] = f"each channel, over {self.standardised_over} training pictures"
+        if scale:
+            more["standardised_over"] = scale.pictures
         more["precision"] = str(self.precision).removeprefix("torch.")
         made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
-        return describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, **more)
+        described = describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, **more)
+        return {**described, CHANNEL_SCALE: scale.text()} if scale else described
 
     @torch.inference_mode()
     def __call__(self, pictures: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Backbone:
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             maps = self.maps(pictures).float()
         rows = maps.flatten(2).transpose(1, 2).contiguous().cpu()
-        return (rows - self.scale[0]) * self.scale[1] if self.scale else rows
+        return self.scale(rows) if self.scale else rows
 
     def maps(self, pictures: Tensor) -> Tensor:
         """Return maps [B, C, grid, grid] for pictures uint8 [B, edge, edge, 3]; a gradient flows."""

@@ -32,7 +32,7 @@ from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights
-from recap.features.maps import channel_scale
+from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, decode, in_order
 from recap.features.word_head import WordHead, word_loss
 from recap.layers.fast.uncompiled import uncompiled_optimizer
@@ -140,7 +140,7 @@ def _fit(backbone: Backbone, settings: WordTuning, training: _Images, validation
     held_out = list(batches([sorted(validation.labels)], size))
     share = torch.stack(list(training.labels.values())).double().mean(0)
     cells = backbone.spec.grid**2 * sum(len(training.views[image]) for image in images) / len(images)
-    head = WordHead(*_channel_scale(backbone, training, size), share=share, cells=cells)
+    head = WordHead(_channel_scale(backbone, training, size), share=share, cells=cells)
     head.to(target)
     optimizer = uncompiled_optimizer(torch.optim.AdamW)([*model.parameters(), *head.parameters()], weight_decay=0.02)
     steps = settings.epochs * math.ceil(len(images) / size)
@@ -186,12 +186,11 @@ def mean_loss(loss_of: Callable[[_Batch], Tensor], given: Iterable[_Batch]) -> f
     return fmean(loss_of(batch).item() for batch in given)
 
 
-def _channel_scale(backbone: Backbone, training: _Images, size: int) -> tuple[Tensor, Tensor]:
-    """Return mean and factor of each channel over some training images, as the weights are at first, each [C]."""
+def _channel_scale(backbone: Backbone, training: _Images, size: int) -> ChannelScale:
+    """Return the scale of the channels over some training images, as the weights are at first."""
     images = sorted(training.labels)
     sample = images[:: -(-len(images) // STANDARDISED_OVER)]
     with torch.no_grad():
         found = training.read(list(batches([sample], size)), backbone, name="scale")
         maps = [backbone.maps(pictures) for pictures, _, _ in found]
-    mean, factor = channel_scale(torch.cat(maps).float().flatten(2).transpose(1, 2).cpu().numpy())
-    return torch.from_numpy(mean), torch.from_numpy(factor)
+    return ChannelScale.of(torch.cat(maps).float().flatten(2).transpose(1, 2).cpu().numpy())

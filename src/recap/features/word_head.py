@@ -16,24 +16,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from recap.features.maps import ChannelScale
+
 
 class WordHead(nn.Module):
     """Scores words in each cell of a map whose channels are first standardised."""
 
-    def __init__(self, mean: Tensor, factor: Tensor, *, share: Tensor, cells: float) -> None:
+    def __init__(self, scale: ChannelScale, *, share: Tensor, cells: float) -> None:
         """Begin with scores that give each word its share of the images.
 
         Args:
-            mean, factor: of each channel, [C].
+            scale: of the C channels.
             share: of the images that have each word, [W].
             cells: of an image, over all its views.
         """
         super().__init__()
         self.mean: Tensor
         self.factor: Tensor
-        self.register_buffer("mean", mean[:, None, None])
-        self.register_buffer("factor", factor[:, None, None])
-        self.words = nn.Conv2d(len(mean), len(share), 1)
+        self.register_buffer("mean", scale.mean[:, None, None])
+        self.register_buffer("factor", scale.factor[:, None, None])
+        self.words = nn.Conv2d(len(scale.mean), len(share), 1)
         nn.init.zeros_(self.words.weight)
         self.words.bias = nn.Parameter(torch.log(torch.expm1(-torch.log1p(-share) / cells)).float())
 
