@@ -69,10 +69,7 @@ def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ
 REFUSED = {
     "crops": ({"kind": "crops", "boxes": "b", "backbone": "x", "weights": "random"}, "a photo brings no boxes"),
     "imported": ({"kind": "imported", "form": "m2_hdf5", "sources": ["a"]}, "what extracted them is not here"),
-    "random": (
-        {"kind": "grid", "backbone": "test_resnet", "weights": "random"},
-        "by what its channels were",
-    ),
+    "random": ({"kind": "grid", "backbone": "test_resnet", "weights": "random"}, "by what its channels were"),
     "other": ({"kind": "holograms"}, "of kind 'holograms', which is not known; name the module"),
     "regions": ({"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}, "need detectron2"),
 }
