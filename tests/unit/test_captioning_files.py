@@ -125,6 +125,15 @@ def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results
     assert capsys.readouterr().out == f"{files[0]}: {rows[0]['caption']}\n"
 
 
+def test_a_picture_of_too_many_pixels_is_named_in_one_sentence_alone(results, tmp_path, capsys, recwarn):
+    huge = tmp_path / "huge.png"
+    Image.new("1", (12_000, 9_000)).save(huge)  # between Pillow's warning and its error
+    with pytest.raises(SystemExit):
+        main(["caption", str(huge), "--run", str(results.run), "--device", "cpu"])
+    assert f"{huge}: has 12000 x 9000 pixels, too many; scale it down" in capsys.readouterr().err
+    assert not recwarn.list
+
+
 def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):
     files = [str(path) for path in photos.values()][:2]
     main(["caption", "--together", *files, "--run", str(results.run), "--format", "jsonl", "--device", "cpu"])

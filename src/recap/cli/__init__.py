@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from pathlib import Path
 
 from recap import __version__
@@ -29,6 +30,8 @@ from recap.core.process.workflow_lock import exit_with_workflow
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     with one_sentence():
+        # Pillow's word of large pictures, which names no file; those of more than `MAX_PIXELS` are refused by name.
+        warnings.filterwarnings("ignore", "Image size .* exceeds limit")
         arguments = build_parser().parse_args(argv)
         with exit_on_signals():
             configure(arguments.log_level, arguments.log_file)
