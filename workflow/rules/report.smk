@@ -1,6 +1,6 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
-from collections import Counter
+from recap.core.setting_labels import told_apart
 
 REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
@@ -33,15 +33,14 @@ def row_paths():
 
 
 def setting_labels():
-    """Return the label of every setting that is trained; where two share one, the folder is added."""
+    """Return the label of every setting that is trained; where several share one, what differs is added."""
     labels = {}
     for row in [row for table in PLAN.tables.values() for row in table.rows]:
         (run,) = row_runs(row, [0])
         # Rows that differ in their second stage alone share the first.
         labels.setdefault(PLAN.first_stage(run).setting, row.label)
         labels[PLAN.weights(run).setting] = row.label
-    shared = {label for label, count in Counter(labels.values()).items() if count > 1}
-    return {setting: f"{label} ({setting})" if label in shared else label for setting, label in labels.items()}
+    return told_apart(labels)
 
 
 def curve_runs():
