@@ -1,6 +1,6 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
-from recap.core.setting_labels import told_apart
+from recap.core.setting_names import told_apart
 
 REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]

@@ -30,7 +30,7 @@ from recap.core.process.workflow_lock import exit_with_workflow
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     with one_sentence():
-        # Pillow's word of large pictures, which names no file; those of more than `MAX_PIXELS` are refused by name.
+        # Pillow's warning of large pictures names no file; `data.files.images` refuses those too large by name.
         warnings.filterwarnings("ignore", "Image size .* exceeds limit")
         arguments = build_parser().parse_args(argv)
         with exit_on_signals():

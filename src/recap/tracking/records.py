@@ -19,6 +19,7 @@ from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
 from recap.core.files.yaml_files import read_mapping
 from recap.core.hashing import sha256_file, value_hash
+from recap.core.setting_names import setting_names
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.
 LAYOUT = 2
@@ -103,13 +104,6 @@ def _run(profile: str, path: str, results: Path, descriptions: Mapping[str, str]
         _add_scores(record, read_json(scores / "metrics.json"))
     record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, digests])
     return record
-
-
-def setting_names(setting: str) -> dict[str, str]:
-    """Return dataset, subset, features, model and recipe of a setting's folder."""
-    dataset, subset, features, last = setting.split("/")
-    model, recipe = last.split("@", 1)
-    return {"dataset": dataset, "subset": subset, "features": features, "model": model, "recipe": recipe}
 
 
 def digest(path: Path) -> str:

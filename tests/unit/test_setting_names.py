@@ -1,6 +1,6 @@
-"""Labels of settings in the learning curves."""
+"""Labels of settings, as in learning curves."""
 
-from recap.core.setting_labels import told_apart
+from recap.core.setting_names import told_apart
 
 
 def test_settings_of_one_label_are_told_apart_by_what_differs():
