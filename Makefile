@@ -25,21 +25,23 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 REPORTS = reports/$(PROFILE)
-TABLES = $(shell $(BIN)/python -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
+TABLES = $(shell $(BIN)/python -P -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
 
 demo: run
 	@echo
-	$(BIN)/python -m recap caption docs/images/scene.png --run results/demo
+	$(BIN)/python -P -m recap caption docs/images/scene.png --run results/demo
 	@echo "at length  make run PROFILE=scenes (the same models on harder scenes, half an hour of CPU time)"
 
 # Through the environment, a folder may have any name.
 run: export INPUTS := $(INPUTS)
 run: $(INSTALLED)
-	$(BIN)/python -m snakemake --cores $(CORES) --configfile "params/$(PROFILE).yaml" $(if $(INPUTS),--config "inputs=$$INPUTS")
+	$(if $(wildcard params/$(PROFILE).yaml),,$(error there is no profile '$(PROFILE)'; known are: $(PROFILES)))
+	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile "params/$(PROFILE).yaml" $(if $(INPUTS),--config "inputs=$$INPUTS")
 	@echo
-	@$(BIN)/python -m recap report show $(foreach table,$(TABLES),$(REPORTS)/tables/$(table).md $(REPORTS)/figures/$(table)_captions.md)
-	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.tex)"
+	@$(BIN)/python -P -m recap report show $(foreach table,$(TABLES),$(REPORTS)/tables/$(table).md $(REPORTS)/figures/$(table)_captions.md)
+	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.paper.tex), with every test $(TABLES:%=$(REPORTS)/tables/%.tex)"
 	@echo "pictures   $(TABLES:%=$(REPORTS)/figures/%_captions.png)"
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
 	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(PROFILE)"
@@ -47,17 +49,16 @@ run: $(INSTALLED)
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
 	@# MLflow's view is no output of a stage: after a pull DVC has nothing to do, and the view is still to be made.
-	$(BIN)/python -m snakemake --cores $(CORES) --configfile params/demo.yaml
+	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile params/demo.yaml
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh
+$(INSTALLED): pyproject.toml requirements/lock.txt requirements/install.sh requirements/relative_pth.py
 	requirements/install.sh "$(PYTHON)" .venv
 	touch $@
 
-# One thread per test process: more would make them wait for each other, and sums differ with the number of threads.
 # The tests of a file stay together, because they share what its fixtures make; tests/conftest.py puts long ones first.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 QUICK = (unit or smoke) and not slow
 
 test: lint
@@ -79,8 +80,8 @@ bench: $(INSTALLED)
 
 # Started in the clone's folder: artifacts are found relative to it, so that the clone may move.
 ui: $(INSTALLED)
-	@$(BIN)/python -m recap track addresses --store mlflow/mlflow.db --port $(PORT)
-	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/python -m mlflow ui \
+	@$(BIN)/python -P -m recap track addresses --store mlflow/mlflow.db --port $(PORT)
+	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false PYTHONSAFEPATH=1 $(BIN)/python -m mlflow ui \
 	    --backend-store-uri sqlite:///mlflow/mlflow.db --artifacts-destination ./mlflow/artifacts \
 	    --host 127.0.0.1 --port $(PORT) --workers 1
 
@@ -91,4 +92,4 @@ audit:
 	    "$$folder/bin/pip-audit" --requirement requirements/lock.txt --no-deps --disable-pip $(AUDIT)
 
 clean: $(INSTALLED)
-	@$(BIN)/python -m recap artifacts clean '$(PROFILE)' $(if $(filter yes,$(CONFIRM)),--yes)
+	@$(BIN)/python -P -m recap artifacts clean '$(PROFILE)' $(if $(filter yes,$(CONFIRM)),--yes)

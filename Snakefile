@@ -7,7 +7,13 @@ Rules only wire files to `recap` commands. Every number of an experiment comes f
 parameter of its rule, so that changing one reruns exactly what depends on it.
 """
 
+import sys
+
 from snakemake.utils import min_version
+
+# Snakemake puts these folders before all others; as the last ones, no file in them is taken for an installed module.
+for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
+    sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
 from workflow.folder_lock import lock_when_started
 from workflow.messages import install as speak_of_runs
@@ -15,7 +21,7 @@ from workflow.stopping import stop_before_jobs, stop_with_jobs
 
 min_version("9.0")
 stop_before_jobs(workflow)
-speak_of_runs(workflow)
+speak_of_runs(workflow, lambda: LABELS)
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):

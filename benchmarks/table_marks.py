@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+", help="folders with seed-<n>/<stage>")
     parser.add_argument("--stage", default="scst")
     parser.add_argument("--metrics", nargs="+", default=["CIDEr", "BLEU-1", "BLEU-4", "METEOR", "ROUGE-L"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5, 10])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 5, 10])
     parser.add_argument("--differences", type=float, nargs="+", default=[0.0, 0.25, 0.5, 1.0, 2.0])
     parser.add_argument("--tables", type=int, default=1000)
     parser.add_argument("--spread", type=float, default=1.0, help="factor on what trainings differ by")

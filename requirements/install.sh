@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
 venv=$2
+# In a locale that the machine does not have, setuptools cannot write a .pth file for every path, nor Python read it.
+export LC_ALL=C.UTF-8
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))'; then
     echo "recap needs Python 3.11 or newer, and $python is older: say where one is with make PYTHON=/path/to/python3.11" >&2
@@ -14,10 +16,10 @@ fi
 
 # uv does not read pip's settings; a folder of local wheels (a CPU build of torch, say) is worth passing on.
 links=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-$("$venv/bin/python" -m pip config get global.find-links 2>/dev/null || true)}}
-if "$venv/bin/python" -m pip install --quiet uv &&
+if ! { "$venv/bin/python" -m pip install --quiet uv &&
     UV_FIND_LINKS=$(echo "$links" | xargs | tr ' ' ',') \
-        "$venv/bin/uv" pip install --python "$venv/bin/python" --constraint requirements/lock.txt --editable ".[dev]"; then
-    exit 0
+        "$venv/bin/uv" pip install --python "$venv/bin/python" --constraint requirements/lock.txt --editable ".[dev]"; }; then
+    echo "uv could not install recap: trying pip, which takes minutes" >&2
+    "$venv/bin/python" -m pip install --constraint requirements/lock.txt --editable ".[dev]"
 fi
-echo "uv could not install recap: trying pip, which takes minutes" >&2
-"$venv/bin/python" -m pip install --constraint requirements/lock.txt --editable ".[dev]"
+"$python" requirements/relative_pth.py "$venv"

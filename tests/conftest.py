@@ -1,5 +1,6 @@
 """Fixtures that tests of more than one folder use."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,14 @@ from recap.core import log
 
 ROOT = Path(__file__).parent
 FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "fault"}  # folder -> marker
+
+
+def pytest_configure():
+    """Let torch, which is imported later, compute in one thread; commands that tests start inherit the variable.
+
+    With two threads the contract tests of a model take four times the CPU time, and sums differ.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def pytest_collection_modifyitems(items):

@@ -36,7 +36,7 @@ def remaining(report: str) -> list[str]:
 
 def main(configfile: str = "params/demo.yaml") -> None:
     """Lint the workflow of one profile."""
-    command = [sys.executable, "-m", "snakemake", "--lint", "--snakefile", str(ROOT / "Snakefile")]
+    command = [sys.executable, "-P", "-m", "snakemake", "--lint", "--snakefile", str(ROOT / "Snakefile")]
     done = subprocess.run([*command, "--configfile", configfile], capture_output=True, text=True)
     report = done.stdout + done.stderr
     # Snakemake ends with 1 for lints and for a workflow that it cannot read.

@@ -11,11 +11,12 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.plan import label, plan, varying
+from workflow.plan import label, plan
 
 from recap.core.log import configure
 from recap.core.process.failures import FAILURES_VARIABLE, failure_file
@@ -42,8 +43,13 @@ SILENT = {LogEvent.WORKFLOW_STARTED, LogEvent.RESOURCES_INFO, LogEvent.JOB_START
 STATUS = re.compile(r"returned non-zero exit status (\d+)|died with <Signals\.(\w+)")
 
 
-def install(workflow: Any) -> None:
-    """Replace Snakemake's terminal output by messages about runs, unless the user asked for its own."""
+def install(workflow: Any, labels: Callable[[], Mapping[str, str]]) -> None:
+    """Replace Snakemake's terminal output by messages about runs, unless the user asked for its own.
+
+    Args:
+        workflow: Snakemake's.
+        labels: returns the label of every series of runs, once they are planned.
+    """
     os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
     configure()
     logger = logging.getLogger(LOGGER)
@@ -52,7 +58,7 @@ def install(workflow: Any) -> None:
     terminal = next((handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"), None)
     if terminal is not None and not asked and workflow.is_main_process:
         logger.removeHandler(terminal)
-        logger.addHandler(Messages(workflow, terminal))
+        logger.addHandler(Messages(workflow, terminal, labels))
 
 
 class Messages(logging.Handler):
@@ -61,15 +67,15 @@ class Messages(logging.Handler):
     Args:
         workflow: Snakemake's.
         terminal: the handler that this one replaces; it prints what is passed on.
+        labels: returns the label of every series of runs.
     """
 
-    def __init__(self, workflow: Any, terminal: logging.Handler) -> None:
+    def __init__(self, workflow: Any, terminal: logging.Handler, labels: Callable[[], Mapping[str, str]]) -> None:
         super().__init__()
-        self.workflow, self.terminal = workflow, terminal
+        self.workflow, self.terminal, self.labels = workflow, terminal, labels
         self.names: dict[int, str] = {}  # job id -> rule and run
         self.started: dict[int, float] = {}  # job id -> time.monotonic()
         self.seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
-        self.parts: set[str] | None = None  # which of dataset, subset and features differ between runs
         self.planned = False
         self.ended = ""  # the job that ended last, until its progress is printed
         self.status: dict[int | None, re.Match[str]] = {}  # thread -> exit status of its failed command
@@ -103,16 +109,15 @@ class Messages(logging.Handler):
             return
         self.planned = True
         self._print(record.msg)
-        lines = plan(self.workflow)
+        lines = plan(self.workflow, self.labels())
         if lines:
             self._print("\n".join([*lines, ""]))
 
     def _begin(self, record: Any) -> None:
         if self.workflow.output_settings.dryrun or not record.output:
             return
-        if self.parts is None:
-            self.parts = varying(job.wildcards_dict for job in self.workflow.dag.jobs)
-        self.names[record.jobid] = f"{record.rule_name} {label(dict(record.wildcards), self.parts)}".strip()
+        called = label(record.rule_name, dict(record.wildcards), self.labels())
+        self.names[record.jobid] = f"{record.rule_name} {called}".strip()
         self.started[record.jobid] = time.monotonic()
         reason = self._failure(record)
         if reason is not None:

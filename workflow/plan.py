@@ -9,20 +9,20 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from recap.core.differences import differences, listed
+from recap.core.labels import row_setting
 
 DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"
 KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
 
-def plan(workflow: Any) -> list[str]:
+def plan(workflow: Any, labels: Mapping[str, str]) -> list[str]:
     """Return the lines that name every run that is due, and every other job that is due because something changed."""
     jobs = list(workflow.dag.needrun_jobs())
-    parts = varying(job.wildcards_dict for job in jobs)
     seeds = defaultdict(list)  # of jobs that differ only in their seed
     for job in jobs:
         reason = why(job, workflow.dag, workflow.persistence)
@@ -35,37 +35,29 @@ def plan(workflow: Any) -> list[str]:
     for (rule, rest, reason), found in sorted(seeds.items(), key=lambda item: (order.index(item[0][0]), item[0])):
         numbers = sorted({int(seed) for seed in found if seed is not None})
         wildcards = {**dict(rest), **({"seed": ", ".join(map(str, numbers))} if numbers else {})}
-        rows.append((rule, label(wildcards, parts), reason))
+        rows.append((rule, label(rule, wildcards, labels), reason))
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     return [f"{rule:{widths[0]}}  {name:{widths[1]}}  {reason}" for rule, name, reason in rows]
 
 
-def varying(wildcards: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return those of dataset, subset and features that differ between jobs, and so must be printed."""
-    values = defaultdict(set)
-    for each in wildcards:
-        for part in ("dataset", "subset", "features"):
-            if part in each:
-                values[part].add(each[part])
-    return {part for part, found in values.items() if len(found) > 1}
-
-
-def label(wildcards: Mapping[str, str], parts: Collection[str]) -> str:
-    """Return what a job is for: ``zodiac@scenes seed 2``, or the values of its wildcards; empty if it has none.
+def label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Return what a job is for: ``ZoDIAC seed 2``, or the values of its wildcards; empty if it has none.
 
     Args:
+        rule: name of its rule.
         wildcards: of the job.
-        parts: those of dataset, subset and features that the label must name.
+        labels: of every series of runs.
     """
     seed = wildcards.get("seed", "")
     seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
     if "model" not in wildcards:
         names = [value for name, value in wildcards.items() if name != "seed"]
         return " ".join(filter(None, [*names, seeds]))
-    run = f"{wildcards['model']}@{wildcards['recipe']}"
+    stage = wildcards.get("stage")
+    series = f"{row_setting(wildcards)}/{stage or rule.removeprefix('train_')}"
+    run = labels.get(series, series)  # a file that was asked for by name may be of no table
     together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
-    where = "/".join(wildcards[part] for part in ("dataset", "subset", "features") if part in parts)
-    return " ".join(filter(None, [run, together, wildcards.get("stage"), f"on {where}" if where else ""]))
+    return " ".join(filter(None, [run, together, stage]))
 
 
 def why(job: Any, dag: Any, persistence: Any) -> str:

@@ -78,7 +78,7 @@ class Keeper:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
             raise DataError(
                 f"{changed[0]}{more}: changed since made (the sha256 is not the one in {provenance.NAME}); "
-                "restore it (dvc checkout --force, recap artifacts pull), or delete it to have it made again"
+                "delete it, then restore it (recap artifacts pull) or have it made again"
             )
         born: dict[str, float] = {}
         for file, entry in unknown.items():

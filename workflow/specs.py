@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import yaml
 
 from recap.core.files.atomic import write_text
 from recap.core.hashing import value_hash
+from recap.core.labels import setting_names
 from recap.core.plan import RunPlan
 from recap.core.run_spec import execution
 
@@ -34,10 +37,17 @@ class SpecText(str):
         return text
 
 
-def write_executions(plan: RunPlan, folder: Path) -> None:
-    """Write how the jobs of each recipe are computed to ``<folder>/<recipe>.yaml``; equal files are left alone."""
+def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> None:
+    """Write how the jobs of each recipe are computed, with the labels of its runs, to ``<folder>/<recipe>.yaml``.
+
+    Equal files are left alone.
+    """
+    named: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for series, label in labels.items():
+        named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
     for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
         path = folder / f"{name}.yaml"
-        text = yaml.safe_dump(execution(plan, name).model_dump(mode="json"), sort_keys=False)
+        values = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
+        text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)

@@ -5,6 +5,7 @@ Snakemake alone waits until running jobs have finished, which may take days, and
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import select
@@ -41,6 +42,14 @@ def stop_before_jobs(workflow: Workflow) -> None:
     if workflow.is_main_process and threading.current_thread() is threading.main_thread():
         for number in SIGNAL_NAMES:
             signal.signal(number, stop)
+        atexit.register(_end, interrupt)
+
+
+def _end(interrupt: Interrupt) -> None:
+    """End an interrupt when Python ends: it takes down the handlers, and an alarm without one kills the process."""
+    for number in SIGNAL_NAMES:
+        signal.signal(number, signal.SIG_DFL)
+    interrupt.end()
 
 
 def stop_with_jobs(workflow: Workflow) -> None:

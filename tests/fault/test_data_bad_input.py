@@ -234,7 +234,7 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     with pytest.raises(DataError, match=r"s.json: the ids do not match their hash"):
         read_subset(subset)
     vocabulary.write_text("[]")
-    with pytest.raises(DataError, match=r"v.json: no vocabulary"):
+    with pytest.raises(RecapError, match=r"v.json: must be keys with values"):
         Vocabulary.load(vocabulary)
 
 

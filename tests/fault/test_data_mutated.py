@@ -23,6 +23,7 @@ from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus, write_corpus
 from recap.data.datasets.coco import read_list, read_plain
 from recap.data.datasets.conceptual.tsv import read_tsv
+from recap.data.datasets.csv_captions import read_rows
 from recap.data.datasets.iu_xray.reports import parse_report
 from recap.data.datasets.iu_xray.split import annotated
 from recap.data.datasets.karpathy import read_karpathy
@@ -107,6 +108,13 @@ def test_tsvs_of_conceptual_captions(tmp_path):
     content = "".join(f"a dög number {n}\thttp://x/{n}.jpg\n" for n in range(20)).encode()
     check(as_file(tmp_path / "t.tsv", lambda path: list(read_tsv(path))), [content], COUNT // 2)
     check(as_file(tmp_path / "t.gz", lambda path: list(read_tsv(path))), [gzip.compress(content)], COUNT // 2)
+
+
+def test_csv_captions(tmp_path):
+    lines = [f'{n}.jpg,{split},"a ""dög"", number {n}"' for n, split in enumerate(("train", "val", "test") * 5)]
+    content = "\r\n".join(["file,split,caption", *lines]).encode()
+    originals = [content, content.replace(b",", b";"), b"\xef\xbb\xbf" + content]
+    check(as_file(tmp_path / "c.csv", lambda path: list(read_rows(path, drawn=False))), originals)
 
 
 REPORT = b"""<?xml version="1.0"?><eCitation><uId id="CXR1"/><Abstract><AbstractText Label="FINDINGS">Heart is

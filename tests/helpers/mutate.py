@@ -4,6 +4,8 @@ A parser may read a mutant or refuse it in a sentence of its own (`RecapError`).
 exception, or more than `SECONDS` of work.
 """
 
+import copy
+import json
 import random
 import re
 import signal
@@ -21,6 +23,11 @@ _NUMBERS = (
     *(b"-1", b"0", b"1", b"NaN", b"Infinity", b"1e999", b"-0.0", b"1.5", b"null", b'"1"', b"[]", b"{}", b"true"),
     *(str(2**power + step).encode() for power in (8, 16, 31, 32, 63, 64) for step in (-1, 0)),
     b"9" * 5000,
+)
+_VALUES = (
+    *(None, True, False, 0, 1, -1, 2, 1.5, 1e300, 2**31, 2**63, 10**400, float("nan"), float("inf")),
+    *("", ".", "..", "../a", "1", "a", "a|b:c", "x" * 5000, "\0", "\ud800", "\u2028", "1e999", "2001-13-45"),
+    *([], {}, [None], {"a": None}, [[]], [{}], {"": {}}),
 )
 _PIECES = (
     *(b"\0", b"\n", b"\r\n", b"\t", b'"', b"\\", b"\\ud800", b"|", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"../"),
@@ -55,18 +62,53 @@ def mutated(data: bytes, seed: int) -> bytes:
     return data
 
 
+def mutated_values(data: bytes, seed: int) -> bytes:
+    """Return a JSON text with one to three values replaced, left out or repeated; it stays JSON."""
+    chance = random.Random(seed)
+    values = [json.loads(data)]
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        (holder, key), (other, another) = _place(values, chance), _place(values, chance)
+        change = chance.choice(("replace", "replace", "exchange", "remove", "name"))
+        if change == "replace" or holder is values:
+            holder[key] = copy.deepcopy(chance.choice(_VALUES))
+        elif change == "exchange":
+            holder[key] = copy.deepcopy(other[another])
+        elif change == "remove":
+            del holder[key]
+        elif isinstance(holder, dict):
+            holder[chance.choice(("", "a", "..", "x" * 3000))] = holder.pop(key)
+        else:
+            holder.insert(0, holder[key])
+    return json.dumps(values[0]).encode()
+
+
+def _place(values: Any, chance: random.Random) -> tuple[Any, Any]:
+    """Return a list or mapping and one of its keys; those of a long list are no likelier than one near the top."""
+    key = chance.choice(list(values) if isinstance(values, dict) else range(len(values)))
+    below = values[key]
+    if isinstance(below, dict | list) and below and chance.random() < 0.8:
+        return _place(below, chance)
+    return values, key
+
+
 def outcomes(
-    parse: Callable[[bytes], Any], originals: Sequence[bytes], count: int, seed: int = 0, *, failures: int = 5
+    parse: Callable[[bytes], Any],
+    originals: Sequence[bytes],
+    count: int,
+    seed: int = 0,
+    *,
+    failures: int = 5,
+    change: Callable[[bytes, int], bytes] = mutated,
 ) -> Outcomes:
     """Give ``count`` mutants of the originals to a parser; stop early at so many ``failures``.
 
     ``parse`` gets the bytes of a mutant; it writes them to a file first where it needs one. Each failure names the
-    original's number and the seed, so that ``mutated(originals[number], seed)`` makes the same bytes again.
+    original's number and the seed, so that ``change(originals[number], seed)`` makes the same bytes again.
     """
     found = Outcomes()
     for number, one in enumerate(range(seed, seed + count)):
         original = number % len(originals)
-        content = mutated(originals[original], one)
+        content = change(originals[original], one)
         try:
             with time_limit(SECONDS):
                 parse(content)

@@ -18,7 +18,7 @@ class StudyServer:
         links: sheet -> address of its form.
     """
 
-    def __init__(self, made, folder):
+    def __init__(self, made, folder, handles=None):
         self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -26,6 +26,8 @@ class StudyServer:
         self.command = [sys.executable, "-m", "recap", "study", "serve", "--sheets", str(made.folder / "sheets.json")]
         self.command += ["--responses", str(folder / "server.sqlite"), "--links", str(folder / "links.csv")]
         self.command += ["--port", str(self.port)]
+        if handles is not None:  # the most files that the process may open
+            self.command = ["sh", "-c", f'ulimit -n {handles} && exec "$@"', "sh", *self.command]
         self.start()
 
     def start(self):
@@ -37,7 +39,7 @@ class StudyServer:
                 requests.get(f"http://127.0.0.1:{self.port}/", timeout=5)
                 break
             except requests.ConnectionError:
-                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert self.process.poll() is None, self.log()
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         with (self.folder / "links.csv").open() as file:
@@ -52,3 +54,7 @@ class StudyServer:
     def stop(self, number=signal.SIGTERM):
         os.killpg(self.process.pid, number)
         self.process.wait(30)
+
+    def log(self):
+        """Return what the server has printed."""
+        return (self.folder / "log").read_text()

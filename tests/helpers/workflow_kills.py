@@ -67,7 +67,6 @@ class Killing:
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
             )
 

@@ -188,9 +188,23 @@ def official_model():
     _, one_block = load("visualgpt_decoder_layer")
     state |= {f"decoder.transformer.h.0.{name}": value for name, value in one_block.items()}
     state |= {"decoder.transformer.wte.weight": torch.randn(9, D), "decoder.transformer.wpe.weight": torch.randn(9, D)}
-    state["decoder.transformer.h.0.enc_dec_attn.c_attn.weight"] = torch.randn(D, 3 * D)  # never used by the code
-    state["decoder.transformer.h.0.attn.bias"] = torch.ones(1, 1, 9, 9)  # its causal mask
-    return state
+    return state | left_over(state)
+
+
+def left_over(state):
+    """Return what the release saves, too, and nothing reads."""
+    found = {"decoder.lm_head.decoder.weight": state["decoder.transformer.wte.weight"]}
+    found |= {"decoder.running_mask_self_attention": torch.zeros(1, 1, 0, dtype=torch.bool)}
+    found |= {"decoder.transformer.running_seq": torch.zeros(1, dtype=torch.long)}
+    for part in ("query", "key", "value"):
+        linear = nn.Linear(D, D).state_dict()
+        for layer in range(LEVELS):
+            name = f"encoder.layers.{layer}.mhatt.attention.c_attn_{part}"
+            found |= {f"{name}.{key}": value for key, value in linear.items()}
+    block = "decoder.transformer.h.0"
+    found |= {f"{block}.attn.running_{kind}": torch.zeros(HEADS, 0, D // HEADS) for kind in ("keys", "values")}
+    found |= {f"{block}.enc_dec_attn.c_attn.{key}": torch.randn(D, 3 * D) for key in ("weight", "bias")}
+    return found | {f"{block}.{attention}.bias": torch.ones(1, 1, 9, 9) for attention in ("attn", "enc_dec_attn")}
 
 
 def test_official_names_are_complete():

@@ -192,6 +192,15 @@ def test_x_transformer_names_are_complete():
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
     model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])
+    short = {"decoder.embed_positions.pe": released[None]}  # the same sinusoids, but only twenty of them
+    model.load_state_dict(x_transformer.rename_official(official | short))
+    assert torch.equal(model.positions[:20].float(), released) and model.positions[20:].any()
+
+
+def test_a_short_table_of_other_positions_is_refused_in_one_sentence():
+    table = {"decoder.embed_positions.pe": torch.randn(1, 55, D)}
+    with pytest.raises(ConfigError, match="has 55 rows that are no sinusoids, and the model has 128 positions"):
+        x_transformer.rename_official(official_x_transformer() | table)
 
 
 def test_foreign_names_are_refused():

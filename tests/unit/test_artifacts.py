@@ -1,12 +1,22 @@
 """`recap artifacts`: one profile is removed after asking, and push and pull say what is missing."""
 
+import hashlib
 import io
+import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from recap.artifacts import transfer
+from recap.artifacts.dvc_cache import DvcCache
+from recap.artifacts.listings import LISTINGS, Output, listed, outputs, read_listings
 from recap.cli import main
+from recap.core.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -66,5 +76,95 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
     assert "dvc.yaml: no such file" in refused(capsys, "push")
     (project / "dvc.yaml").write_text("vars:\n  - profile: mine\n")
     assert "dvc.lock: no such file" in refused(capsys, "pull")
+    (project / "dvc.yaml").write_text("vars: true\n")
+    assert "vars names no profile" in refused(capsys, "pull")
+    (project / "dvc.yaml").write_text("vars:\n  - profile: mine\n")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
+
+
+@pytest.mark.parametrize("text", ["vars: true", "vars: 5", "vars: {profile: mine}", "stages: {}", "vars: [1, null]"])
+def test_a_list_of_stages_without_a_profile_is_named(project, capsys, text):
+    (project / "dvc.yaml").write_text(text)
+    assert "dvc.yaml: vars names no profile; add `- profile: demo` there" in refused(capsys, "push")
+
+
+def of(*entries):
+    """Return a folder and its listing, whose files all have one md5 where none is given."""
+    text = json.dumps([{"md5": "0" * 32, "relpath": entry} for entry in entries], sort_keys=True)
+    return Output("results/mine/data", hashlib.md5(text.encode()).hexdigest() + ".dir"), text.encode()
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../x", "a/../../x", "a/./x", "a//x", "", "a\\..\\x", "C:x", "a\0", "b", "b/c", None, 3]
+)
+def test_a_listing_with_a_path_that_leads_elsewhere_is_refused(path):
+    with pytest.raises(DataError, match="listed twice, has no md5 or leads elsewhere"):
+        listed(*of("b", path))
+
+
+@pytest.mark.parametrize("md5", ["../../../evil", "0" * 31, "", "0" * 32 + ".dir", None])
+def test_a_listing_with_an_md5_that_is_none_is_refused(md5):
+    with pytest.raises(DataError, match="'a' is listed twice, has no md5"):
+        listed(of()[0], json.dumps([{"md5": md5, "relpath": "a"}]).encode())
+
+
+@pytest.mark.parametrize("link", ["results/mine/data", "results/mine/data/a"])
+def test_nothing_is_written_through_a_symbolic_link(project, link):
+    (project / link).parent.mkdir(parents=True, exist_ok=True)
+    (project / link).symlink_to(project)
+    with pytest.raises(DataError, match=f"{link}: is a symbolic link"):
+        listed(*of("a/b"))
+
+
+def test_listings_are_those_that_dvc_lock_names(project):
+    out, text = of("a", "b")
+    LISTINGS.write_text(json.dumps({out.path: json.loads(text)}))
+    assert read_listings([out]) == {out: text}
+    for changed in ([], [*json.loads(text), {"md5": "1" * 32, "relpath": "c"}], None):
+        LISTINGS.write_text(json.dumps({out.path: changed}))
+        with pytest.raises(DataError, match=f"{LISTINGS}: the files of {out.path} are missing or not those"):
+            read_listings([out])
+    LISTINGS.unlink()
+    with pytest.raises(DataError, match=f"{LISTINGS}: the files of {out.path} are missing"):
+        read_listings([out])
+
+
+@pytest.mark.parametrize(
+    "lock, sentence",
+    [
+        ("stages: 3", "damaged"),
+        ("{}", "damaged"),
+        ("stages: {data: {outs: [{path: results/mine, md5: ab}]}}", "'results/mine' has no md5"),
+        (f"stages: {{data: {{outs: [{{path: ../mine, md5: {'a' * 32}}}]}}}}", "'../mine' has no md5 or is no path"),
+        (f"stages: {{data: {{outs: [{{path: results/yours, md5: {'a' * 32}}}]}}}}", "names no results of 'mine'"),
+    ],
+)
+def test_a_damaged_lock_is_refused(project, lock, sentence):
+    Path("dvc.lock").write_text(lock)
+    with pytest.raises(DataError, match=f"dvc.lock: .*{sentence}"):
+        outputs("mine")
+
+
+def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
+    cache, whole, damaged = DvcCache(tmp_path), *(hashlib.md5(each).hexdigest() for each in (b"a", b"b"))
+    cache.add(whole, b"a")
+    cache.add(damaged, b"c")
+    assert cache.missing([whole, damaged, "0" * 32]) == [damaged, "0" * 32]
+    assert [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] == [b"a"]
+
+
+@pytest.mark.parametrize("module", ["snakemake", "dvc"])
+def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project, module):
+    (project / f"{module}.py").write_text("raise SystemExit('this ran')")
+    assert re.match(r"\d+\.\d+", transfer._run(module, module, ["--version"], {}).stdout)
+
+
+def test_every_python_that_runs_a_module_leaves_the_working_folder_out():
+    files = [ROOT / "Makefile", ROOT / "dvc.yaml", *(ROOT / "workflow").rglob("*.smk")]
+    files += [*(ROOT / "workflow").glob("*.py"), *(ROOT / "src").rglob("*.py")]
+    module = r"""-m"?,? "?(?:recap|snakemake|dvc|mlflow)\b"""
+    lines = [line for file in files for line in file.read_text().splitlines() if re.search(module, line)]
+    assert len(lines) > 10
+    safe = r"""-P"?,? "?-m|PYTHONSAFEPATH=1|pairs|^\"{3}"""  # `pairs` finds such a command, and a docstring names one
+    assert [line for line in lines if not re.search(safe, line)] == []

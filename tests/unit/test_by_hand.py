@@ -34,9 +34,12 @@ def test_a_row_is_a_spec_with_some_other_values():
         ("zodiac", [], "name table and row: TABLE/ROW"),
         ("tiny/zodiak", [], "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
         ("tiny/zodiac", ["xe.epochs"], "write KEY=VALUE"),
-        ("tiny/zodiac", ["scst.epochs=1"], "there is nothing called 'scst' in this run"),
+        ("tiny/zodiac", ["scst.epochs=1"], "this run is of stage xe; add --stage scst to train that one"),
+        ("tiny/zodiac", ["modle.d_model=8"], "there is nothing called 'modle' in this run; did you mean 'model'?"),
         ("tiny/zodiac", ["xe.epoch=1"], "unknown key 'stage_settings.epoch'; did you mean 'epochs'?"),
-        ("tiny/zodiac", ["xe.epochs=[1"], "the value is no YAML"),
+        ("tiny/zodiac", ["xe.epochs=[1"], "--set xe.epochs line 1: not valid YAML"),
+        ("tiny/zodiac", ["xe.epochs=2001-13-45"], "--set xe.epochs line 1: '2001-13-45' is no value (month must be"),
+        ("tiny/zodiac", ["xe.epochs=" + "- " * 5000], "nested too deep"),
     ],
 )
 def test_a_wrong_row_or_value_is_one_sentence(row, changes, sentence):

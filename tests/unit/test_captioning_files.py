@@ -2,6 +2,8 @@
 
 import csv
 import json
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +58,21 @@ def test_odd_files_are_captioned_or_named(captioner, tmp_path):
             assert isinstance(result, PhotoCaptions) and result.caption
     with pytest.raises(DataError, match="the file is empty"):
         captioner(tmp_path / "empty.jpg")
+
+
+def test_a_file_of_the_kernel_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "x.png").symlink_to("/proc/self/environ")
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("read"))
+    with pytest.raises(DataError, match="the file is empty"):
+        read_photo(tmp_path / "x.png", "x.png")
+
+
+def test_a_read_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+    (tmp_path / "x.png").write_bytes(b"x")
+    monkeypatch.setattr(Path, "read_bytes", lambda _: threading.Event().wait())
+    monkeypatch.setattr("recap.captioning.pictures._READ_SECONDS", 0.1)
+    with pytest.raises(DataError, match=r"x\.png: reading it does not end; it was given up after 0\.1 seconds"):
+        read_photo(tmp_path / "x.png", "x.png")
 
 
 @pytest.mark.parametrize(

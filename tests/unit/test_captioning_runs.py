@@ -2,12 +2,16 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 import recap
 from recap.captioning.run_files import find_run_files
+from recap.core import used_inputs
 from recap.core.config.recipes import DecodingRules
 from recap.core.errors import ConfigError, FeatureError, RecapError, TrainingError
 from recap.core.files.atomic import write_json
@@ -34,6 +38,46 @@ def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, phot
     assert whole(photo) == captioner(photo)
 
 
+def test_a_run_is_called_by_its_label_in_the_tables_beside_it(results, tmp_path):
+    original = next(above.parent for above in results.run.parents if above.name == "runs")
+    whole = Path(shutil.copytree(original, tmp_path / "results"))
+    run = whole / results.run.relative_to(original)
+    made = yaml.safe_load((run / "config.yaml").read_text())
+    stage = made["stage"]
+    assert find_run_files(run).name == f"{made['spec']['model']} seed {made['spec']['seed']} {stage}"
+    row = {key: made["spec"][key] for key in ("dataset", "subset", "features", "model", "recipe")}
+    row |= {"id": "a", "label": "A photo model", "stage": stage, "cells": {}}
+    table = {"table": "t", "title": "T", "scale": "s", "baseline": "a", "seeds": [1], "columns": [], "rows": [row]}
+    write_json(whole / "statistics" / "t.json", table)
+    assert find_run_files(run).name == f"A photo model seed {made['spec']['seed']} {stage}"
+    write_json(whole / "statistics" / "t.json", {**table, "rows": [{"id": "a"}]})
+    with pytest.raises(RecapError, match=r"statistics/t\.json: not the statistics of a table"):
+        find_run_files(run)
+
+
+def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_used(results, monkeypatch, tmp_path):
+    described = {"kind": "grid", "backbone": "test_resnet", "weights": "weights/own.safetensors"}
+    opened = FeatureStore._take
+
+    def other(self, header):
+        opened(self, header)
+        self.attributes = {**self.attributes, "extractor": json.dumps(described)}
+
+    monkeypatch.setattr(FeatureStore, "_take", other)
+    for part in ("data", "features", "runs"):
+        shutil.copytree(results.folder / part, tmp_path / "results" / "tiny" / part)
+    run = tmp_path / "results" / "tiny" / "runs"
+    with pytest.raises(FeatureError, match=r"the weights that .*tiny.h5 was made with are not there"):
+        find_run_files(run)
+    for inputs in ("resources", "own", tmp_path / "elsewhere"):
+        weights = tmp_path / inputs / "weights" / "own.safetensors"
+        weights.parent.mkdir(parents=True)
+        weights.touch()
+        used_inputs.note(tmp_path / "work" / "tiny", str(inputs))
+        (extractor,) = find_run_files(run).extractors
+        assert extractor.weights == weights
+
+
 def test_files_of_another_training_are_refused(results, copied, tmp_path):
     files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
     config = yaml.safe_load((copied / "config.yaml").read_text())
@@ -43,8 +87,6 @@ def test_files_of_another_training_are_refused(results, copied, tmp_path):
         with pytest.raises(RecapError, match=f"{sentence} .* was trained with"):
             recap.load(copied, **files)
     (copied / "config.yaml").write_text(yaml.safe_dump(config))
-    from safetensors.torch import load_file, save_file
-
     tensors = load_file(results.backbone)
     save_file({name: tensor + 1 for name, tensor in tensors.items()}, tmp_path / "other.safetensors")
     with pytest.raises(FeatureError, match=r"other.safetensors: not the weights that .*tiny.h5 was made with"):
@@ -66,7 +108,36 @@ def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ
         find_run_files(results.data)
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda value: value.index_fill(0, torch.tensor([0]), float("nan")), "holds NaN or infinite numbers"),
+        (lambda value: value * float("inf"), "holds NaN or infinite numbers"),
+        (lambda value: value.long(), r"is torch.int64, not torch.float32"),
+        (lambda value: value.to(torch.complex64), r"is torch.complex64, not torch.float32"),
+        (lambda value: value > 0, r"is torch.bool, not torch.float32"),
+    ],
+)
+def test_weights_that_are_no_finite_floats_are_refused(results, copied, change, sentence):
+    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+    tensors = load_file(copied / "model.safetensors")
+    name = next(name for name, value in tensors.items() if value.dim() == 2)
+    save_file({**tensors, name: change(tensors[name])}, copied / "model.safetensors")  # without a digest
+    with pytest.raises(TrainingError, match=rf"model.safetensors: '{name}' {sentence}"):
+        recap.load(copied, **files, device="cpu")
+
+
+def test_weights_that_give_no_probabilities_are_one_sentence(results, photo, copied):
+    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+    tensors = load_file(copied / "model.safetensors")
+    save_file({name: value * 0 + 3e38 for name, value in tensors.items()}, copied / "model.safetensors")
+    captioner = recap.load(copied, **files, device="cpu", weights=results.backbone)
+    with pytest.raises(TrainingError, match="gave a log-probability that is NaN, .* its weights are of no use"):
+        captioner(photo)
+
+
 REFUSED = {
+    "huge": ({"kind": "grid", "backbone": "x", "weights": "random", "image_size": 10**6}, "image_size: must be at"),
     "crops": ({"kind": "crops", "boxes": "b", "backbone": "x", "weights": "random"}, "a photo brings no boxes"),
     "imported": ({"kind": "imported", "form": "m2_hdf5", "sources": ["a"]}, "what extracted them is not here"),
     "random": ({"kind": "grid", "backbone": "test_resnet", "weights": "random"}, "by what its channels were"),

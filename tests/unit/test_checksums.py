@@ -6,6 +6,8 @@ import pytest
 from recap.core.errors import RecapError
 from recap.core.files import checksums
 
+NAMES = [".", "..", "a/b", "x" * 5000, "a\0b"]
+
 
 def test_a_changed_file_is_refused_and_a_foreign_one_passes(tmp_path):
     file = tmp_path / "a b|ü.json"
@@ -48,7 +50,9 @@ def test_a_file_that_is_gone_is_not_listed_any_longer(tmp_path):
     assert list(checksums.recorded(tmp_path)) == [kept.name]
 
 
-@pytest.mark.parametrize("line", ["", "x" * 64 + "  a", "0" * 64 + "  ", "0" * 64 + " a"])
+@pytest.mark.parametrize(
+    "line", ["", "x" * 64 + "  a", "0" * 64 + " a", *("0" * 64 + "  " + name for name in ("", *NAMES))]
+)
 def test_a_damaged_list_is_refused(tmp_path, line):
     (tmp_path / checksums.NAME).write_text(line + "\n")
     with pytest.raises(RecapError, match="line 1 is no sha256"):

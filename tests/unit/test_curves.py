@@ -3,16 +3,21 @@
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.ImageColor import getrgb
 
 from recap.core.errors import RecapError
 from recap.core.files.checksums import record
+from recap.reporting.colours import COLOURS, colour_of
 from recap.reporting.curves import Curve, draw_curves, write_curves
+from recap.reporting.figures import contact_sheet
+from recap.reporting.samples import RowCaption, Sample
 
 HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"
 
 
 def run(label, seed, stage="xe"):
-    return {"label": label, "seed": seed, "stage": stage, "path": f"{label}/seed-{seed}/{stage}"}
+    after = f"{label}/seed-{seed}/xe" if stage == "scst" else None
+    return {"label": label, "seed": seed, "stage": stage, "path": f"{label}/seed-{seed}/{stage}", "after": after}
 
 
 def write_history(tmp_path, named, text):
@@ -64,6 +69,37 @@ def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
         drawn.add((tmp_path / "one.png").read_bytes())
     draw_curves([], tmp_path / "one.png")
     assert len(drawn | {(tmp_path / "one.png").read_bytes()}) == 4
+
+
+def test_a_second_stage_follows_the_run_that_it_continues_whatever_their_labels(tmp_path):
+    def picture(label, after):
+        lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2, 3)]
+        first, empty = Curve("XE", 1, "xe", lines, path="a"), Curve(label, 1, "xe", [])
+        draw_curves([first, empty, Curve(label, 1, "scst", lines, path="b", after=after)], tmp_path / "one.png")
+        return np.asarray(Image.open(tmp_path / "one.png").convert("L"))
+
+    after, alone = picture("CIDEr", "a"), picture("CIDEr", None)
+    assert not np.array_equal(after, alone)
+
+
+def test_a_row_has_one_colour_in_every_figure(tmp_path):
+    assert list(colour_of(["Transformer", "ACF", "Transformer"]).items()) == [
+        ("Transformer", COLOURS[0]),
+        ("ACF", COLOURS[1]),
+    ]
+    lines = [{"epoch": "1", "loss": "1", "val_cider_d": "1"}]
+    draw_curves([Curve("ACF", 1, "xe", lines)], tmp_path / "first.png")
+    draw_curves([Curve("Transformer", 1, "xe", []), Curve("ACF", 1, "xe", lines)], tmp_path / "second.png")
+    found = [
+        {rgb for _, rgb in Image.open(tmp_path / name).convert("RGB").getcolors(2**20)}
+        for name in ("first.png", "second.png")
+    ]
+    assert [getrgb(COLOURS[1]) in colours for colours in found] == [False, True]
+    sample = Sample(1, "1.png", [RowCaption("Transformer", "a dog"), RowCaption("ACF", "a cat")], [])
+    sheet = contact_sheet([sample], [Image.new("RGB", (9, 9))], title="t", scale="s")
+    assert {tuple(round(0.7 * part) for part in getrgb(colour)) for colour in COLOURS[:2]} <= {
+        rgb for _, rgb in sheet.getcolors(2**20)
+    }
 
 
 def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):

@@ -117,7 +117,7 @@ def test_what_is_no_byte_pairs_is_refused(folder, pairs, tmp_path):
     with pytest.raises(DataError, match=r"none/vocab.json: no such file; fetch GPT-2's vocab.json and merges.txt"):
         load_byte_pairs("none", inputs=tmp_path, max_length=9)
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(DataError, match=r"broken.json: holds no byte pairs"):
+    with pytest.raises(ConfigError, match=r"broken.json: the key 'model' is missing"):
         load_byte_pairs("broken.json", inputs=tmp_path, max_length=9)
     pairs.save(tmp_path / "v.json")
     text = (tmp_path / "v.json").read_text()

@@ -4,12 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from workflow.specs import SpecText
+from workflow.specs import SpecText, write_executions
 
-from recap.core.config import Execution, Profile, Recipe
+from recap.cli import main
+from recap.core.config import Execution, ExecutionFile, Profile, Recipe
 from recap.core.errors import ConfigError
+from recap.core.log import log
 from recap.core.params import validate
+from recap.core.plan import RunPlan
+from recap.core.run_spec import evaluation_spec, run_spec
 
+PARAMS = Path(__file__).resolve().parents[2] / "params"
 STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 
@@ -52,3 +57,36 @@ def test_a_spec_is_a_parameter_and_a_file_that_is_written_once(tmp_path):
     written = file.stat().st_mtime_ns
     assert SpecText.written({"a": [2], "b": 1}, tmp_path).file == text.file
     assert file.stat().st_mtime_ns == written
+
+
+def test_tests_compute_in_one_thread():
+    import torch
+
+    assert torch.get_num_threads() == 1  # the contract tests of a model take four times the CPU time in two
+
+
+@pytest.mark.parametrize("job", ["train", "evaluate"])
+def test_a_job_finds_the_label_of_its_run_beside_how_it_is_computed(tmp_path, monkeypatch, capsys, job):
+    plan = RunPlan(Profile(name="p", tables=["recap/demo"], scale="scenes", seeds=[1]), PARAMS)
+    write_executions(plan, plan.labels(), tmp_path)
+    run = next(run for run in plan.scored() if run.model.startswith("acf"))
+    file = tmp_path / f"{run.recipe}.yaml"
+    monkeypatch.setattr(f"recap.{'training' if job == 'train' else 'evaluation'}.job.{job}", lambda **_: say(run))
+    files = {name: tmp_path / name for name in ("corpus", "vocabulary", "features")}
+    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    if job == "train":
+        spec = run_spec(plan, run).model_dump_json()
+        words += ["--subset", "subset", "--state", "state", "--out", str(tmp_path / "out")]
+    else:
+        spec = evaluation_spec(plan, run.recipe).model_dump_json()
+        words += ["--model", "model", "--out", str(tmp_path / "scores" / run.path)]
+    main([job, "--spec", spec, "--execution", str(file), *words])
+    assert capsys.readouterr().err == "ACF seed 1 scst: CIDEr 1\n"
+
+
+def say(run):
+    log.info(f"{run.model}@{run.recipe} seed 1 scst: CIDEr 1")
+
+
+def test_labels_are_no_part_of_what_a_run_records():
+    assert ExecutionFile(labels={"a": "A"}).model_dump() == Execution().model_dump()

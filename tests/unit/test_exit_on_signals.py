@@ -35,3 +35,26 @@ def test_a_signalled_command_leaves_no_half_written_file_also_if_it_is_signalled
     process.terminate()
     assert process.wait(20) == status
     assert list(tmp_path.iterdir()) == []
+
+
+READER = """
+import threading
+from contextlib import closing
+from recap.core.process.bounded import bounded
+from recap.core.process.exit_on_signals import exit_on_signals
+from recap.features.prefetch import prefetch
+def read():
+    print("reading", flush=True)
+    threading.Event().wait()
+with exit_on_signals(), closing(prefetch(bounded(read, 60) for _ in range(9))) as items:
+    list(items)
+"""
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signalled_command_does_not_wait_for_a_read_that_never_ends(number, status):
+    environment = {**os.environ, WORKFLOW_VARIABLE: "a job's"}
+    process = subprocess.Popen([sys.executable, "-c", READER], stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout.readline() == "reading\n"
+    process.send_signal(number)
+    assert process.wait(20) == status

@@ -120,19 +120,43 @@ def test_a_map_too_coarse_for_the_grid_is_refused():
         backbone(grid=7)(torch.zeros(1, 64, 64, 3, dtype=torch.uint8))
 
 
-def test_pretrained_without_a_network_says_how_to_go_on(monkeypatch):
+def test_pretrained_without_a_network_says_how_to_go_on_after_one_question(monkeypatch, tmp_path):
     ensure_torchvision()
+    import huggingface_hub
     import timm
 
-    def offline(name, pretrained, **options):
-        raise ConnectionError("no route to the hub\nsecond line")
+    asked = []
 
-    monkeypatch.setattr(timm, "create_model", offline)
+    def offline(self, repository, **options):
+        asked.append(repository)
+        raise ConnectionError("no route " + "to the hub " * 20 + "\nsecond line")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", offline)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(timm, "create_model", lambda *words, **options: pytest.fail("the hub was asked again"))
     with pytest.raises(
-        FeatureError, match=r"test_resnet: .*no route to the hub\); without a network, set `weights`"
+        FeatureError, match=r"test_resnet: .*no route .* the hub to \.\.\.\); without a network, set `weights`"
     ) as error:
         backbone(weights="pretrained")
+    assert asked == ["timm/test_resnet.r160_in1k"]
     assert "second line" not in str(error.value)
+
+
+def test_weights_in_the_cache_are_not_asked_for(monkeypatch, tmp_path):
+    ensure_torchvision()
+    import huggingface_hub
+    import timm
+
+    folder = tmp_path / "models--timm--test_resnet.r160_in1k"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    (folder / "snapshots" / ("0" * 40) / "model.safetensors").write_bytes(b"")
+    made = timm.create_model("test_resnet")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *words, **options: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(timm, "create_model", lambda *words, **options: made)
+    assert backbone(weights="pretrained").model is made
 
 
 def test_timm_can_be_imported_beside_any_torchvision():

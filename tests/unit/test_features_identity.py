@@ -12,7 +12,7 @@ SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 
 
 def job(**changes):
-    return job_hash(GridFeatures(**SPEC, **changes), {}, [], ("features/grid",))
+    return job_hash(GridFeatures(**SPEC, **changes), {}, [], ("recap.features.grid",))
 
 
 def test_another_batch_or_shard_size_makes_no_store_again():

@@ -30,6 +30,8 @@ NAMED = {
     "clip_vit_l14_grid": (1024, 16),
     "convnext_l_crops": (1536,),
     "convnext_l_grid": (1536, 7),
+    "dinov2_b_grid": (768, 16),
+    "siglip_b16_grid": (768, 14),
     "swin_l_384_grid": (1536, 12),
 }
 CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
@@ -50,12 +52,14 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
     spec = load_named(PARAMS, "features", name)
     assert spec.weights == "pretrained"
     config = timm_library().models.get_pretrained_cfg(spec.backbone)
-    assert config.input_size == (3, spec.image_size, spec.image_size)
-    assert (config.mean, config.std) == (CLIP if "clip" in name else HALF if "beit" in name else IMAGENET)
-    assert "quickgelu" in spec.backbone or "vit" not in spec.backbone
+    # DINOv2 was trained at 518 pixels; its position embeddings are resampled.
+    assert config.input_size == (3, spec.image_size, spec.image_size) or name == "dinov2_b_grid"
+    half = "beit" in name or "siglip" in name
+    assert (config.mean, config.std) == (HALF if half else CLIP if "clip" in name else IMAGENET)
+    assert "quickgelu" in spec.backbone or "clip" not in name or "vit" not in name
     with torch.device("meta"):
         model = create(spec.model_copy(update={"weights": "random"}))
-        found = model.forward_features(torch.empty(2, *config.input_size))
+        found = model.forward_features(torch.empty(2, 3, spec.image_size, spec.image_size))
         if spec.kind == "crops":
             shape = model.forward_head(found, pre_logits=spec.embedding == "pooled").shape
             assert shape == (2, *NAMED[name])
@@ -87,6 +91,7 @@ def test_settings_name_every_grid_and_crop_backbone():
         ("swin_tiny_patch4_window7_224.ms_in1k", 224, 7, 768, IMAGENET),
         ("resnet50_clip.openai", 224, 7, 2048, CLIP),
         ("convnext_atto.d2_in1k", 224, 7, 320, IMAGENET),
+        ("vit_small_patch14_reg4_dinov2.lvd142m", 112, 8, 384, IMAGENET),
     ],
 )
 def test_a_small_member_of_each_family_runs(backbone, edge, side, width, constants):

@@ -1,9 +1,13 @@
 """A backbone learns the boxes of training scenes."""
 
+import json
+import random
+
 import numpy as np
 import pytest
 import torch
 
+from recap.cli import main
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError, DataError
@@ -53,6 +57,40 @@ def test_its_weights_are_what_features_are_made_with(scenes, tmp_path):
     first, second = (FeatureStore(tmp_path / f"{name}.h5").read(ids)[0] for name in ("trained", "random"))
     assert first.shape == second.shape == (len(ids), 16, 192)
     assert not torch.allclose(first, second, atol=0.1)
+
+
+def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, tmp_path, capsys):
+    trained, out = tmp_path / "trained.safetensors", tmp_path / "features.h5"
+    spec = json.dumps({**SPEC, "pretraining": {"epochs": 1, "images_per_batch": 8}})
+    images = ["--images", str(scenes / "images.zip"), "--device", "cpu", "--threads", "1"]
+    boxes = ["--boxes", str(scenes / "boxes.json"), "--out", str(trained)]
+    main(["features", "pretrain", "--spec", spec, *boxes, *images])
+    files = ["--corpus", str(scenes / "corpus.parquet"), "--inputs", str(tmp_path), "--trained", str(trained)]
+    extract = [
+        "features",
+        "extract",
+        "--spec",
+        spec,
+        *files,
+        *images,
+        "--shards",
+        str(tmp_path / "s"),
+        "--out",
+        str(out),
+    ]
+    whole, chance = trained.read_bytes(), random.Random(0)
+    for _ in range(50):
+        flipped = bytearray(whole)
+        flipped[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        trained.write_bytes(flipped)
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main(extract)
+        assert f"{trained}: has changed since it was finished" in capsys.readouterr().err
+        assert not out.exists()
+    trained.write_bytes(whole)
+    main(extract)
+    assert out.exists()
 
 
 def test_weights_boxes_need_pretraining():

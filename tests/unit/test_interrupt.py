@@ -6,13 +6,15 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 
 from recap.core.process.exit_on_signals import exit_on_signals
 from recap.core.process.graceful_stop import GracefulStop
-from recap.core.process.interrupt import on_its_way_out
+from recap.core.process.interrupt import Interrupt, on_its_way_out
 
+ROOT = Path(__file__).resolve().parents[2]
 LATE = 5.0  # seconds, after which a lost signal would be noticed
 
 
@@ -77,6 +79,37 @@ def test_deferred_work_is_not_interrupted():
         signal.raise_signal(signal.SIGINT)
         time.sleep(0.2)
         assert stop.received == signal.SIGINT
+
+
+def test_a_workflow_that_is_stopped_early_leaves_no_alarm_to_the_end_of_python():
+    # Python takes the handlers down when it ends: an alarm after that kills the process.
+    code = """
+import atexit, signal, types
+atexit.register(lambda: print(signal.getitimer(signal.ITIMER_REAL), int(signal.getsignal(signal.SIGALRM))))
+from workflow.stopping import stop_before_jobs
+stop_before_jobs(types.SimpleNamespace(is_main_process=True))
+signal.setitimer = lambda *given, set=signal.setitimer: set(given[0], given[1] and 60.0)  # the alarm stays due
+signal.raise_signal(signal.SIGTERM)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "recap: stopped by SIGTERM before the first job\n")
+    assert done.stdout == f"(0.0, 0.0) {int(signal.SIG_DFL)}\n"
+
+
+def test_an_alarm_while_an_interrupt_ends_sets_no_other(monkeypatch):
+    interrupt = Interrupt()
+    with pytest.raises(SystemExit):
+        interrupt.raise_(SystemExit(), None)
+    stop = signal.setitimer
+
+    def alarm_first(*given):
+        signal.raise_signal(signal.SIGALRM)
+        return stop(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "setitimer", alarm_first)
+        interrupt.end()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from recap.cli import main
 from recap.core.errors import RecapError
-from recap.core.log import FILE_ONLY, configure, log
+from recap.core.log import FILE_ONLY, configure, labelled, log, shown
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,18 @@ def test_messages_are_plain_and_a_warning_says_so(capsys):
     out, err = capsys.readouterr()
     assert err == "tiny, epoch 1/3\nWARNING: tiny: no epoch was better\nrecap: the loss is nan\n"
     assert out == ""
+
+
+def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
+    configure()
+    with labelled("acf+heads=2@demo", "ACF"):
+        log.info("acf+heads=2@demo seed 1 xe, epoch 1/5")
+        log.info("runs/acf+heads=2@demo/seed-1: taken")
+        assert shown("acf+heads=2@demo seed 1 xe") == "ACF seed 1 xe"
+    log.info("acf+heads=2@demo seed 1 xe, epoch 2/5")
+    assert capsys.readouterr().err == (
+        "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 xe, epoch 2/5\n"
+    )
 
 
 def test_a_level_leaves_out_what_is_below_it(capsys):

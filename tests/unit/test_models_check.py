@@ -68,8 +68,18 @@ def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
         check_models(planned(tmp_path, d_model=64), known)
 
 
+@pytest.mark.parametrize("content", ["", "5", "[[1]]", "{", "[1e999]"])
+def test_a_damaged_list_of_known_models_is_made_again(tmp_path, content):
+    known = tmp_path / "known.json"
+    check_models(planned(tmp_path), known)
+    whole = known.read_text()
+    known.write_text(content)
+    check_models(planned(tmp_path), known)
+    assert known.read_text() == whole
+
+
 def test_models_of_any_size_take_no_memory(tmp_path):
-    check_models(planned(tmp_path, d_model=2**15, heads=8, d_feed_forward=2**17))
+    check_models(planned(tmp_path, d_model=2**14, heads=8, d_feed_forward=2**14))
 
 
 def test_a_workflow_imports_torch_for_changed_models_alone():

@@ -87,6 +87,9 @@ def test_wrong_values_are_said_in_plain_words(change, sentence):
     assert str(caught.value) == f"profile demo: {sentence}"
 
 
+GRID = {"kind": "grid", "backbone": "resnet18", "weights": "random"}
+
+
 @pytest.mark.parametrize(
     ("section", "values", "sentence"),
     [
@@ -102,8 +105,17 @@ def test_wrong_values_are_said_in_plain_words(change, sentence):
             {"xe": {"epochs": 1, "learning_rate": 1, "schedule": {"kind": "constant", "warmupp": 1}}},
             "unknown key 'xe.schedule.warmupp'; did you mean 'warmup'?",
         ),
+        ("models", {"kind": "gated"}, "unknown kind 'gated'; known are: "),
+        (
+            "datasets",
+            {"kind": "scene"},
+            "unknown kind 'scene'; did you mean 'scenes'? (if it is one of your own, name ",
+        ),
         ("datasets", 5, "must be keys with values (got 5)"),
         ("datasets", {"kind": "scenes", "size": 3}, "size: must be at least 32 (got 3)"),
+        ("models", {"kind": "xlan", "encoder_layers": 2**63 - 1}, "encoder_layers: must be at most 100 (got 92233720"),
+        ("models", {"kind": "transformer", "d_model": 10**9}, "d_model: must be at most 16384 (got 1000000000)"),
+        ("features", GRID | {"image_size": 10**6}, "image_size: must be at most 4096 (got 1000000)"),
         ("datasets", {"kind": "scenes", 5: 1}, "5: a key must be a text; quote it (got 5)"),
     ],
 )

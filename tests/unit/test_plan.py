@@ -7,7 +7,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from recap.core.config import Profile
 from recap.core.errors import ConfigError
-from recap.core.params import load_profile, names, profiles_of_tables, read_mapping
+from recap.core.params import load_named, load_profile, names, profiles_of_tables, read_mapping
 from recap.core.plan import RunPlan
 
 SCALES = ("paper", "photos", "scenes")
@@ -29,7 +29,8 @@ def test_every_shipped_profile_is_planned(name):
 @pytest.mark.parametrize("table", names(PARAMS, "tables"))
 def test_every_shipped_table_is_planned_at_every_scale(table, scale):
     plan = shipped(table, scale=scale)
-    assert plan.tables[table].paper_scale == (scale == "paper")
+    declared = load_named(PARAMS, "tables", table).printed_on is not None
+    assert {row.as_printed for row in plan.tables[table].rows} == {scale == "paper" and declared}
     assert plan.tables[table].rows
 
 
@@ -71,7 +72,7 @@ def test_values_of_a_recipe_have_the_file_that_set_them_last():
     assert found["xe.epochs"] == (70, "params/recipes/xlan.yaml")
     assert found["xe.scheduled_sampling"] == (None, "params/recipes/xlan_as_printed.yaml")
     assert found["scst.schedule.kind"] == ("constant", "params/recipes/xlan_as_printed.yaml")
-    assert found["scst.schedule.warmup"] == (0, "default")
+    assert found["scst.schedule.warmup"] == (0, "default (recap.core.config.schedules)")
     assert found["xe.schedule.warmup"] == (10000, "params/recipes/xlan.yaml")
 
 
@@ -145,10 +146,50 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     assert at_paper.attention == ["xlan", "xtransformer"]
 
 
-def test_without_a_scale_nothing_is_replaced_and_nothing_is_compared_with_print():
-    plan = shipped("xlan/t3")
-    assert {run.model for run in plan.scored()} == {run.model for run in shipped("xlan/t3", scale="paper").scored()}
-    assert not plan.tables["xlan/t3"].paper_scale
+def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
+    plan, at_paper = shipped("xlan/t3"), shipped("xlan/t3", scale="paper")
+    assert {run.model for run in plan.scored()} == {run.model for run in at_paper.scored()}
+    table = plan.tables["xlan/t3"]
+    assert all(row.as_printed for row in table.rows)
+    assert "scale" not in table.scale.lower() and table.short_scale == ""
+    assert "Printed: X-LAN paper, Table 3, on COCO." in table.scale
+
+
+def own_table(params, **changes):
+    """A table of one's own: a Transformer of width 32 on scenes, beside a number that somebody printed."""
+    sizes = {"base": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
+    row = {"id": "toy", "label": "Toy", "model": sizes, "printed": {"CIDEr": 128.0}}
+    defaults = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
+    values = {"title": "Own", "columns": ["CIDEr"], "baseline": "toy", "defaults": defaults, "rows": [row]}
+    edited(params, "tables/mine/own.yaml", **{**values, **changes})
+
+
+@pytest.mark.parametrize("scale", [None, "paper"])
+@pytest.mark.parametrize(
+    ("printed_on", "compared"), [(None, False), ("coco", False), ("flickr8k", False), ("scenes", True)]
+)
+def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(params, scale, printed_on, compared):
+    own_table(params, printed_on=printed_on)
+    table = planned(params, scale=scale, tables=["mine/own"]).tables["mine/own"]
+    assert [row.as_printed for row in table.rows] == [compared]
+    assert ("Full scale" in table.scale) == (compared and scale == "paper")
+    assert bool(table.scale) == bool(table.short_scale) == (compared and scale == "paper")
+
+
+def test_a_replaced_setting_takes_the_difference_to_the_print_away_row_by_row(params):
+    own_table(params, printed_on="scenes")
+    rows = read_mapping(params / "tables" / "mine" / "own.yaml")["rows"]
+    rows.append({**rows[0], "id": "other", "recipe": "scenes"})
+    edited(params, "tables/mine/own.yaml", rows=rows)
+    edited(params, "scales/half.yaml", opening="Half", recipes={"scenes": "scenes_short"})
+    table = planned(params, scale="half", tables=["mine/own"]).tables["mine/own"]
+    assert [row.as_printed for row in table.rows] == [True, False]
+
+
+def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
+    own_table(params, printed_on="scene")
+    with pytest.raises(ConfigError, match=r"did you mean 'scenes'\?.*asked for by printed_on of table 'mine/own'"):
+        planned(params, tables=["mine/own"])
 
 
 @pytest.mark.parametrize(
@@ -216,6 +257,15 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
         planned(params, "scene")
 
 
+def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(params):
+    scale = read_mapping(params / "scales" / "scenes.yaml")
+    assert scale["models"].pop("zodiac")
+    edited(params, "scales/scenes.yaml", models=scale["models"])
+    plan = planned(params, tables=["recap/zodiac_scst"])
+    model = plan.resolve_with_sources("models", plan.row("recap/zodiac_scst/zodiac")[1].model)
+    assert model["d_model"] == (128, "params/scales/scenes.yaml: models.transformer")
+
+
 def test_two_tables_whose_files_have_one_name_are_refused(params):
     shutil.copy(params / "tables" / "xlan" / "t3.yaml", params / "tables" / "xlan_t3.yaml")
     with pytest.raises(ConfigError, match="table 'xlan_t3': another table has files of the same names"):
@@ -263,7 +313,7 @@ def test_the_sentence_under_a_table_says_what_was_replaced(table, scale, said):
 
 def test_the_sentence_speaks_of_nothing_that_was_not_replaced():
     at_photos = shipped("recap/iu_xray", scale="photos").tables["recap/iu_xray"].scale
-    assert "in place of 2,069" not in at_photos and "epochs" not in at_photos and "run of each row" not in at_photos
+    assert "in place of 2,067" not in at_photos and "epochs" not in at_photos and "run of each row" not in at_photos
     at_paper = shipped("xlan/t3", scale="paper").tables["xlan/t3"].scale
-    assert at_paper.startswith("Full scale") and " with width " not in at_paper
+    assert at_paper.startswith("Scale of this run: Full scale") and " with width " not in at_paper
     assert "The released code has no configuration of these rows" in at_paper

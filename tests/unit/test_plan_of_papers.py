@@ -1,5 +1,6 @@
 """How many trainings the tables of a paper need at its scale, each setting trained once."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,23 @@ from recap.core.params import load_profile, names, read_mapping
 from recap.core.plan import RunPlan
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
+
+
+PROFILES = sorted(path.stem for path in PARAMS.glob("*.yaml") if path.stem != "titles")
+FEATURES = re.compile(r"features/\{?([\w,]+)\}?\.yaml")
+
+
+def test_the_features_that_a_profile_says_it_reads_are_those_of_its_tables():
+    said = {}
+    for name in PROFILES:
+        text = (PARAMS / f"{name}.yaml").read_text()
+        said[name] = {each for found in FEATURES.findall(text) for each in found.split(",")}
+    assert sum(map(bool, said.values())) == 5  # the papers' own profiles
+    for name in filter(said.get, said):
+        plan = RunPlan(load_profile(read_mapping(PARAMS / f"{name}.yaml"), name), PARAMS)
+        named = {each for section, each in plan.names() if section == "features"}
+        boxes = {plan.spec("features", each).get("boxes") for each in named}
+        assert said[name] <= named | boxes, name
 
 
 def test_the_tables_of_visual_gpt_train_equal_settings_once():

@@ -1,7 +1,7 @@
 import pytest
 
 from recap.core.errors import ConfigError
-from recap.core.plugins import VARIABLE, Registry, load_plugins, module_of, resolve
+from recap.core.plugins import VARIABLE, Registry, load_plugins, resolve
 
 
 def test_the_modules_that_the_variable_names_are_imported(tmp_path, monkeypatch):
@@ -17,6 +17,29 @@ def test_the_modules_that_the_variable_names_are_imported(tmp_path, monkeypatch)
 def test_a_plugin_that_is_not_on_the_path_is_named(monkeypatch):
     monkeypatch.setenv(VARIABLE, "no_such_plugin")
     with pytest.raises(ConfigError, match="RECAP_PLUGINS: 'no_such_plugin' cannot be imported .* PYTHONPATH"):
+        load_plugins()
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("x = 1\n1 / 0\n", r"broken_plugin.py, line 2: ZeroDivisionError: division by zero; correct it"),
+        ("import recap\nx = (\n", r"SyntaxError: '\(' was never closed \(broken_plugin.py, line 2\); correct it"),
+    ],
+)
+def test_a_plugin_with_an_error_of_its_own_is_one_sentence(tmp_path, monkeypatch, source, sentence):
+    (tmp_path / "broken_plugin.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(VARIABLE, "broken_plugin")
+    with pytest.raises(ConfigError, match=sentence) as refusal:
+        load_plugins()
+    assert str(refusal.value).startswith("RECAP_PLUGINS: 'broken_plugin' cannot be imported: ")
+
+
+@pytest.mark.parametrize("name", ["../x", "x.py/", ".x", "a-b"])
+def test_a_plugin_is_a_name_as_in_an_import(monkeypatch, name):
+    monkeypatch.setenv(VARIABLE, name)
+    with pytest.raises(ConfigError, match="RECAP_PLUGINS: .* is no name of a module"):
         load_plugins()
 
 
@@ -38,8 +61,3 @@ def test_a_target_without_its_object_is_refused():
         resolve("fractions:Fractoin")
     with pytest.raises(ConfigError, match="does not have the form module:object"):
         resolve("fractions")
-
-
-def test_modules_of_the_package_are_named_as_source_digests_name_them():
-    assert module_of("recap.data.datasets.coco:build") == "data/datasets/coco"
-    assert module_of("toy.readers:build") == "toy.readers"

@@ -48,6 +48,7 @@ def content():
     rows = [{"id": "a", "label": "A", **row}, {"id": "b", "label": "B", **row}]
     table = Table(title="T", scale="small", columns=["errors"], baseline="a", rows=rows)
     cell = {
+        "values": {"1": 1.0, "2": 1.0},
         "sd": 0.001,
         "n": 2,
         "reason": None,
@@ -57,10 +58,12 @@ def content():
     }
     cells = [{**cell, "mean": 1.4505, "comparison": None}, {**cell, "mean": 0.2505, "comparison": comparison}]
     described = [
-        {**row, "signatures": {"1": "s"}, "cells": {"errors": values}} for row, values in zip(rows, cells, strict=True)
+        {**row, "as_printed": False, "signatures": {"1": "s"}, "cells": {"errors": values}}
+        for row, values in zip(rows, cells, strict=True)
     ]
-    statistics = {"table": "t", "paper_scale": False, "baseline": "a", "columns": ["errors"], "seeds": [1, 2]}
-    statistics |= {"images": 4, "family": {"units": ["images"]}, "quoted": [], "rows": described}
+    statistics = {"table": "t", "printed_on": None, "baseline": "a", "columns": ["errors"], "seeds": [1, 2]}
+    family = {"units": ["images", "runs", "both"], "made": 1, "power": None}
+    statistics |= {"images": 4, "family": family, "quoted": [], "rows": described}
     return table_content(table, statistics)
 
 

@@ -15,6 +15,9 @@ from recap.reporting.latex import escape
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table
 
+WIDE = {"CIDEr": [0.5 + 0.001 * number for number in range(200)]}
+SHIFTED = {"CIDEr": [value + 0.1 + 0.01 * (number % 5 - 2) for number, value in enumerate(WIDE["CIDEr"])]}
+
 
 def statistics(tmp_path, table, seeds):
     return compare_table(
@@ -26,8 +29,9 @@ def texts(tmp_path, table, seeds=(1, 2, 3)):
     paths = write_table(
         name="two", table=table, statistics=statistics(tmp_path, table, list(seeds)), out=tmp_path / "t"
     )
-    assert [path.name for path in paths] == ["two.tex", "two.csv", "two.html", "two.md"]
-    return {path.suffix[1:]: path.read_text() for path in paths}
+    endings = ["tex", "csv", "html", "md", "paper.tex", "paper.csv", "paper.md"]
+    assert [path.name for path in paths] == [f"two.{ending}" for ending in endings]
+    return {ending: path.read_text() for ending, path in zip(endings, paths, strict=True)}
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def balanced(tex):
         if depth < 0:
             return False
     stack = []
-    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", tex):
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+\*?)\}", tex):
         if kind == "begin":
             stack.append(name)
         elif not stack or stack.pop() != name:
@@ -66,10 +70,10 @@ def test_latex_structure(made):
 def test_the_scale_stands_in_the_caption_and_printed_values_are_marked(made):
     caption = next(line for line in made["tex"].splitlines() if line.startswith(r"\caption"))
     assert r"\textbf{Scale of this run: 4 tiny images instead of 5,000}" in caption
-    assert "Printed: quoted from the paper, measured there; on another scale than ours" in made["tex"]
+    assert "Printed: quoted from the paper, measured on coco; our data set or settings are others" in made["tex"]
     assert "**Scale of this run: 4 tiny images instead of 5,000**" in made["md"]
     assert {row["scale"] for row in csv.DictReader(io.StringIO(made["csv"]))} == {"other"}
-    assert r"% needs in the preamble: \usepackage{booktabs}" in made["tex"]
+    assert r"% needs in the preamble: \usepackage{booktabs,graphicx}" in made["tex"]
 
 
 def lines_of(markdown):
@@ -97,13 +101,28 @@ def test_markdown_shows_ours_printed_differences_and_p(made):
     assert len({len(line) for line in made["md"].splitlines() if line.startswith("|")}) == 1
 
 
-def test_the_distance_to_the_paper_is_shown_at_its_scale_alone(tmp_path):
-    table = make_table(paper_scale=True)
+def test_a_difference_to_the_print_is_shown_where_data_set_and_settings_are_its_own(tmp_path):
+    table = make_table(as_printed=True)
     write_scores(tmp_path / "scores", table, [1, 2, 3])
     made = texts(tmp_path, table)
     assert lines_of(made["md"])[4] == ("ours minus printed", ["--", "-96.8", "--"])
-    assert "Printed: quoted from the paper, measured there." in made["md"]
+    assert "Printed: quoted from the paper, measured on coco." in made["md"]
     assert {row["scale"] for row in csv.DictReader(io.StringIO(made["csv"]))} == {"paper"}
+
+
+def test_a_table_that_does_not_say_what_the_print_was_measured_on_names_the_key(tmp_path):
+    table = make_table(printed_on=None)
+    write_scores(tmp_path / "scores", table, [1, 2])
+    text = texts(tmp_path, table, (1, 2))["md"]
+    assert "(`printed_on`), so no difference to them is shown" in text and "minus printed" not in text
+
+
+def test_without_a_scale_nothing_speaks_of_one(tmp_path):
+    table = make_table(scale="")
+    write_scores(tmp_path / "scores", table, [1, 2])
+    made = texts(tmp_path, table, (1, 2))
+    for ending in ("md", "tex", "html"):
+        assert "scale" not in made[ending].lower() and "<strong></strong>" not in made[ending]
 
 
 def test_a_table_without_printed_values_does_not_speak_of_a_paper(tmp_path):
@@ -124,6 +143,29 @@ def test_what_seeds_do_not_support_has_no_arrow_and_is_not_bold(tmp_path):
     assert lines["p, images (Holm)"] == ["0.034"] and lines["ours minus baseline"] == ["+24.00"]
     assert float(lines["p, both (Holm)"][0]) >= float(lines["p, runs (Holm)"][0]) > 0.05
     assert not re.search(r"\*\*\d|\d ↑", made["md"]) and r"\textbf{5" not in made["tex"]
+
+
+def test_one_seed_earns_no_mark_in_any_format(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1])
+    made = texts(tmp_path, table, (1,))
+    assert dict(lines_of(made["md"]))["p, images (Holm)"] == ["0.030"]
+    assert "↑" not in "".join(made.values()) and "rightarrow" not in made["tex"] and r"\uparrow" not in made["tex"]
+    assert not re.search(r"\*\*\d", made["md"]) and not re.search(r"<strong>\d", made["html"])
+    assert not re.search(r"\\textbf\{\d", made["tex"])
+    assert {row["mark"] for row in csv.DictReader(io.StringIO(made["csv"]))} == {"", "0"}
+
+
+def test_a_table_says_how_many_seeds_would_mark_its_largest_difference(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    for row, shifts in zip(table.rows, ((0, 0.02), (0, 0.06)), strict=True):
+        images = WIDE if row.id == "transformer" else SHIFTED
+        for run, shift in zip(row_runs(row, [1, 2]), shifts, strict=True):
+            write_run(tmp_path / "scores" / run.path, {"CIDEr": [v + shift for v in images["CIDEr"]]}, ids=range(200))
+    text = texts(tmp_path, table, (1, 2))["md"]
+    assert "Two seeds mark only very large differences." in text
+    found = re.search(r"To mark CIDEr \+(.*) of ZoDIAC would take about (\d+) seeds", text)
+    assert found and found[1] == "12.0" and int(found[2]) == 3  # 3.8 standard deviations; three seeds find 3.1, two 5.7
 
 
 def test_bold_only_when_significantly_better(tmp_path):
@@ -163,6 +205,7 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
     assert "one seed (5), so no spread" in made["md"]
     assert "with one seed, p generalises over images only, not over training runs" in made["md"]
+    assert "With one seed no difference is marked." in made["md"]
     assert [kind for kind, _ in lines_of(made["md"])][-1] == "p, images (Holm)"
     assert "nan" not in "".join(made.values()).lower()
 
@@ -190,7 +233,7 @@ def test_hostile_labels_are_harmless(tmp_path):
     write_scores(tmp_path / "scores", table, [1, 2])
     made = texts(tmp_path, table, (1, 2))
     assert balanced(made["tex"])
-    assert made["tex"].count(r"\end{table}") == 1
+    assert made["tex"].count(r"\end{table*}") == 1
     assert r"a \& b\_\{c\} 100\% \#1 \$x\$" in made["tex"] and "[U+65E5]" in made["tex"]
     labels = {row["label"] for row in csv.DictReader(io.StringIO(made["csv"]))}
     assert f"'{label}" in labels
@@ -211,6 +254,11 @@ def test_html_holds_the_cells_of_the_markdown_and_loads_nothing(made):
     assert not re.search(r"src=|href=|@import|url\(|<script", made["html"])
 
 
+def test_html_breaks_headings_before_a_column_is_out_of_sight_and_never_a_number(made):
+    rules = re.findall(r"^(\.recap-table [^{]+) \{[^}]*nowrap", made["html"], re.MULTILINE)
+    assert rules == [".recap-table td"]
+
+
 @pytest.mark.parametrize(("text", "latex"), [("a\\b", r"a\textbackslash{}b"), ("x<y|z", r"x\textless{}y\textbar{}z")])
 def test_escape(text, latex):
     assert escape(text) == latex
@@ -229,7 +277,7 @@ def test_rows_with_other_settings_show_each_signature(tmp_path):
 def test_equal_statistics_give_equal_bytes(tmp_path, made):
     result = statistics(tmp_path, make_table(), [1, 2, 3])
     again = write_table(name="two", table=make_table(), statistics=result, out=tmp_path / "again")
-    assert {path.suffix[1:]: path.read_text() for path in again} == made
+    assert {path.name.removeprefix("two."): path.read_text() for path in again} == made
 
 
 def test_statistics_of_another_table_are_refused(tmp_path):
@@ -245,8 +293,8 @@ def test_statistics_of_an_earlier_version_are_refused(tmp_path):
     table = make_table()
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
-    del result["family"]["units"]
-    with pytest.raises(RecapError, match="lack the joint test over images and runs; make them again"):
+    del result["family"]["power"]
+    with pytest.raises(RecapError, match="are of an earlier version; make them again"):
         write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
 
 

@@ -46,6 +46,13 @@ def test_a_mark_needs_every_unit():
         assert [comparison["mark"] for comparison in (clear, vague)] == marked
 
 
+def test_a_mark_needs_two_runs_of_each_row():
+    images = {"baseline_images": [0.1, 0.2, 0.3, 0.4], "images": [0.31, 0.4, 0.52, 0.6]}
+    one = compare_rows("CIDEr", **images, baseline_runs=[0.25], runs=[0.4575])
+    correct([one])
+    assert one["paired"]["p_holm"] < 0.001 and one["mark"] == 0
+
+
 def components(training, *, images=200, profile=0.3, rest=0.4):
     """Normal components of one metric; ``training`` is the deviation that a training adds."""
     random = np.random.default_rng(5)
@@ -69,7 +76,7 @@ def test_components_are_found_again_in_scores_that_were_made_of_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5, 10])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, 3.0])
 def test_at_most_one_mark_in_twenty_is_wrong(seeds, ratio):
     """``ratio``: how much of the difference's standard error comes from trainings, for one from images."""
@@ -79,7 +86,7 @@ def test_at_most_one_mark_in_twenty_is_wrong(seeds, ratio):
     tables = 600
     found = rates(parts, seeds=seeds, difference=0.0, tables=tables, random=np.random.default_rng(seeds))
     likely = stats.binom.ppf(0.999, tables, 0.05) / tables  # 7.8 %
-    assert found["mark"]["one"] <= likely
+    assert found["mark"]["one"] <= (likely if seeds > 1 else 0)
     if ratio >= 1:
         assert found["images"]["one"] > likely  # the rule of tables that tested images alone
     if seeds == 10 and ratio == 1:

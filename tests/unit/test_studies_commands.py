@@ -55,6 +55,17 @@ def test_power_is_printed_in_sentences(capsys):
     assert "w = 0.283, power 0.975" in lines[2]
 
 
+def test_forms_that_name_nobody_are_not_served_to_people(world, capsys):
+    sheets("demo/transformer=transformer.json", "demo/acf=acf.json")
+    path = world / "s" / "sheets.json"
+    path.write_text(path.read_text().replace('"responses": "simulated"', '"responses": null'))
+    (world / "s" / "SHA256SUMS").unlink()
+    with pytest.raises(SystemExit):
+        main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.sqlite", "--links", "l.csv"])
+    assert "the consent text names nobody; set `contact`" in capsys.readouterr().err
+    assert not (world / "l.csv").exists()
+
+
 def test_the_file_of_the_server_must_have_the_ending_by_which_it_is_read(world, capsys):
     with pytest.raises(SystemExit):
         main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.db", "--links", "l.csv"])

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -15,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.studies import HOSTILE, make, position_of, study_of, write_world
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
+from recap.core.hashing import value_hash
 from recap.studies.analysis import analyse
 from recap.studies.collect import collect
 from recap.studies.design import latin_square, preference_tasks, question_tasks
 from recap.studies.make import FILES, make_study
-from recap.studies.page import asset
+from recap.studies.page import EQUAL, asset
 from recap.studies.pdf import BROWSERS, print_page
 from recap.studies.response_files import Found
 from recap.studies.sheets import read_sheets
@@ -242,7 +244,7 @@ def odd_table(tmp_path_factory):
     """The tables of a study whose labels are hostile."""
     folder = tmp_path_factory.mktemp("odd")
     systems = [{"id": f"s{n}", "label": text} for n, text in enumerate(HOSTILE[:4])]
-    texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None}
+    texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None, "contact": HOSTILE[5]}
     setups = [{"id": "a", "label": HOSTILE[4]}]
     study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
     made = make(folder, study, 20)
@@ -262,7 +264,9 @@ def test_hostile_labels_are_text_in_every_table(odd_table):
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
-    document = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{table.tex}\\end{document}"
+    document = (
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}\\input{table.tex}\\end{document}"
+    )
     (tmp_path / "main.tex").write_text(document)
     shutil.copy(odd_table[0], tmp_path / "table.tex")
     command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
@@ -283,6 +287,90 @@ def test_a_page_of_hostile_captions_prints_all_of_its_items(made, tmp_path):
         total = len(made.sheets.sheets[0].items)
         assert all(f"Item {number} of {total}, form 001" in printed for number in range(1, total + 1))
         assert "Go on later" not in printed
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_a_form_is_printed_on_a4_with_several_items_to_a_page(tmp_path):
+    made = make(tmp_path, study_of("recap/preference", images=15, items=15, pixels=64, raters=2), 40)
+    (tmp_path / "page.html").write_text(pages(made)["001.html"], encoding="utf-8")
+    print_page(tmp_path / "page.html", tmp_path / "page.pdf")
+    sizes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", (tmp_path / "page.pdf").read_bytes())
+    assert {(round(float(width)), round(float(height))) for width, height in sizes} == {(595, 842)}
+    assert len(sizes) <= 6  # 20 items after the consent text
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_enter_begins_the_form_and_the_end_says_that_it_is_finished(tmp_path):
+    made = make(tmp_path, study_of("recap/preference", **SMALL), 20)
+    text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", pages(made)["001.html"])
+    script = """<script>
+    const seen = document.body.dataset;
+    const enter = () => element("agree").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    enter();
+    seen.before = element("consent-part").hidden;
+    element("agree").click();
+    enter();
+    seen.begun = element("consent-part").hidden;
+    for (const question of document.querySelectorAll(".question")) question.querySelector("input").click();
+    show(items.length);
+    seen.ready = `${element("finish").textContent} ${element("done-part").hidden}`;
+    element("finish").click();
+    seen.finished = `${element("finish").textContent} ${element("done-part").hidden}`;
+    document.querySelector(".question input:not(:checked)").click();
+    show(items.length);
+    seen.changed = `${element("finish").textContent} ${element("done-part").hidden}`;
+    </script></body>"""
+    (tmp_path / "page.html").write_text(text.replace("</body>", script), encoding="utf-8")
+    command = [BROWSER, "--headless", "--disable-gpu", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"]
+    command += ["--dump-dom", (tmp_path / "page.html").as_uri()]
+    (body,) = re.findall("<body[^>]*>", subprocess.run(command, capture_output=True, text=True, timeout=60).stdout)
+    seen = dict(re.findall('data-([a-z]+)="([^"]*)"', body))
+    assert (seen["before"], seen["begun"]) == ("false", "true")
+    assert seen["ready"] == seen["changed"] == "Finish true"
+    assert seen["finished"] == "Save the file again false"
+
+
+def test_raters_are_told_when_captions_are_the_same(tmp_path):
+    def text(system, image):
+        return f"caption of {image}" if image % 2 else f"caption of {image} by {system}"
+
+    made = make(tmp_path, study_of("recap/preference", **SMALL), 20, text=text)
+    for sheet, content in zip(made.sheets.sheets, pages(made).values(), strict=True):
+        told = [EQUAL in item for item in content.split("<legend tabindex")[1:]]
+        assert told == [len(set(item.captions)) < len(item.captions) for item in sheet.items]
+        assert any(told)
+
+
+def test_forms_for_people_need_somebody_whom_raters_can_ask(tmp_path):
+    for responses in (None, "people"):
+        with pytest.raises(ConfigError, match="the consent text names nobody; set `contact` in the study's file"):
+            make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=responses), 40)
+    assert not (tmp_path / "study").exists()
+    made = make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40)
+    assert all("Questions about the study: Ada, Room 1" in text for text in pages(made).values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda sheets: sheets["sheets"][0]["items"][0].update(captions=["one"]),
+        lambda sheets: sheets["sheets"][0]["items"][0].update(pictures=["gone.jpg"]),
+        lambda sheets: sheets["sheets"][0]["items"][0].update(right={"best": "9"}),
+        lambda sheets: next(item for item in sheets["sheets"][0]["items"] if item["setup"]).update(systems=["x"] * 4),
+        lambda sheets: sheets["sheets"][1].update(id="001"),
+        lambda sheets: sheets.update(sheets=[]),
+        lambda sheets: sheets["study"]["simulated"].update(votes={"transformer": 0}),
+        lambda sheets: sheets.update(scale="\ud800"),
+    ],
+)
+def test_forged_sheets_are_refused_though_their_digest_is_right(tmp_path, change):
+    made = make(tmp_path, study_of("visualgpt/t6", **SMALL), 40)
+    values = made.sheets.model_dump(mode="json")
+    change(values)
+    digest = value_hash([values["name"], made.sheets.questions, values["sheets"]])
+    (tmp_path / "sheets.json").write_text(json.dumps({**values, "digest": digest}))
+    with pytest.raises(DataError, match="holds no sheets of a study"):
+        read_sheets(tmp_path / "sheets.json")
 
 
 def test_without_a_browser_or_a_page_printing_says_what_to_do(tmp_path, monkeypatch):

@@ -154,8 +154,40 @@ def test_answers_typed_from_paper_are_read(made, responses, tmp_path):
     )
     assert [rater.answers for rater in found.used()] == [response.answers for response in responses[:2]]
     rows.append({**rows[0], "answer": str(1 + int(rows[0]["answer"]) % 3)})
-    with pytest.raises(DataError, match="sheet 001 has two answers to item 1; keep one"):
-        list(read_responses([write_csv(tmp_path / "typed.csv", rows)], "x"))
+    found = collect(made.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], made.sheets.digest))
+    assert [rater.sheet for rater in found.used()] == ["002"]
+    (reason,) = found.refused
+    assert reason.endswith(f"typed.csv sheet 001 has two answers to item 1 (line {len(rows) + 1}); keep one")
+
+
+@pytest.mark.parametrize(("sheet", "item"), [("2", "{}"), ("02", "0{}"), ("2.0", "{}.0"), ("002", " {} ")])
+def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(made, responses, tmp_path, sheet, item):
+    answers = responses[1].answers.items()
+    rows = [{"sheet": sheet, "item": item.format(n), "question": "best", "answer": a["best"]} for n, a in answers]
+    found = collect(made.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], made.sheets.digest))
+    assert [(rater.sheet, rater.answers) for rater in found.used()] == [("002", responses[1].answers)]
+    crowd = {"WorkerId": "A", "Input.sheet": sheet, "Answer.consent": "on"}
+    crowd |= {f"Answer.{number}.best": answer["best"] for number, answer in answers}
+    found = collect(made.sheets, read_responses([write_csv(tmp_path / "crowd.csv", [crowd])], made.sheets.digest))
+    assert [rater.sheet for rater in found.used()] == ["002"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"raters": 3}, r"holds no responses to this study \(raters: must be a list"),
+        ({"raters": [{"sheet": "001", "answers": {}, "wrong_gold": "many"}]}, "raters.0.wrong_gold"),
+        ({"raters": [{"sheet": "999", "answers": {}, "wrong_gold": 0}]}, "names sheet '999', which the study does not"),
+        ({"raters": 2 * [{"sheet": "001", "answers": {}, "wrong_gold": 0}]}, "holds a sheet twice"),
+        ({"raters": [{"sheet": "001", "answers": {}, "wrong_gold": 0, "excluded": "x"}]}, "by the unknown rule 'x'"),
+        ({"study": "0"}, "is of another study; import the responses again"),
+    ],
+)
+def test_collected_responses_that_do_not_fit_are_refused(made, responses, tmp_path, change, sentence):
+    values = collected(made, responses).model_dump(mode="json")
+    (tmp_path / "responses.json").write_text(json.dumps({**values, **change}))
+    with pytest.raises(DataError, match=sentence):
+        read_collected(tmp_path / "responses.json", made.sheets)
 
 
 def test_simulated_raters_are_marked_and_not_mixed_with_people(made, responses, tmp_path):

@@ -1,15 +1,25 @@
 """The collection server: whoever has no token gets and gives nothing, and what is sent twice is kept once."""
 
+import asyncio
+import contextlib
+import signal
+import socket
+import sqlite3
 import stat
+import time
+from contextlib import closing
 
 import pytest
 import requests
+from starlette.testclient import TestClient
 
 from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
 from recap.core.errors import ConfigError, DataError
 from recap.studies.collect import import_responses
-from recap.studies.server import MAX_BYTES, public_host
+from recap.studies.pictures import read_pictures
+from recap.studies.server import MAX_BYTES, make_app, public_host
+from recap.studies.store import Store, read_store
 from recap.studies.tokens import links
 
 
@@ -83,6 +93,10 @@ def test_links_are_kept_over_restarts_and_only_their_owner_reads_them(server, ma
     assert links(made.sheets, path, "https://x.example") == before
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert all(len(token) >= 22 for token in before)
+    token = next(iter(before))
+    path.write_text(path.read_text().replace(token, token[:5]))
+    with pytest.raises(DataError, match="holds a damaged token"):
+        links(made.sheets, path, "https://x.example")
     path.write_text("sheet,token,link\n001,a,b\n")
     with pytest.raises(DataError, match="its links are of another study"):
         links(made.sheets, path, "https://x.example")
@@ -96,3 +110,137 @@ def test_a_public_address_is_an_address():
     for address in ("study.example.org", "ftp://x", "https://"):
         with pytest.raises(ConfigError, match="give an address such as"):
             public_host(address)
+
+
+@pytest.fixture
+def own(request, made, tmp_path):
+    """A server that a test may end or disturb; a parameter is the most files that it may open."""
+    running = StudyServer(made, tmp_path, handles=getattr(request, "param", None))
+    yield running
+    if running.process.poll() is None:
+        running.stop(signal.SIGKILL)
+
+
+def half_sent(server, *, bytes_of_body=1, length=100):
+    """Return a connection that has sent a header and the beginning of its body."""
+    path = next(iter(server.links.values())).rpartition("/")[2]
+    header = f"POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}"
+    return connected(server, f"{header}\r\n\r\n{' ' * bytes_of_body}".encode())
+
+
+def connected(server, content):
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(content)
+    return connection
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_though_uploads_are_unfinished(own, number):
+    open_ones = [half_sent(own), connected(own, b"GET / HTTP/1.1\r\nHos"), connected(own, b"")]
+    time.sleep(0.5)  # until the server has read them
+    began = time.monotonic()
+    own.stop(number)
+    assert time.monotonic() - began < 10
+    assert "Traceback" not in own.log()
+    for each in open_ones:
+        each.close()
+
+
+def test_uploads_that_are_broken_off_leave_nothing_in_the_log(own, responses):
+    for _ in range(20):
+        half_sent(own).close()
+    assert own.send(responses[0]).status_code == 200
+    own.stop()
+    assert own.log().partition("until Ctrl-C\n")[2] == ""
+
+
+@pytest.mark.parametrize("own", [256], indirect=True)
+def test_half_sent_headers_do_not_lock_raters_out_even_with_few_file_handles(own, responses):
+    stalled = [connected(own, b"GET / HTTP/1.1\r\nHos") for _ in range(250)]
+    assert own.send(responses[0]).status_code == 200
+    own.stop()
+    assert own.log().partition("until Ctrl-C\n")[2] == ""
+    for each in stalled:
+        each.close()
+
+
+def test_a_connection_that_trickles_is_closed_in_time(monkeypatch):
+    from recap.studies import connections
+
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+
+    async def answer(scope, receive, send):
+        raise AssertionError("no request is ever whole")
+
+    async def trickle():
+        import uvicorn
+
+        options = {"http": connections.LimitedConnection, "lifespan": "off", "log_level": "error"}
+        server = uvicorn.Server(uvicorn.Config(answer, port=0, **options))
+        running = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof() and time.monotonic() - began < 20:
+                writer.write(b"x")
+                await asyncio.sleep(0.1)
+        writer.close()
+        server.should_exit = True
+        await running
+        return time.monotonic() - began
+
+    assert 0.5 <= asyncio.run(trickle()) < 10
+
+
+def test_only_its_owner_reads_the_responses(own, tmp_path):
+    assert stat.S_IMODE((tmp_path / "server.sqlite").stat().st_mode) == 0o600
+
+
+def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(made, responses, tmp_path, monkeypatch):
+    monkeypatch.setattr("recap.studies.store._WAIT_SECONDS", 0.2)
+    with closing(Store(tmp_path / "r.sqlite")) as store, closing(sqlite3.connect(tmp_path / "r.sqlite")) as other:
+        client = client_of(made, store)
+        other.execute("BEGIN IMMEDIATE")
+        answer = client.post("/token", json=responses[0].model_dump(mode="json"))
+        assert answer.status_code == 503 and "could not be stored. Try again" in answer.text
+        other.rollback()
+        assert client.post("/token", json=responses[0].model_dump(mode="json")).text == "received\n"
+
+
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_nothing_is_received_when_the_file_of_responses_was_removed(made, responses, tmp_path, caplog, ending):
+    store = Store(tmp_path / "r.sqlite")
+    client = client_of(made, store)
+    values = responses[0].model_dump(mode="json")
+    assert client.post("/token", json=values).text == "received\n"
+    (tmp_path / f"r.sqlite{ending}").rename(tmp_path / "away")
+    for _ in range(2):
+        answer = client.post("/token", json=values)
+        assert answer.status_code == 503 and "could not be stored" in answer.text
+    assert f"{tmp_path / 'r.sqlite'}: was removed or replaced while the server runs" in caplog.text
+    (tmp_path / f"r.sqlite{ending}").write_bytes(b"")
+    assert client.post("/token", json=values).status_code == 503
+    (tmp_path / "away").rename(tmp_path / f"r.sqlite{ending}")
+    assert client.post("/token", json=values).text == "received\n"
+    store.close()
+    assert len(list(read_store(tmp_path / "r.sqlite"))) == 1
+
+
+def client_of(made, store):
+    """Return a client of a server in this process, whose first sheet has the token ``token``."""
+    pictures = read_pictures(made.folder / "pictures.zip", made.sheets.pictures)
+    app = make_app(made.sheets, pictures, {"token": made.sheets.sheets[0].id}, store, "127.0.0.1")
+    return TestClient(app, base_url="http://127.0.0.1")
+
+
+def test_pictures_that_are_damaged_or_missing_are_refused(made, tmp_path):
+    content = (made.folder / "pictures.zip").read_bytes()
+    for name, damaged in {"cut": content[:200], "empty": b"", "bits": content[:60] + b"\0\0\0" + content[63:]}.items():
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(DataError, match=f"{name}: cannot be read .*; make it again with `recap study sheets`"):
+            read_pictures(tmp_path / name, made.sheets.pictures)
+    with pytest.raises(DataError, match="no item named 'gone.jpg'"):
+        read_pictures(made.folder / "pictures.zip", ["gone.jpg"])

@@ -43,7 +43,16 @@ def write_table(results: Path, reports: Path, *, name="two"):
     """Write the statistics of a table with one row, and what a reader sees of it."""
     row = dict(zip(("dataset", "subset", "features"), SETTING.split("/"), strict=False))
     row |= {"id": "t", "label": "Transformer <big>", "model": "transformer", "recipe": "demo", "stage": "scst"}
-    table = {"table": name, "title": "Two rows", "scale": "small", "baseline": "t", "seeds": [1, 2], "rows": [row]}
+    row["cells"] = {"CIDEr": {"mean": 4.67981}, "SPICE": {"mean": None}}
+    table = {
+        "table": name,
+        "title": "Two rows",
+        "scale": "Scale of this run: small",
+        "baseline": "t",
+        "seeds": [1, 2],
+        "rows": [row],
+    }
+    table["columns"] = ["CIDEr", "SPICE"]
     for folder in (results / "statistics", reports / "tables", reports / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     (results / "statistics" / f"{name}.json").write_text(json.dumps(table))
@@ -98,7 +107,7 @@ def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
         f"transformer seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")
     }
     run = by_name(runs, "transformer seed 2 scst")
-    assert run.data.metrics["CIDEr"] == 0.6
+    assert run.data.metrics["CIDEr"] == 60.0  # percent, as in the tables
     assert "SPICE" not in run.data.metrics
     assert run.data.metrics["loss"] == 1.0
     assert run.data.metrics["val_cider_d"] == 0.5
@@ -114,19 +123,43 @@ def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     assert "mlflow.parentRunId" not in tags
 
 
-def test_hashes_are_tags_and_settings_are_params(publish):
+def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
     run = by_name(publish(), "transformer seed 1 xe")
-    assert {name: run.data.tags[name] for name in ("code", "feature_hash", "git_commit")} == {
-        "code": "c0de",
-        "feature_hash": "feed",
-        "git_commit": "abc",
-    }
-    assert "init_sha256" not in run.data.tags
+    own = [name for name in run.data.tags if not name.startswith("mlflow.")]
+    assert own[:3] == ["label", "stage", "seed"]
+    assert own[-2:] == ["job_key", "content_hash"]
+    assert not {"code", "feature_hash", "init_sha256"} & set(own)
+    assert run.data.tags["git_commit"] == "abc"
     assert run.data.params == {
+        "label": "transformer",
         "model": "transformer",
         "model_settings.d_model": "16",
         "stage_settings.betas": "[0.9, 0.98]",
     }
+
+
+def test_runs_have_the_labels_of_the_tables_and_their_first_stages_too(publish, results, tmp_path):
+    write_table(results, tmp_path / "reports" / "demo")
+    runs = publish()
+    assert {name for _, name in runs} == {
+        "table two",
+        *(f"Transformer <big> seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")),
+    }
+    assert by_name(runs, "Transformer <big> seed 1 xe").data.tags["label"] == "Transformer <big>"
+
+
+def test_a_table_shows_its_means_and_what_it_compares(publish, results, tmp_path):
+    write_table(results, tmp_path / "reports" / "demo")
+    table = by_name(publish(), "table two").data
+    assert table.metrics == {"mean CIDEr: Transformer big": 467.981}
+    assert table.params == {"baseline": "Transformer <big>", "seeds": "1, 2", "Transformer big": SETTING}
+
+
+def test_a_score_of_no_metric_is_named(results, tmp_path):
+    file = results / "scores" / SETTING / "seed-1" / "scst" / "metrics.json"
+    file.write_text(file.read_text().replace("CIDEr", "CIDEx"))
+    with pytest.raises(RecapError, match=r"seed-1/scst/metrics\.json: no metric gives 'CIDEx'"):
+        read_records(profile="demo", results=results, reports=tmp_path)
 
 
 def test_the_main_metric_is_written_first(results, tmp_path):
@@ -152,23 +185,22 @@ def test_a_table_is_a_run_of_its_own_and_describes_the_runs_behind_it(publish, r
         "figures/curves.png",
         "data/scenes.md",
     }
-    note = by_name(runs, "transformer seed 1 scst").data.tags["mlflow.note.content"]
+    note = by_name(runs, "Transformer <big> seed 1 scst").data.tags["mlflow.note.content"]
     assert "**Transformer <big>** in table `two`: Two rows." in note
     assert "Scale of this run: small" in note
     assert "Seed 1, self-critical training." in note
 
 
-def test_pages_open_on_a_list_with_columns(publish, store):
+def test_pages_open_on_the_list_by_score_without_a_view_of_ours(publish, store):
     from mlflow.tracking import MlflowClient
 
     publish()
     experiment = MlflowClient(tracking_uri=f"sqlite:///{store}").get_experiment_by_name("scenes")
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-    view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.runs"])["state"])
-    assert {"tags.`model`", "tags.`seed`", "tags.`stage`", "metrics.`CIDEr`"} <= set(view["selectedColumns"])
+    assert not [name for name in experiment.tags if "View" in name]
     assert run_list_urls(store=store, port=5) == {
-        "scenes": f"http://127.0.0.1:5/#/experiments/{experiment.experiment_id}/runs"
-        "?workflowType=machine_learning&viewStateShareKey=runs"
+        "scenes": f"http://127.0.0.1:5/#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
+        "&orderByKey=metrics.%60CIDEr%60&orderByAsc=false&compareRunsMode=CHART"
     }
 
 

@@ -2,8 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
+
+from helpers.tiny_workspace import ROOT, counts
+from recap.core import used_inputs
 
 ONE_OF_EACH = {
     "corpus_with_images_boxes",
@@ -81,7 +86,13 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
         ("other", "Tiny", "Tiny", "params/studies: there is no 'other'"),
         ("tiny", "tiny/zodiac", "tiny/zodiak", "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
         ("tiny", ", zodiac: tiny/zodiac", "", "setup 'tiny' has no row for system 'zodiac'; name it in `rows`"),
-        ("tiny", "responses: simulated", "responses: people", "inputs/people: no responses to study tiny; put them"),
+        (
+            "tiny",
+            "responses: simulated",
+            "responses: people\ncontact: Ada",
+            "inputs/people: no responses to study tiny",
+        ),
+        ("tiny", "responses: simulated", "responses: people", "the consent text names nobody; set `contact`"),
     ],
 )
 def test_a_study_that_cannot_be_made_is_refused_before_any_job(workspace, name, old, new, sentence):
@@ -92,7 +103,7 @@ def test_a_study_that_cannot_be_made_is_refused_before_any_job(workspace, name, 
 
 
 def test_a_study_without_responses_stops_at_its_forms_and_takes_those_of_people_when_they_are_there(workspace):
-    workspace.change("studies/tiny.yaml", "responses: simulated", "responses: null")
+    workspace.change("studies/tiny.yaml", "responses: simulated", "responses: null\ncontact: Ada")
     planned = workspace.planned(config=("studies=[tiny]",))
     assert planned["study_sheets"] == 1 and not {"study_simulate", "study_import", "study_analysis"} & set(planned)
     workspace.change("studies/tiny.yaml", "responses: null", "responses: people")
@@ -109,6 +120,28 @@ def test_outside_files_are_found_by_parameter(workspace):
     workspace.change("tiny.yaml", "[tiny]", "[photos]")
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
     assert planned == {"corpus": 1, "features": 1, "features_all": 1}
+    # A hint for `recap caption`, which needs the same weights.
+    assert used_inputs.noted(workspace.folder / "results" / "tiny") == photos
+
+
+def test_weights_of_the_hub_are_named_before_the_first_job(workspace):
+    assert "HuggingFace" not in workspace.dry_run("features_all")
+    workspace.change("features/tiny_grid.yaml", "weights: random", "weights: pretrained")
+    assert "fetched from the HuggingFace hub, unless they are in its cache: weights of test_resnet\n" in (
+        workspace.dry_run("features_all")
+    )
+
+
+def test_the_command_that_a_row_without_its_files_advises_works(workspace):
+    workspace.change("tables/tiny.yaml", "dataset: tiny_scenes", "dataset: tiny_photos")
+    by_hand = [sys.executable, "-m", "recap", "train", "--row", "tiny/transformer", "--stage", "xe"]
+    said = subprocess.run(by_hand, cwd=workspace.folder, capture_output=True, text=True).stderr
+    command = re.search(r"snakemake (.*)\n", said)[1].replace("PROFILE", "tiny").split()
+    workspace.change("tables/tiny.yaml", "dataset: tiny_photos", "dataset: tiny_scenes")
+    words = [sys.executable, "-m", "snakemake", *command, "--dry-run", "--snakefile", str(ROOT / "Snakefile")]
+    done = subprocess.run(words, cwd=workspace.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {"data_all", "features_all"} <= set(counts(done.stdout + done.stderr))
 
 
 def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.messages import Messages
-from workflow.plan import changes, label, varying
+from workflow.plan import changes, label
 
 from recap.core.differences import listed
 from recap.core.process.failures import FAILURES_VARIABLE, failure_file
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
+LABELS = {"coco/full/grid/zodiac@demo/xe": "ZoDIAC", "coco/full/grid/zodiac@demo/scst": "ZoDIAC (long)"}
 TRAIN = "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\": 1}' --out 'a folder'"
 
 
@@ -48,25 +49,25 @@ def test_changed_code_and_plain_parameters_are_told_apart():
     assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
-def test_a_job_is_called_by_what_tells_it_apart():
-    assert label(RUN, set()) == "zodiac@demo seed 2"
-    assert label({**RUN, "stage": "xe", "seed": "1, 2"}, set()) == "zodiac@demo seeds 1, 2 xe"
-    parts = varying([RUN, {**RUN, "subset": "pair_5"}, {"dataset": "coco"}])
-    assert label({**RUN, "stage": "scst"}, parts) == "zodiac@demo seed 2 scst on full"
-    assert label({"table": "demo"}, parts) == "demo"
-    assert label({}, parts) == ""
+def test_a_job_is_called_by_the_label_of_its_run():
+    assert label("train_xe", RUN, LABELS) == "ZoDIAC seed 2"
+    assert label("evaluate", {**RUN, "stage": "xe", "seed": "1, 2"}, LABELS) == "ZoDIAC seeds 1, 2 xe"
+    assert label("evaluate", {**RUN, "stage": "scst"}, LABELS) == "ZoDIAC (long) seed 2 scst"
+    assert label("table", {"table": "demo"}, LABELS) == "demo"
+    assert label("summary", {}, LABELS) == ""
     together = {key: value for key, value in RUN.items() if key != "seed"} | {"seeds": "1+2", "stage": "scst"}
-    assert label(together, set()) == "zodiac@demo ensemble 1+2 scst"
+    assert label("evaluate_ensemble", together, LABELS) == "ZoDIAC (long) ensemble 1+2 scst"
+    assert label("train_xe", {**RUN, "subset": "pair_5"}, LABELS) == "coco/pair_5/grid/zodiac@demo/xe seed 2"
 
 
 @pytest.fixture
 def told(monkeypatch, tmp_path, capsys):
     """Return a function that hands Snakemake's words to the messages, and returns all that a user saw by then."""
     monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path))
-    dag = SimpleNamespace(jobs=[SimpleNamespace(wildcards_dict=RUN)])
     settings = SimpleNamespace(dryrun=False, stdout=False)
     own = logging.StreamHandler()
-    messages = Messages(SimpleNamespace(dag=dag, output_settings=settings, start_time=datetime.now()), own)
+    workflow = SimpleNamespace(output_settings=settings, start_time=datetime.now())
+    messages = Messages(workflow, own, lambda: LABELS)
     shown = []
 
     def tell(event, text="", **said):
@@ -93,7 +94,7 @@ def test_a_job_says_when_it_begins_and_ends(told):
     told(LogEvent.JOB_STARTED, "Execute 1 jobs...")
     said = told(LogEvent.PROGRESS, done=3, total=9)
     assert re.sub(r"\d\d:\d\d:\d\d", "CLOCK", said) == (
-        "CLOCK begin   train_xe zodiac@demo seed 2\nCLOCK end     train_xe zodiac@demo seed 2, 0 s (3 of 9 jobs)\n"
+        "CLOCK begin   train_xe ZoDIAC seed 2\nCLOCK end     train_xe ZoDIAC seed 2, 0 s (3 of 9 jobs)\n"
     )
 
 
@@ -139,9 +140,9 @@ def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, status
     told(LogEvent.JOB_ERROR, rule_name="train_xe", jobid=7, shellcmd=TRAIN, log=[])
     shown = told(LogEvent.ERROR, "WorkflowError:\nAt least one job did not complete successfully.")
     lines = shown.splitlines()
-    assert lines[1].endswith(f"FAILED  train_xe zodiac@demo seed 2, 0 s: {said}")
+    assert lines[1].endswith(f"FAILED  train_xe ZoDIAC seed 2, 0 s: {said}")
     assert lines[2].startswith("recap: a job failed;")
-    assert lines[3:] == [f"  train_xe zodiac@demo seed 2: {said}"]
+    assert lines[3:] == [f"  train_xe ZoDIAC seed 2: {said}"]
 
 
 def test_a_real_failure_is_one_sentence_twice_and_its_command_stands_in_the_log(workspace):

@@ -104,7 +104,7 @@ def test_a_misspelt_kind_is_told_those_of_plugins_too(recap):
 
 def test_every_text_of_the_shipped_kinds_says_whether_it_is_a_file():
     kinds = {**DATASETS.classes(), **FEATURES.classes()}
-    assert len(kinds) == 11
+    assert len(kinds) == 12
     assert all(issubclass(kind, NamesFiles) for kind in kinds.values())
 
 

@@ -10,6 +10,7 @@ from recap.core.config.datasets import PICTURES
 from recap.core.config.features import FEATURES
 from recap.core.config.language_models import LANGUAGE_MODEL
 from recap.core.config.vocabulary import HUB
+from recap.core import used_inputs
 from recap.core.errors import RecapError
 from recap.core.metrics import METRICS
 from recap.core.gpus import devices
@@ -17,17 +18,18 @@ from recap.core.plan import RunPlan
 from recap.core.params import load_profile
 from recap.core.run import Run, file_name, row_runs
 from recap.core.run_spec import evaluation_spec, execution, run_spec
-from recap.core.hashing import code_digest
-from recap.core.plugins import module_of
+from recap.core.source import code_digest
 from recap.core.identities import ATTENTION, EVALUATION, GATES, TRAINING, job_code
+from recap.core.identities import PICTURES as PICTURE_SOURCE
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models
 
 from workflow.specs import SpecText, write_executions
 
-# Jobs run in this very Python, so that the environment need not be on PATH.
-RECAP = f"{quote(sys.executable)} -m recap"
+# Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
+# taken for an installed module.
+RECAP = f"{quote(sys.executable)} -P -m recap"
 
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")
@@ -78,6 +80,7 @@ def load_plan():
 PROFILE, PLAN = load_plan()
 SCORED = PLAN.scored()
 TRAINED = PLAN.trained()
+LABELS = PLAN.labels()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
 FIGURE_IDS = {file_name(name): name for name in PLAN.figures}
 R = f"results/{PROFILE.name}"
@@ -85,7 +88,8 @@ LOGS = f"logs/{PROFILE.name}"
 WORK = f"work/{PROFILE.name}"
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
-write_executions(PLAN, Path(EXECUTION))
+write_executions(PLAN, LABELS, Path(EXECUTION))
+used_inputs.note(Path(WORK), PROFILE.inputs)
 DEVICE = PROFILE.execution.device
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # Jobs that ask for a GPU share those of the machine, one each; on the CPU no job waits.
@@ -94,9 +98,6 @@ if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
 
 LANGUAGE_MODEL_FILE = f"{R}/features/{{dataset}}/{{language_model}}.language_model.safetensors"
-
-# What makes or reads pictures reaches later jobs as a file, not as code.
-MAKERS = ["data/files/images"]
 
 
 wildcard_constraints:
@@ -290,6 +291,15 @@ def files_to_fetch():
     return found
 
 
+def hub_weights():
+    """Return the backbones whose weights come from the HuggingFace hub for features that are still to be made."""
+    stores = {
+        name: f"{R}/features/{run.dataset}/{name}.h5" for run in SCORED for name in PLAN.feature_names(run.features)
+    }
+    due = [PLAN.get("features", name) for name, store in sorted(stores.items()) if not Path(store).exists()]
+    return sorted({settings.backbone for settings in due if getattr(settings, "weights", None) == "pretrained"})
+
+
 def outside_files():
     """Return the names in the list of outside files; parameters without a list have none."""
     return read_versions(VERSIONS) if VERSIONS.exists() else {}
@@ -299,3 +309,8 @@ VERSIONS = Path(config.get("params_dir", "params")) / "data_versions.csv"
 TO_FETCH = files_to_fetch()
 if TO_FETCH:
     print(f"recap: to be fetched from the network: {', '.join(TO_FETCH)}", file=sys.stderr)
+if hub_weights():
+    print(
+        f"recap: to be fetched from the HuggingFace hub, unless they are in its cache: weights of {', '.join(hub_weights())}",
+        file=sys.stderr,
+    )

@@ -9,7 +9,7 @@ def dataset_spec(wildcards):
 
 def corpus_code(wildcards):
     """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return code_digest("data/corpus/build", module_of(PLAN.get("datasets", wildcards.dataset).reader))
+    return code_digest("recap.data.corpus.build", PLAN.get("datasets", wildcards.dataset).reader)
 
 
 def product_files(name):
@@ -95,7 +95,7 @@ rule vocabulary:
         f"{LOGS}/vocabulary/{{dataset}}.log",
     params:
         spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
-        code=code_digest("data/vocabulary/words", without=MAKERS),
+        code=code_digest("recap.data.vocabulary.words", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q}"
         " data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
@@ -111,7 +111,7 @@ rule card:
     log:
         f"{LOGS}/card/{{dataset}}.log",
     params:
-        code=code_digest("data/corpus/card", without=MAKERS),
+        code=code_digest("recap.data.corpus.card", without=PICTURE_SOURCE),
         counts=lambda wildcards, input: [f"--counts={file}" for file in input.counts],
     shell:
         "{RECAP} --log-file {log:q}"

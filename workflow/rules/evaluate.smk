@@ -6,6 +6,12 @@ def evaluate_spec(wildcards):
     return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
 
 
+def evaluation_code(wildcards):
+    """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
+    metrics = PLAN.recipe(wildcards.recipe).evaluation.metrics
+    return job_code(EVALUATION, PLAN.get("models", wildcards.model).kind, metrics=metrics)
+
+
 def products(wildcards):
     """Return what the metrics of a run read beside the corpus."""
     metrics = map(METRICS.get, PLAN.recipe(wildcards.recipe).evaluation.metrics)
@@ -30,7 +36,7 @@ rule evaluate:
         gpu=GPU,
     params:
         spec=evaluate_spec,
-        code=model_code(EVALUATION),
+        code=evaluation_code,
         model=subpath(input.model, parent=True),
         out=subpath(output.metrics, parent=True),
     shell:
@@ -64,6 +70,6 @@ use rule evaluate as evaluate_ensemble with:
         f"{LOGS}/evaluate/{ENSEMBLE_RUN}.log",
     params:
         spec=evaluate_spec,
-        code=model_code(EVALUATION),
+        code=evaluation_code,
         model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
         out=subpath(output.metrics, parent=True),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
-DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -m recap" if CONDA else RECAP
+DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap" if CONDA else RECAP
 BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 
@@ -51,7 +51,7 @@ def pictures_of(wildcards):
 
 def extractor_code(wildcards):
     """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    return code_digest(*map(module_of, PLAN.get("features", wildcards.features).targets()))
+    return code_digest(*PLAN.get("features", wildcards.features).targets())
 
 
 def features_where(condition):
@@ -83,7 +83,7 @@ rule pretrain:
         gpu=GPU,
     params:
         spec=features_spec,
-        code=code_digest("features/pretrain"),
+        code=code_digest("recap.features.pretrain"),
     shell:
         "{RECAP} --log-file {log:q}"
         " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
@@ -106,7 +106,7 @@ rule tune:
         gpu=GPU,
     params:
         spec=features_spec,
-        code=code_digest("features/tune"),
+        code=code_digest("recap.features.tune"),
     shell:
         "{RECAP} --log-file {log:q}"
         " features tune --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"

@@ -22,7 +22,7 @@ rule language_model:
         gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("language_models", wildcards.language_model)),
-        code=code_digest("training/language_model"),
+        code=code_digest("recap.training.language_model"),
         # The full state survives a killed job, which declared outputs would not.
         state=f"{WORK}/language_models/{{dataset}}/{{language_model}}",
     shell:

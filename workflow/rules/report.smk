@@ -1,9 +1,10 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
-from recap.core.setting_names import told_apart
+from recap.core.labels import series_of
 
 REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
+PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
 GATES_FILES = [f"{REPORTS}/figures/{{table}}_{name}" for name in ("gates.png", "words.png", "gates.csv")]
@@ -13,7 +14,7 @@ SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "p
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES, *FIGURE_FILES], table=TABLE_IDS)
+    files = expand([*TABLE_FILES, *PAPER_FILES, *FIGURE_FILES], table=TABLE_IDS)
     files += [ATTENTION_FILE.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].attention]
     files += [
         file.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].gates for file in GATES_FILES
@@ -32,21 +33,20 @@ def row_paths():
     return {f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])] for name, key, row in rows}
 
 
-def setting_labels():
-    """Return the label of every setting that is trained; where several share one, what differs is added."""
-    labels = {}
-    for row in [row for table in PLAN.tables.values() for row in table.rows]:
-        (run,) = row_runs(row, [0])
-        # Rows that differ in their second stage alone share the first.
-        labels.setdefault(PLAN.first_stage(run).setting, row.label)
-        labels[PLAN.weights(run).setting] = row.label
-    return told_apart(labels)
-
-
 def curve_runs():
-    """Return every training stage with the label that a reader knows it by."""
-    labels = setting_labels()
-    return [{"label": labels[run.setting], "seed": run.seed, "stage": run.stage, "path": run.path} for run in TRAINED]
+    """Return every training stage with the label that a reader knows it by, in the order of the tables' rows."""
+    order = list(dict.fromkeys(LABELS.values()))
+    curves = [
+        {
+            "label": LABELS[series_of(run.path)],
+            "seed": run.seed,
+            "stage": run.stage,
+            "path": run.path,
+            "after": PLAN.first_stage(run).path if run.stage == "scst" else None,
+        }
+        for run in TRAINED
+    ]
+    return sorted(curves, key=lambda curve: order.index(curve["label"]))
 
 
 def sample_dataset(wildcards):
@@ -63,11 +63,14 @@ rule table:
         csv=TABLE_FILES[1],
         html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
         md=TABLE_FILES[3],
+        paper=PAPER_FILES,
     log:
         f"{LOGS}/table/{{table}}.log",
+    wildcard_constraints:
+        table=one_of(TABLE_IDS),
     params:
         spec=lambda wildcards: as_json(PLAN.tables[table_id(wildcards)].model_dump(mode="json")),
-        code=code_digest("reporting/tables"),
+        code=code_digest("recap.reporting.tables"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q}"
@@ -87,7 +90,7 @@ rule samples:
         f"{LOGS}/samples/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards)),
-        code=code_digest("reporting/figures"),
+        code=code_digest("recap.reporting.figures"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
@@ -118,7 +121,7 @@ def attention_heading(wildcards):
     """Return the heading of an attention figure."""
     table = PLAN.tables[table_id(wildcards)]
     shading = "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is outlined in red."
-    return f"{table.title}  |  Scale of this run: {table.scale}  |  {shading}"
+    return "  |  ".join(filter(None, [table.title, table.scale, shading]))
 
 
 rule attention:
@@ -158,7 +161,7 @@ def gates_run(wildcards):
 def gates_heading(wildcards):
     """Return the heading of the figures of gates."""
     table = PLAN.tables[table_id(wildcards)]
-    return f"Gates of {gates_row(wildcards).label}, first seed  |  {table.title}  |  Scale of this run: {table.scale}"
+    return "  |  ".join(filter(None, [f"Gates of {gates_row(wildcards).label}, first seed", table.title, table.scale]))
 
 
 rule gates:
@@ -209,7 +212,7 @@ rule sweep:
         figure=one_of(FIGURE_IDS),
     params:
         spec=lambda wildcards: as_json(planned_figure(wildcards).model_dump(mode="json")),
-        code=code_digest("reporting/sweep"),
+        code=code_digest("recap.reporting.sweep"),
         statistics=f"{R}/statistics",
     shell:
         "{RECAP} --log-file {log:q}"
@@ -226,7 +229,7 @@ rule summary:
         f"{LOGS}/summary.log",
     params:
         spec=lambda wildcards: as_json({"rows": row_paths()}),
-        code=code_digest("reporting/summary"),
+        code=code_digest("recap.reporting.summary"),
         scores=f"{R}/scores",
     shell:
         "{RECAP} --log-file {log:q}"
@@ -248,7 +251,7 @@ rule curves:
         f"{LOGS}/curves.log",
     params:
         spec=lambda wildcards: as_json({"runs": curve_runs()}),
-        code=code_digest("reporting/curves"),
+        code=code_digest("recap.reporting.curves"),
         runs=f"{R}/runs",
     shell:
         "{RECAP} --log-file {log:q}"

@@ -26,7 +26,7 @@ rule statistics:
         f"{LOGS}/statistics/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(table_spec(wildcards)),
-        code=code_digest("statistics/compare"),
+        code=code_digest("recap.statistics.compare"),
         scores=f"{R}/scores",
     shell:
         "{RECAP} --log-file {log:q}"

@@ -1,6 +1,7 @@
 """Human studies: forms of all raters from test captions, and the tables of what they answered."""
 
 import recap.studies
+from recap.core.config.studies import SIMULATED
 from recap.core.hashing import sha256_file
 from recap.core.planned_studies import planned_studies, study_runs, study_scale
 from recap.studies.make import FILES as STUDY_FILES
@@ -10,7 +11,6 @@ STUDY = f"{REPORTS}/studies/{{study}}"
 STUDY_FORMS = [f"{STUDY}/{name}" for name in STUDY_FILES]
 STUDY_TABLES = [f"{STUDY}/table.{ending}" for ending in ("tex", "csv", "html", "md")]
 STUDY_STATISTICS = f"{R}/statistics/studies/{{study}}.json"
-SIMULATED = "simulated"
 FORM_PARTS = sorted(Path(recap.studies.__file__).parent.glob("form/*"))
 
 
@@ -83,7 +83,7 @@ rule study_sheets:
     params:
         spec=lambda wildcards: as_json(study_spec(wildcards)),
         captions=named_captions,
-        code=code_digest("studies/make"),
+        code=code_digest("recap.studies.make"),
         form=[sha256_file(part) for part in FORM_PARTS],
         out=subpath(output[0], parent=True),
     shell:
@@ -100,7 +100,7 @@ rule study_simulate:
     log:
         f"{LOGS}/study_simulate/{{study}}.log",
     params:
-        code=code_digest("studies/simulated"),
+        code=code_digest("recap.studies.simulated"),
     shell:
         "{RECAP} --log-file {log:q}" " study simulate --sheets {input:q} --out {output:q}"
 
@@ -114,7 +114,7 @@ rule study_import:
     log:
         f"{LOGS}/study_import/{{study}}.log",
     params:
-        code=code_digest("studies/collect"),
+        code=code_digest("recap.studies.collect"),
     shell:
         "{RECAP} --log-file {log:q}"
         " study import --sheets {input.sheets:q} --responses {input.responses:q} --out {output:q}"
@@ -133,7 +133,7 @@ rule study_analysis:
     log:
         f"{LOGS}/study_analysis/{{study}}.log",
     params:
-        code=code_digest("studies/tables", "studies/analysis"),
+        code=code_digest("recap.studies.tables", "recap.studies.analysis"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q}"

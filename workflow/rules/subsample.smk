@@ -10,7 +10,7 @@ rule subset:
         f"{LOGS}/subset/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.log",
     params:
         spec=lambda wildcards: as_json(PLAN.spec("subsets", wildcards.subset)),
-        code=code_digest("data/subsets/subsample", without=MAKERS),
+        code=code_digest("recap.data.subsets.subsample", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q}"
         " data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
@@ -27,7 +27,7 @@ rule unpaired:
     log:
         f"{LOGS}/unpaired/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.log",
     params:
-        code=code_digest("data/subsets/unpaired", without=MAKERS),
+        code=code_digest("recap.data.subsets.unpaired", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q}"
         " data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

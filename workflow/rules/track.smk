@@ -27,7 +27,7 @@ rule publish:
     log:
         f"{LOGS}/publish.log",
     params:
-        code=code_digest("tracking/publish"),
+        code=code_digest("recap.tracking.publish"),
         results=R,
         reports=REPORTS,
     shell:

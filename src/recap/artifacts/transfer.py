@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from recap.artifacts.dvc_cache import DvcCache, place
+from recap.artifacts.listings import LISTINGS, LOCK, Output, listed, outputs, read_listings, write_listings
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
 from recap.core.params import read_mapping
@@ -29,38 +35,84 @@ def push(*, inputs: str | None = None) -> None:
         raise RecapError(f"results/{profile}: some jobs have not run yet; run Snakemake before pushing")
     # A run that was killed after its last job has not written the provenance beside the results.
     _snakemake(profile, inputs, "--cores", "1", "save_provenance")
-    _dvc("commit", "--force", "--quiet")
-    _dvc("push", "--quiet")
-    log.info(f"{profile}: in {remote}; now commit dvc.lock (and .dvc/config) to git: a clone pulls what they name")
+    _dvc("commit", "--force")
+    _dvc("push")
+    cache = _cache()
+    write_listings({out.path: cache.read(out.name) for out in outputs(profile) if out.is_folder})
+    log.info(
+        f"{profile}: in {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to git: a clone pulls what they name"
+    )
 
 
 def pull(*, inputs: str | None = None) -> None:
     """Pull the results that dvc.lock names from the DVC remote and publish them in MLflow, without any training.
 
+    The remote is not trusted: results are written when every file has the md5 that dvc.lock and the listings name.
+
     Args:
         inputs: the folder of outside files; None: the profile's.
 
     Raises:
-        RecapError: there is no dvc.lock or no remote, DVC fails, or a pulled file is not the one that was pushed.
+        RecapError: there is no dvc.lock or no remote, DVC fails, or the remote has other files than those pushed.
     """
     profile = _profile()
-    if not Path("dvc.lock").exists():
+    if not LOCK.exists():
         raise RecapError(
-            "dvc.lock: no such file, so it is unknown which results to pull; `recap artifacts push` writes it"
+            f"{LOCK}: no such file, so it is unknown which results to pull; `recap artifacts push` writes it"
         )
     remote = _remote()
-    _dvc("pull", "--quiet")
+    found = outputs(profile)
+    # An empty folder for DVC's notes: its own may say what a remote once answered, and which md5 a file once had.
+    with tempfile.TemporaryDirectory() as notes:
+        _fetch(found, remote, notes)
+        # It keeps files that are in none of its versions, and names one.
+        _dvc("checkout", *(out.path for out in found), DVC_SITE_CACHE_DIR=notes)
     view = f"mlflow/{profile}.published.json"
     _snakemake(profile, inputs, "--cores", "1", view, "--allowed-rules", "track_init", "publish")
     log.info(f"{profile}: pulled from {remote} and published in MLflow")
+
+
+def _fetch(found: list[Output], remote: str, notes: str) -> None:
+    """Fetch what is not in DVC's cache, or damaged there, and compare it with its md5.
+
+    DVC follows the listings in its cache, and asks the remote for those that are not there: so all are put there first.
+    """
+    cache = _cache()
+    files = {out.path: out.name for out in found if not out.is_folder}
+    for out, text in read_listings(out for out in found if out.is_folder).items():
+        files |= {f"{out.path}/{file}": md5 for file, md5 in listed(out, text).items()}
+        cache.add(out.name, text)
+    wanted = cache.missing(sorted(set(files.values())))
+    failure = None
+    if wanted:
+        try:
+            _dvc("fetch", *(out.path for out in found), DVC_SITE_CACHE_DIR=notes)
+        except RecapError as error:
+            failure = error
+    wrong = cache.missing(wanted)
+    if wrong:
+        first = next(file for file, md5 in files.items() if md5 in wrong)
+        more = f" and {len(wrong) - 1} more files" if len(wrong) > 1 else ""
+        reason = f" ({failure})" if failure else ""
+        raise RecapError(
+            f"{first}{more}: damaged or missing in {remote}, or it cannot be reached; no results were written: restore "
+            f"{place(files[first])} there (docs/artifacts.md) and repeat the command{reason}"
+        ) from failure
+    if failure:
+        raise failure
+
+
+def _cache() -> DvcCache:
+    return DvcCache(Path(_dvc("cache", "dir").strip()))
 
 
 def _profile() -> str:
     """Return the profile that dvc.yaml names."""
     if not STAGES.exists():
         raise ConfigError(f"{STAGES}: no such file; run this in the project's folder")
-    variables = [each for each in read_mapping(STAGES).get("vars", []) if isinstance(each, dict)]
-    named = [each["profile"] for each in variables if "profile" in each]
+    variables = read_mapping(STAGES).get("vars")
+    listed = variables if isinstance(variables, list) else []
+    named = [each["profile"] for each in listed if isinstance(each, dict) and "profile" in each]
     if not named:
         raise ConfigError(f"{STAGES}: vars names no profile; add `- profile: demo` there")
     return str(named[0])
@@ -75,25 +127,32 @@ def _remote() -> str:
     return settings.get(f"remote.{name}.url", name)
 
 
-def _dvc(*arguments: str) -> str:
-    """Run DVC and return what it printed."""
-    return _run(f"dvc {arguments[0]}", [sys.executable, "-m", "dvc", *arguments])
+def _dvc(*arguments: str, **environment: str) -> str:
+    """Run DVC and return what it printed as its result."""
+    return _run(f"dvc {arguments[0]}", "dvc", arguments, environment).stdout
 
 
 def _snakemake(profile: str, inputs: str | None, *arguments: str) -> str:
     """Run Snakemake on a profile and return what it printed."""
-    command = [sys.executable, "-m", "snakemake", *arguments, "--configfile", f"params/{profile}.yaml"]
-    return _run("snakemake", [*command, *(["--config", f"inputs={inputs}"] if inputs else [])])
+    config = ["--config", f"inputs={inputs}"] if inputs else []
+    done = _run("snakemake", "snakemake", [*arguments, "--configfile", f"params/{profile}.yaml", *config], {})
+    return done.stdout + done.stderr
 
 
-def _run(name: str, command: list[str]) -> str:
-    """Run a command and return its output; if it fails, its first error line becomes the message."""
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(
+    name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a module's command; if it fails, its first error line becomes the message.
+
+    `-P` keeps the project's folder off the path of modules, so that no file in it runs in place of an installed one.
+    """
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode == 0:
-        return done.stdout + done.stderr
-    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    prefixes = ("ERROR: ", "recap: ")
-    reason = next((line for line in lines if line.startswith(prefixes)), lines[-1] if lines else "no output")
-    for prefix in prefixes:
-        reason = reason.removeprefix(prefix)
+        return done
+    said = done.stdout + done.stderr
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # The first error; DVC names a file in the line after it.
+    error = re.search(r"^(?:ERROR|recap): (.+(?:\n(?!ERROR|recap).+)?)", said, re.MULTILINE)
+    reason = " ".join(error[1].split()) if error else lines[-1] if lines else "no output"
     raise RecapError(f"{name} failed (exit status {done.returncode}): {reason}")

@@ -36,7 +36,10 @@ def problems(folder: Path) -> Iterator[str]:
         except RecapError as error:
             yield str(error)
     for file in sorted({*files, *expected} - set(lists)):
-        yield from _file_problems(file, expected.get(file, {}))
+        try:
+            yield from _file_problems(file, expected.get(file, {}))
+        except OSError as error:
+            yield f"{file}: cannot be read ({error.strerror}); restore it or make it again"
 
 
 def _listed(path: Path) -> dict[Path, str]:

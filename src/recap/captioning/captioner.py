@@ -21,11 +21,12 @@ from recap.captioning.pictures import Photo, name_of, read_photo
 from recap.captioning.run_files import RunFiles
 from recap.core.config.features.grid import GridFeatures
 from recap.core.config.recipes import Evaluation
-from recap.core.errors import DataError, RecapError
+from recap.core.errors import DataError, RecapError, TrainingError
 from recap.core.params import validate
 from recap.core.progress import without_progress
 from recap.data.vocabulary.special import EOS
 from recap.decoding.constraints import Rules, constrained
+from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, decode_candidates
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
@@ -91,7 +92,7 @@ class PhotoCaptioner:
     """A trained run, ready for photos; `recap.load` makes one.
 
     Attributes:
-        name: model, recipe, seed and stage of the run.
+        name: label, seed and stage of the run.
         run: its folder.
         evaluation: how captions are searched unless a call says otherwise: as the run's test captions were.
         views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
@@ -189,8 +190,11 @@ class PhotoCaptioner:
         for part in batch.parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
-                with without_progress():
-                    found = iter(self._candidates(part.images, settings).values())
+                try:
+                    with without_progress():
+                        found = iter(self._candidates(part.images, settings).values())
+                except NonFiniteLogits as error:
+                    raise TrainingError(f"{self.run}: {error}; its weights are of no use, train it again") from error
             for place, name in enumerate(part.names):
                 if place in part.failed:
                     yield part.failed[place]

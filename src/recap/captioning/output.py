@@ -10,7 +10,7 @@ from typing import Any
 
 from recap.captioning.captioner import PhotoCaptions
 from recap.core.files.spreadsheet import no_formula
-from recap.reporting.content import plain
+from recap.reporting.text import plain
 
 Written = Callable[[Iterable[PhotoCaptions]], Iterator[str]]
 _COLUMNS = ("file", "rank", "caption", "log_probability")

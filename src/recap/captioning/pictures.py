@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
@@ -13,6 +14,7 @@ import numpy as np
 
 from recap.core.errors import DataError, first_line
 from recap.core.log import log
+from recap.core.process.bounded import bounded
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, ImageSource, decode_rgb
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ Photo: TypeAlias = Union[str, Path, "Image", np.ndarray]
 
 _CHANNELS = (3, 4)
 _WILD = "*?["
+_READ_SECONDS = 60  # of at most MAX_BYTES
 
 
 def name_of(photo: Photo, number: int) -> str:
@@ -71,7 +74,12 @@ def _content(photo: Photo, name: str) -> bytes:
         return file.getvalue()
     if not isinstance(photo, str | Path):
         raise DataError(f"{name}: a {type(photo).__name__} is no photo; give a path, a picture of Pillow or an array")
-    return _file_content(Path(photo))
+    try:
+        return bounded(partial(_file_content, Path(photo)), _READ_SECONDS)
+    except TimeoutError as error:
+        raise DataError(
+            f"{name}: reading it does not end; it was given up after {_READ_SECONDS} seconds: copy it to a local disk"
+        ) from error
 
 
 def _file_content(path: Path) -> bytes:
@@ -83,7 +91,8 @@ def _file_content(path: Path) -> bytes:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
-        return path.read_bytes()
+        # Files of the kernel say 0 bytes, and reading one may wait for ever.
+        return path.read_bytes() if size else b""
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
 

@@ -8,21 +8,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import FiniteFloat
+
+from recap.core import used_inputs
 from recap.core.config.features import FEATURES, FeaturesConfig
 from recap.core.config.recipes import DecodingRules, Evaluation
 from recap.core.errors import ConfigError, FeatureError, TrainingError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
 from recap.core.hashing import value_hash
+from recap.core.labels import labels, row_setting
 from recap.core.params import read_mapping, validate
+from recap.core.result_tables import read_tables
 from recap.core.signatures import parse_signature
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
+from recap.statistics.scores import read_metrics
 
 CONFIG = "config.yaml"
+_SIGNED = {"beam": "beam", "max_length": "len", "length_penalty": "lp"}  # setting -> its name in a signature
 _PLACES = "resources"  # folder of outside files, unless a profile says otherwise
+
+
+@dataclass(frozen=True)
+class _Spec:
+    dataset: str
+    subset: str
+    features: str
+    model: str
+    recipe: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class _MadeFrom:
+    """What is read of a run's `config.yaml`."""
+
+    spec: _Spec
+    stage: str
+    vocabulary_hash: str
+    feature_hash: str
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What is read of a run's `training.json`."""
+
+    dataset: str
+    best_val_cider_d: FiniteFloat
 
 
 @dataclass(frozen=True)
@@ -86,11 +121,12 @@ def find_run_files(
     """
     run = chosen_run(run)
     made_from = _made_from(run)
-    spec = made_from["spec"]
+    spec = made_from.spec
     results = _results(run)
-    name = f"{spec['model']}@{spec['recipe']} seed {spec['seed']} {made_from['stage']}"
-    words = _vocabulary(run, vocabulary, results, spec, made_from["vocabulary_hash"])
-    stores = _stores(run, features, results, spec, made_from["feature_hash"])
+    label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
+    name = f"{label} seed {spec.seed} {made_from.stage}"
+    words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
+    stores = _stores(run, features, results, spec, made_from.feature_hash)
     extractors = [_extractor(store, weights) for store in stores]
     return RunFiles(run, name, words, extractors, _evaluation(run, results))
 
@@ -110,27 +146,19 @@ def chosen_run(folder: Path) -> Path:
     below = sorted(path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file())
     if not below:
         raise TrainingError(f"{folder}: no finished run is in it; name a folder with config.yaml and model.safetensors")
-    told = {run: read_json(run / "training.json") for run in below}
-    data_sets = sorted({str(values["dataset"]) for values in told.values()})
+    told: dict[Path, _Trained] = {run: read_json(run / "training.json", _Trained) for run in below}
+    data_sets = sorted({values.dataset for values in told.values()})
     if len(data_sets) > 1:
         raise TrainingError(f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}")
-    return max(below, key=lambda run: float(told[run]["best_val_cider_d"]))
+    return max(below, key=lambda run: told[run].best_val_cider_d)
 
 
-def _made_from(run: Path) -> dict[str, Any]:
+def _made_from(run: Path) -> _MadeFrom:
     """Return what a run says it was made from."""
     path = run / CONFIG
     check(path)
-    values = read_mapping(path)
-    try:
-        spec = values["spec"]
-        named = {key: values[key] for key in ("stage", "vocabulary_hash", "feature_hash")}
-        spec = {key: spec[key] for key in ("dataset", "features", "model", "recipe", "seed")}
-    except (KeyError, TypeError) as error:
-        raise TrainingError(
-            f"{path}: does not say what the run was made from ({error}); train this run again"
-        ) from error
-    return {**named, "spec": spec}
+    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(path), str(path))
+    return made_from
 
 
 def _results(run: Path) -> Path | None:
@@ -138,11 +166,15 @@ def _results(run: Path) -> Path | None:
     return next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
 
 
-def _vocabulary(
-    run: Path, given: Path | None, results: Path | None, spec: Mapping[str, Any], expected: str
-) -> AnyVocabulary:
-    path = given or (results / "data" / spec["dataset"] / "vocabulary.json" if results else None)
-    if path is None or not path.is_file():
+def _label(results: Path | None, series: str) -> str:
+    """Return what the tables of the results call a run; the name of its model, where there are none."""
+    tables = read_tables(results) if results else []
+    return labels({table["table"]: table["rows"] for table in tables}, [series])[series]
+
+
+def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec, expected: str) -> AnyVocabulary:
+    path = given or (results / "data" / spec.dataset / "vocabulary.json" if results else None)
+    if path is None or not _is_file(path):
         looked = path or f"a folder `data` beside a folder `runs` that {run} lies in"
         raise ConfigError(f"{looked}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
     words = load_vocabulary(path)
@@ -154,16 +186,21 @@ def _vocabulary(
     return words
 
 
-def _stores(
-    run: Path, given: Sequence[Path], results: Path | None, spec: Mapping[str, Any], expected: str
-) -> list[FeatureStore]:
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no file can have such a name
+        return False
+
+
+def _stores(run: Path, given: Sequence[Path], results: Path | None, spec: _Spec, expected: str) -> list[FeatureStore]:
     """Return the feature stores of a run; they say how a photo becomes features."""
     paths = list(given)
     if not paths and results:
-        folder, name = results / "features" / spec["dataset"], str(spec["features"])
+        folder, name = results / "features" / spec.dataset, spec.features
         whole = folder / f"{name}.h5"
-        paths = [whole] if whole.is_file() else [folder / f"{part}.h5" for part in name.split("+")]
-    missing = [path for path in paths if not path.is_file()]
+        paths = [whole] if _is_file(whole) else [folder / f"{part}.h5" for part in name.split("+")]
+    missing = [path for path in paths if not _is_file(path)]
     if missing or not paths:
         looked = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
         raise FeatureError(
@@ -221,8 +258,10 @@ def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path 
     elif named is None or settings.encoder is None or not settings.outside_files():
         return None
     else:
-        roots = [Path(), *store.absolute().parents]
-        places = [root / folder / named for root in roots for folder in (_PLACES, "")]
+        above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
+        used = used_inputs.noted(above[2]) if len(above) > 2 else None
+        places = [used / named] if used else []
+        places += [root / folder / named for root in (Path(), *above) for folder in (_PLACES, "")]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise FeatureError(
@@ -235,14 +274,11 @@ def _evaluation(run: Path, results: Path | None) -> Evaluation:
     """Return how the test captions of a run were decoded, which its scores say; without scores the defaults."""
     if results is None:
         return Evaluation()
-    path = results / "scores" / run.absolute().relative_to(results / "runs") / "metrics.json"
-    if not path.is_file():
+    scores = results / "scores" / run.absolute().relative_to(results / "runs")
+    if not (scores / "metrics.json").is_file():
         return Evaluation()
-    check(path)
-    said = parse_signature(read_json(path)["signature"])
-    return Evaluation(
-        beam=int(said["beam"]),
-        max_length=int(said["len"]),
-        length_penalty=float(said["lp"]),
-        rules=DecodingRules.of_text(said.get("rules", "")),
-    )
+    said = parse_signature(read_metrics(scores).signature)
+    values = {key: said.get(name) for key, name in _SIGNED.items()}
+    rules = DecodingRules.of_text(said.get("rules", ""))
+    decoded: Evaluation = validate(Evaluation, {**values, "rules": rules}, f"{scores}: signature")
+    return decoded

@@ -30,8 +30,8 @@ from recap.core.process.workflow_lock import exit_with_workflow
 def main(argv: list[str] | None = None) -> None:
     """Run one command; an error a user can act on becomes one sentence and exit status 2."""
     with one_sentence():
-        # Pillow's warning of large pictures names no file; `data.files.images` refuses those too large by name.
-        warnings.filterwarnings("ignore", "Image size .* exceeds limit")
+        # Pillow's warnings (of large pictures, of damaged EXIF data) name no file; what is refused is refused by name.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         arguments = build_parser().parse_args(argv)
         with exit_on_signals():
             configure(arguments.log_level, arguments.log_file)

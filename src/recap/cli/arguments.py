@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recap.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from recap.core.config import Execution
+    from recap.core.config import ExecutionFile
 
 Arguments = argparse.Namespace
 Group = Any  # a parser, or a group of its options, whose class has no public name
@@ -112,17 +112,17 @@ def add_execution(parser: Group) -> None:
     )
 
 
-def given_execution(arguments: Arguments) -> Execution:
+def given_execution(arguments: Arguments) -> ExecutionFile:
     """Return how a job is to be computed.
 
     Raises:
         ConfigError: the file is missing, or has an unknown key or a wrong value.
     """
-    from recap.core.config import Execution
+    from recap.core.config import ExecutionFile
     from recap.core.params import read_mapping, validate
 
     values = read_mapping(arguments.execution) if arguments.execution else {}
-    execution: Execution = validate(Execution, values, str(arguments.execution))
+    execution: ExecutionFile = validate(ExecutionFile, values, str(arguments.execution))
     return execution
 
 

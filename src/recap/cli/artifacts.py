@@ -22,7 +22,7 @@ def _add_push(commands: Commands) -> None:
     parser = command(
         commands,
         "push",
-        purpose="record finished results in dvc.lock and send them to the DVC remote (docs/artifacts.md)",
+        purpose="record finished results for git and send them to the DVC remote (docs/artifacts.md)",
         example="recap artifacts push",
     )
     _add_inputs(parser)

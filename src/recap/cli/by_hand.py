@@ -15,6 +15,7 @@ from recap.core.config.vocabulary import HUB
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.row_settings import data_parts
 from recap.core.run import Run
 
 Command = Callable[[list[str]], None]  # runs the words of a `recap` command
@@ -33,8 +34,10 @@ def train_row(a: Arguments, run_command: Command) -> None:
     chosen = by_hand(a.params, a.row, scale=a.scale, seed=a.seed, stage=a.stage, changes=a.set)
     files = Files(chosen, a.inputs, run_command)
     found = {name: getattr(files, name)() for name in ("corpus", "vocabulary", "subset", "features", "init", "weights")}
+    from recap.runs.vectors import check_vectors
     from recap.training.by_hand import train_by_hand
 
+    check_vectors(chosen.spec.model_settings, found["features"][0])
     out = a.out or folder(a.row, chosen.run)
     shown = train_by_hand(
         spec=chosen.spec,
@@ -190,27 +193,20 @@ class Files:
             kind = self.chosen.plan.get("datasets", self.chosen.run.dataset).kind
             if self.inputs is None and kind != "scenes":
                 raise self._missing(name, f"data set {self.chosen.run.dataset!r} has outside files")
-            log.info(f"{own}: made first, as it is in none of results/")
+            log.info(f"{own}: made first, because no profile in results/ has it; the next training takes it from there")
             own.parent.mkdir(parents=True, exist_ok=True)
             make(own)
         return own
 
     def _settings_hash(self) -> str:
         """Return the hash of all that files made by hand depend on, so that none of other settings is taken."""
-        run = self.chosen.run
-        parts = [("datasets", run.dataset), ("subsets", run.subset)]
-        named = self.chosen.plan.feature_names(run.features)
-        cells = [self.chosen.plan.get("features", name).cells_from() for name in named]
-        parts += [("features", name) for name in dict.fromkeys([*named, *filter(None, cells)])]
-        source = self.chosen.spec.model_settings.pretrained_weights() or ""
-        if source.startswith(LANGUAGE_MODEL):
-            parts.append(("language_models", source.removeprefix(LANGUAGE_MODEL)))
+        parts = data_parts(self.chosen.plan, self.chosen.run, self.chosen.spec.model_settings)
         return value_hash([self._spec(section, name) for section, name in parts])
 
     def _missing(self, file: Path | str, why: str) -> ConfigError:
         return ConfigError(
             f"{file}: in none of results/, and {why}; give the folder of the outside files with --inputs, or take a "
-            "profile with this row: snakemake --cores all --configfile params/PROFILE.yaml data_all features_all"
+            "profile with this row: snakemake data_all features_all --cores all --configfile params/PROFILE.yaml"
         )
 
     def _inputs(self) -> Path:

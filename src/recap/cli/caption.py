@@ -120,7 +120,7 @@ def _write(a: Arguments, results: Iterable[PhotoCaptions | FailedPhoto], total: 
 def _captioned(results: Iterable[PhotoCaptions | FailedPhoto], failed: list[FailedPhoto]) -> Iterator[PhotoCaptions]:
     """Yield photos with captions; of the others each is named, and noted in ``failed``."""
     from recap.captioning.captioner import FailedPhoto
-    from recap.reporting.content import plain
+    from recap.reporting.text import plain
 
     for result in results:
         if isinstance(result, FailedPhoto):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments, paths
 from recap.cli.parser import Commands, Parser, command
+from recap.core.counted import counted
 
 
 def add_config(commands: Commands) -> None:
@@ -61,7 +62,7 @@ def check(a: Arguments) -> None:
 
     plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
     check_models(plan)
-    print(f"{a.profile}: {len(plan.tables)} tables, {len(plan.scored())} scored runs")
+    print(f"{a.profile}: {counted(len(plan.tables), 'table')}, {counted(len(plan.scored()), 'scored run')}")
 
 
 def tables(a: Arguments) -> None:

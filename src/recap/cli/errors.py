@@ -7,7 +7,7 @@ import io
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from recap.core.errors import RecapError
@@ -24,6 +24,8 @@ _REASONS = {
     errno.ENOTDIR: "a file is where a folder should be; remove it, or name another",
     errno.EROFS: "the disk is read-only; name another",
 }
+
+_UNMAPPED = "failed to map segment"  # how the dynamic linker says that a library does not fit into memory
 
 
 @contextmanager
@@ -49,6 +51,12 @@ def one_sentence() -> Iterator[None]:
         if not _reader_gone():
             raise
         sys.exit(141)
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and _UNMAPPED not in str(error):
+            _leave_bug(error)
+            raise
+        # Torch, half imported, fails again while Python ends, or crashes it.
+        _end("the memory is full; close other programs, raise `ulimit -v`, or take a smaller batch", os._exit)
     except OSError as error:
         if error.filename is None or error.errno is None:
             _leave_bug(error)
@@ -61,10 +69,10 @@ def one_sentence() -> Iterator[None]:
         raise
 
 
-def _end(sentence: str) -> None:
+def _end(sentence: str, leave: Callable[[int], object] = sys.exit) -> None:
     record_failure(sentence)
     log.error(f"recap: {sentence}")
-    sys.exit(2)
+    leave(2)
 
 
 def _leave_bug(error: Exception) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from recap.cli.arguments import Arguments, add_compute, chosen, mapping, paths, spec
 from recap.cli.parser import Commands, command
+from recap.core.files import checksums
 from recap.core.gpus import claim
 
 
@@ -49,6 +50,8 @@ def _extract(a: Arguments) -> None:
 
     a.spec |= {key: value for key, value in chosen(a, "batch_size shard_size").items() if value is not None}
     settings = _settings(a, "Features")
+    if a.trained:
+        checksums.check(a.trained)
     if settings.from_pictures:
         claim(a.device)
     job = ExtractionJob(**chosen(a, "corpus images inputs shards out device threads trained boxes cells products"))
@@ -77,6 +80,7 @@ def _pretrain(a: Arguments) -> None:
     from recap.features.pretrain import pretrain_backbone
 
     pretrain_backbone(spec=settings, **chosen(a, "boxes images device threads out"))
+    checksums.record(a.out)
 
 
 def _add_tune(commands: Commands) -> None:
@@ -101,6 +105,7 @@ def _tune(a: Arguments) -> None:
     from recap.features.tune import tune_backbone
 
     tune_backbone(spec=settings, **chosen(a, "corpus images inputs device threads out"))
+    checksums.record(a.out)
 
 
 def _add_import(commands: Commands) -> None:

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from recap.cli.arguments import Arguments
 from recap.cli.parser import Commands, Parser, command
 
-SECTIONS = ("datasets", "features", "figures", "models", "recipes", "scales", "studies", "subsets", "tables")
+SECTIONS = {
+    "datasets": "captions and pictures",
+    "subsets": "shares of the training captions",
+    "features": "image features: extracted by recap, or imported",
+    "language_models": "language models that stand in for GPT-2 at small scales",
+    "models": "models; the count is their parameters, where a paper or its code gives one to compare with",
+    "recipes": "how a model is trained, decoded and scored",
+    "scales": "replacements for data, sizes and recipes of tables",
+    "tables": "tables, with the number of rows that are trained",
+    "figures": "scores of several tables over one setting",
+    "studies": "human studies",
+}
 
 
 def add_params(commands: Commands) -> None:
     """Add the commands of this group."""
     parser = command(
-        commands, "list", purpose="the names of the parameter files of a section", example="recap params list models"
+        commands,
+        "list",
+        purpose="list the parameter files of a section: name, papers whose tables use it, what it is",
+        example="""
+            recap params list
+            recap params list models
+        """,
     )
-    parser.add_argument("section", choices=SECTIONS, help=", ".join(SECTIONS))
+    parser.add_argument(
+        "section", nargs="?", choices=SECTIONS, help=f"{', '.join(SECTIONS)} (default: list the sections)"
+    )
     _add_folder(parser)
-    parser.set_defaults(function=list_names)
+    parser.set_defaults(function=list_files)
     parser = command(
         commands,
         "show",
-        purpose="what a row of a table trains, complete, and where each value comes from",
+        purpose="show every setting of a table's row, defaults too, and where each value comes from",
         example="recap params show xlan/t3/enc2 --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")
@@ -37,26 +57,40 @@ def _add_folder(parser: Parser) -> None:
     )
 
 
-def list_names(a: Arguments) -> None:
-    """Print the names of a section, as rows and profiles name them."""
-    folder = a.params / a.section
-    for path in sorted(folder.rglob("*.yaml")):
-        print(path.relative_to(folder).with_suffix("").as_posix())
+def list_files(a: Arguments) -> None:
+    """Print the files of a section in columns, or the sections."""
+    from recap.core.catalog import files_of, section_names
+
+    if a.section is None:
+        _print_columns([[name, str(len(section_names(a.params, name))), what] for name, what in SECTIONS.items()])
+    else:
+        _print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(a.params, a.section)])
+
+
+def _print_columns(rows: list[list[str]]) -> None:
+    """Print rows with aligned columns; a column without any text is left out."""
+    widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True) if width).rstrip())
 
 
 def show(a: Arguments) -> None:
     """Print the settings of a row as YAML, with the source of each value as a comment."""
     from recap.core.by_hand import plan_of_row
+    from recap.core.row_settings import row_settings
 
-    plan = plan_of_row(a.params, a.row, a.scale, seed=1)
+    plan = plan_of_row(a.params, a.row, a.scale, seed=None)
     table, row = plan.row(a.row)
-    print(f"# {table}: {row.label}, stage {row.stage}")
-    parts = [("datasets", row.dataset), ("subsets", row.subset)]
-    parts += [("features", name) for name in plan.feature_names(row.features)]
-    for section, name in [*parts, ("models", row.model), ("recipes", row.recipe)]:
-        print(f"{section}/{name}:")
-        values = plan.resolve_with_sources(section, name)
-        lines = [(f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()]
-        width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
-        for line, source in lines:
-            print(f"{line:{width}}  # {source}")
+    print(f"# {table}: {row.label}")
+    for title, values in row_settings(plan, a.row).items():
+        drawn = title == f"subsets/{row.subset}" and plan.get("subsets", row.subset).fraction < 1
+        print(f"{title}:{'  # one draw per seed' if drawn else ''}")
+        _print_values({key: (json.dumps(value), source) for key, (value, source) in values.items()})
+
+
+def _print_values(values: dict[str, tuple[Any, str]]) -> None:
+    """Print keys and values, with aligned sources beside the shorter ones."""
+    lines = [(f"  {key}: {value}", source) for key, (value, source) in values.items()]
+    width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
+    for line, source in lines:
+        print(f"{line:{width}}  # {source}")

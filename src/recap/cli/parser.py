@@ -45,7 +45,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        what = "command" if isinstance(action, argparse._SubParsersAction) else "/".join(action.option_strings)
+        named = "/".join(action.option_strings) or action.dest
+        what = "command" if isinstance(action, argparse._SubParsersAction) else named
         # No ArgumentError: argparse puts "argument COMMAND:" before it.
         self.error(f"{what} {value!r} is unknown; {nearest(str(value), map(str, action.choices))}")
 

@@ -61,11 +61,11 @@ def _add_table(commands: Commands) -> None:
     parser = command(
         commands,
         "table",
-        purpose="statistics -> tex, csv, html, md",
+        purpose="statistics -> a table in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)",
         example="recap report table --spec table.json --statistics mine.json --out reports/tables",
     )
     spec(parser, "Table")
-    paths(parser, "statistics", out="folder of the four files")
+    paths(parser, "statistics", out="folder of the files")
     parser.set_defaults(function=_table)
 
 

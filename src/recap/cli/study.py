@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from recap.cli.arguments import Arguments, paths, spec, typed
 from recap.cli.parser import Commands, Parser, command
+from recap.core.counted import counted
 
 SHEETS = "sheets.json, as `recap study sheets` wrote it"
 
@@ -133,7 +135,9 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _serve(a: Arguments) -> None:
+    from recap.core.config.studies import PLACEHOLDER
     from recap.core.errors import ConfigError
+    from recap.core.log import log
     from recap.studies.pictures import read_pictures
     from recap.studies.server import make_app, public_host, serve
     from recap.studies.sheets import read_sheets
@@ -143,12 +147,16 @@ def _serve(a: Arguments) -> None:
     if a.responses.suffix != ".sqlite":
         raise ConfigError(f"--responses {a.responses}: name a file that ends in .sqlite, by which `import` knows it")
     sheets = read_sheets(a.sheets)
+    sheets.study.check_contact()
+    if sheets.study.contact == PLACEHOLDER:
+        log.warning("The consent text names nobody. This is a trial: set `contact` before people are asked.")
     address = (a.address or f"http://127.0.0.1:{a.port}").rstrip("/")
     host = public_host(address)
-    pictures = read_pictures(a.sheets.parent / "pictures.zip")
+    pictures = read_pictures(a.sheets.parent / "pictures.zip", sheets.pictures)
     tokens = links(sheets, a.links, address)
-    print(f"{len(tokens)} links: {a.links}")
-    serve(make_app(sheets, pictures, tokens, Store(a.responses), host), a.port)
+    print(f"{counted(len(tokens), 'link')}: {a.links}")
+    with closing(Store(a.responses)) as store:
+        serve(make_app(sheets, pictures, tokens, store, host), a.port)
 
 
 def _add_simulate(commands: Commands) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recap.cli.arguments import Arguments, paths
 from recap.cli.parser import Commands, command
+from recap.core.log import log
 
 
 def add_track(commands: Commands) -> None:
@@ -66,3 +67,6 @@ def _addresses(a: Arguments) -> None:
 
     for experiment, address in found(store=a.store, port=a.port).items():
         print(f"runs on {experiment}: {address}")
+    log.info(
+        "if a page opens as 'GenAI', choose 'Model training' in its sidebar; close the assistant: MLflow remembers both"
+    )

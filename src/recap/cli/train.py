@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from recap.cli.arguments import Arguments, Group, add_execution, chosen, given_e
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.gpus import claim
+from recap.core.labels import row_setting, series_of
+from recap.core.log import labelled
 
 if TYPE_CHECKING:
-    from recap.core.config import Execution, RunSpec
+    from recap.core.config import ExecutionFile, RunSpec
 
 FILES = ("corpus", "vocabulary", "subset", "features")
 WITH_SPEC = (*FILES, "state", "init", "weights", "execution")
@@ -44,7 +47,14 @@ def add_train(commands: Commands) -> None:
     whole.add_argument(
         "--weights", type=Path, metavar="PATH", help="pretrained weights that the model's settings name (.safetensors)"
     )
-    _add_row(parser.add_argument_group("a row by hand, in this process"))
+    _add_row(
+        parser.add_argument_group(
+            "a row by hand, in this process",
+            "It reads data, features and first stages of finished profiles below results/.\n"
+            "It makes what is missing below work/by_hand, once. At scale scenes these are\n"
+            "3,300 pictures and a backbone, which takes minutes.",
+        )
+    )
     paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
     parser.set_defaults(function=partial(train, default=parser.get_default))
 
@@ -98,10 +108,13 @@ def train(a: Arguments, default: Callable[[str], Any]) -> None:
         raise ConfigError(f"--spec goes with {', '.join(missing)}")
     settings, execution = typed(a, "RunSpec"), given_execution(a)
     _refuse_impossible(a.out)
+    _compare_vectors(settings, a.features[0])
     become_processes(settings, execution)
     from recap.training.job import train as run
 
-    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary subset features init weights state out"))
+    files = chosen(a, "corpus vocabulary subset features init weights state out")
+    with _labelled(execution, f"{row_setting(settings.model_dump())}/{settings.stage}"):
+        run(spec=settings, execution=execution, **files)
 
 
 def add_evaluate(commands: Commands) -> None:
@@ -131,10 +144,11 @@ def evaluate(a: Arguments) -> None:
     claim(execution.device)
     from recap.evaluation.job import evaluate as run
 
-    run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary features model out"))
+    with _labelled(execution, series_of(a.out)):
+        run(spec=settings, execution=execution, **chosen(a, "corpus vocabulary features model out"))
 
 
-def become_processes(spec: RunSpec, execution: Execution) -> None:
+def become_processes(spec: RunSpec, execution: ExecutionFile) -> None:
     """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
 
     Raises:
@@ -146,8 +160,15 @@ def become_processes(spec: RunSpec, execution: Execution) -> None:
         raise ConfigError(f"--spec -: {spec.processes} processes cannot all read standard input; name a file")
     claim(execution.device, spec.processes)
     if spec.processes > 1:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(spec.processes)]
-        os.execv(sys.executable, [sys.executable, *torchrun, "-m", "recap", *sys.argv[1:]])
+        python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(spec.processes), "--no-python"]
+        os.execv(sys.executable, [*python, *torchrun, *python, "recap", *sys.argv[1:]])
+
+
+def _labelled(execution: ExecutionFile, series: str) -> AbstractContextManager[None]:
+    """Return the context in which messages begin with the label of a run, where the workflow gives one."""
+    name = series.rpartition("/")[0].rpartition("/")[2]
+    return labelled(name, execution.labels.get(series, name))
 
 
 def _refuse_impossible(out: Path) -> None:
@@ -155,3 +176,11 @@ def _refuse_impossible(out: Path) -> None:
     if os.environ.get("RANK", "0") == "0" and not out.is_dir():  # of several processes the first looks
         out.mkdir(parents=True)
         out.rmdir()
+
+
+def _compare_vectors(spec: RunSpec, store: Path) -> None:
+    """Fail before the training, or say so, if the model leaves out vectors of the store."""
+    if os.environ.get("RANK", "0") == "0":
+        from recap.runs.vectors import check_vectors
+
+        check_vectors(spec.model_settings, store)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from recap.core.config import EvaluationSpec, Execution, Profile, RunSpec
 from recap.core.errors import ConfigError, nearest
+from recap.core.files.yaml_files import parse
 from recap.core.params import merged, validate
 from recap.core.plan import RunPlan
 from recap.core.run import Run, row_runs
@@ -31,8 +30,8 @@ class ByHand:
     evaluation: EvaluationSpec
 
 
-def plan_of_row(params: Path, row: str, scale: str | None, seed: int) -> RunPlan:
-    """Return the plan of the table of a row (``TABLE/ROW``).
+def plan_of_row(params: Path, row: str, scale: str | None, seed: int | None) -> RunPlan:
+    """Return the plan of the table of a row (``TABLE/ROW``), for one seed; None: for those of the table or scale.
 
     Raises:
         ConfigError: there is no such table or scale, or something in it is refused.
@@ -40,8 +39,10 @@ def plan_of_row(params: Path, row: str, scale: str | None, seed: int) -> RunPlan
     table, slash, _ = row.rpartition("/")
     if not slash:
         raise ConfigError(f"--row {row}: name table and row: TABLE/ROW (`recap params list tables` lists the tables)")
-    values = {"name": NAME, "tables": [table], "seeds": [seed], **({"scale": scale} if scale else {})}
-    return RunPlan(validate(Profile, values, "--row"), params)
+    seeds = None if seed is None else [seed]
+    return RunPlan(
+        validate(Profile, {"name": NAME, "tables": [table], "seeds": seeds, "scale": scale}, "--row"), params
+    )
 
 
 def by_hand(
@@ -90,12 +91,11 @@ def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
     part, *names = key.split(".")
     if not (equals and names and all(names)):
         raise ConfigError(f"--set {change}: write KEY=VALUE with KEY as xe.epochs or model.d_model")
+    if part in ("xe", "scst") and part not in parts:
+        raise ConfigError(f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one")
     if part not in parts:
         raise ConfigError(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {change}: the value is no YAML; quote it") from error
+    value = parse(text, f"--set {key}")
     for name in reversed(names):
         value = {name: value}
     return part, value

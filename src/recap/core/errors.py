@@ -6,10 +6,17 @@ import difflib
 from collections.abc import Iterable
 
 _LISTED = 8  # names in one sentence
+_HEAD, _TAIL = 400, 200  # characters of a sentence that a value of a file made longer: where it is, and what to do
 
 
 class RecapError(Exception):
     """Base of every error shown to the user as one sentence; the command line exits with 2."""
+
+    def __init__(self, sentence: str = "") -> None:
+        left_out = len(sentence) - _HEAD - _TAIL
+        if left_out > 0:
+            sentence = f"{sentence[:_HEAD]} [{left_out:,} characters] {sentence[-_TAIL:]}"
+        super().__init__(sentence)
 
 
 class ConfigError(RecapError):

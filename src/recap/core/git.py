@@ -20,8 +20,9 @@ def commit() -> str:
     head = _git("rev-parse", "--verify", "HEAD")
     if not head:
         return "unknown"
-    # dvc.lock is written by every run that succeeds: it says nothing about the code.
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)dvc.lock")
+    # Both are written when results are recorded: they say nothing about the code.
+    results = [f":(exclude,top){name}" for name in ("dvc.lock", "dvc.listings.json")]
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", *results)
     return f"{head}-dirty" if changed else head
 
 

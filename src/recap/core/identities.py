@@ -5,29 +5,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from recap.core.config import Strict
-from recap.core.config.models import model_configs, source_module
-from recap.core.hashing import code_digest, value_hash
+from recap.core.config.models import model_configs, model_source
+from recap.core.hashing import value_hash
+from recap.core.metrics import METRICS
 from recap.core.params import load_named
+from recap.core.source import code_digest
 
-TRAINING, EVALUATION = "training/job", "evaluation/job"
-ATTENTION, GATES = "evaluation/attention_figure", "evaluation/gates"
-# Imported by these jobs, but not part of what they compute: pictures reach a job as features.
-_NO_PART = ("data/files/images",)
+TRAINING, EVALUATION = "recap.training.job:train", "recap.evaluation.job:evaluate"
+ATTENTION, GATES = "recap.evaluation.attention_figure", "recap.evaluation.gates"
+# Imported by jobs, but not part of what they compute: pictures reach them as features.
+PICTURES = ("recap.data.files.images",)
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
 
 
-def job_code(start: str, *kinds: str) -> str:
-    """Return the digest of a job that starts at a module and runs some kinds of models.
+def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
+    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics.
 
     A new architecture, or a changed one, leaves the jobs of all others as they are.
     """
-    return code_digest(start, *map(source_module, kinds), without=_NO_PART)
+    models = (target for kind in kinds for target in model_source(kind))
+    return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
 
 
 def identities(params: Path) -> dict[str, Any]:
@@ -35,7 +39,8 @@ def identities(params: Path) -> dict[str, Any]:
 
     Returns:
         ``parameters``: file -> hash of what it says, complete with defaults; ``source``: kind of model -> digest of
-        what its training and its evaluation run; ``neutral``: key -> the default with which no hash holds it.
+        what its training and its evaluation run; ``metrics``: metric -> digest of what it runs; ``neutral``: key -> the
+        default with which no hash holds it.
     """
     named = [
         (section, path.relative_to(params / section).with_suffix("").as_posix())
@@ -48,6 +53,7 @@ def identities(params: Path) -> dict[str, Any]:
             kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
             for kind in sorted(model_configs())
         },
+        "metrics": {name: code_digest(METRICS.target(name)) for name in sorted(METRICS.names())},
         "neutral": neutral_keys(),
     }
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +23,30 @@ FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
 
 log = logging.getLogger("recap")
+_label = ContextVar("name of a run in its paths, and its label", default=("", ""))
+
+
+@contextmanager
+def labelled(name: str, label: str) -> Iterator[None]:
+    """Within this context, messages that begin with a run's name in its paths begin with its label."""
+    before = _label.set((name, label))
+    log.addFilter(_show_label)
+    try:
+        yield
+    finally:
+        log.removeFilter(_show_label)
+        _label.reset(before)
+
+
+def shown(text: str) -> str:
+    """Return a message with the label in place of the name that it begins with."""
+    name, label = _label.get()
+    return label + text.removeprefix(name) if text.startswith(name) else text
+
+
+def _show_label(record: logging.LogRecord) -> bool:
+    record.msg = shown(str(record.msg))
+    return True
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 from recap.core.config import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
 from recap.core.errors import ConfigError, nearest
 from recap.core.figure_plan import planned_figure
+from recap.core.labels import labels, series_of
 from recap.core.params import base_files, load_named, read_mapping, validate
 from recap.core.row_checks import check_row
 from recap.core.run import Run, file_name, row_runs
-from recap.core.scale_text import Pair, sentence
-from recap.core.scaling import PlannedRow, Scaler
+from recap.core.scale_text import Pair, sentence, short_sentence
+from recap.core.scaling import PlannedRow, Scaler, layer_key
 from recap.core.variants import Variant
 
 
@@ -42,7 +43,8 @@ class RunPlan:
         self._titles = _titles(params)
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
-        self._replaced: dict[str, tuple[TableFile, list[str], list[Pair]]] = {}  # table -> its file, notes, rows
+        # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
+        self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
         files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
         for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
             self._add(table_id, self._asked("tables", table_id, who))
@@ -56,20 +58,25 @@ class RunPlan:
         scale = (str(self.profile.scale), self.scale) if self.scale else None
         before, after = (Scaler(self.params, table_id, file, side) for side in (None, scale))
         made, quoted = after.made_rows()
+        if file.printed_on is not None:
+            self._asked("datasets", file.printed_on, f"printed_on of table {table_id!r}")
         seeds = self.profile.seeds or after.seeds()
         rows, pairs = [], []
         for row in made:
             who = f"row {row.id!r} of table {table_id!r}"
             planned = after.row(row)
             self._load(planned, who)
-            rows.append(self._row(row, planned))
             pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
+            as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+            rows.append(self._row(row, planned, as_printed))
         self.seeds[table_id] = seeds
-        self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs
+        faithful = all(row.as_printed for row in rows)
+        self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
-            paper_scale=bool(self.scale and self.scale.paper),
+            short_scale=short_sentence(scale=self.scale, titles=self._titles, pairs=pairs, as_printed=faithful),
+            printed_on=file.printed_on,
             columns=file.columns,
             baseline=file.baseline,
             quoted=quoted,
@@ -88,10 +95,11 @@ class RunPlan:
         return sentence(
             table=found[0][0],
             scale=self.scale,
-            notes=list(dict.fromkeys(note for _, notes, _ in found for note in notes)),
+            notes=list(dict.fromkeys(note for _, notes, _, _ in found for note in notes)),
             titles=self._titles,
-            pairs=[pair for _, _, pairs in found for pair in pairs],
+            pairs=[pair for _, _, pairs, _ in found for pair in pairs],
             seeds=len(self.seeds[table_ids[0]]),
+            as_printed=all(faithful for *_, faithful in found),
         )
 
     def _load(self, planned: PlannedRow, who: str) -> None:
@@ -108,7 +116,7 @@ class RunPlan:
         check_row(planned, who, lambda section, name: self._asked(section, name, who))
         self._features["+".join(planned.features)] = planned.features
 
-    def _row(self, row: RowFile, planned: PlannedRow) -> Row:
+    def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
         recipe = planned.recipe.name
         if planned.stage == "xe":
@@ -125,6 +133,7 @@ class RunPlan:
             ensemble=row.ensemble,
             printed=row.printed,
             printed_sd=row.printed_sd,
+            as_printed=as_printed,
         )
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
@@ -174,7 +183,7 @@ class RunPlan:
     def resolve_with_sources(self, section: str, name: str) -> dict[str, tuple[Any, str]]:
         """Return the values behind a part of a path by dotted key, each with its source.
 
-        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default``.
+        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default (MODULE)``.
         """
         return self.variant(section, name).with_sources(self.params)
 
@@ -182,6 +191,14 @@ class RunPlan:
         """Return the source of a part of a path: the row or scale that changes it, or its file."""
         variant = self.variant(section, name)
         return variant.changes[-1].source if variant.changes else f"{self.params.name}/{section}/{variant.base}.yaml"
+
+    def source_of_seeds(self, table_id: str) -> str | None:
+        """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
+        if self.profile.seeds:
+            return f"profile {self.profile.name!r}"
+        layers = self.scale.layers(table_id) if self.scale else []
+        found = [key for key, layer in layers if layer.seeds is not None]
+        return f"{self.params.name}/scales/{self.profile.scale}.yaml: {layer_key(found[-1])}seeds" if found else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""
@@ -237,6 +254,11 @@ class RunPlan:
                 break
             equal = base
         return equal
+
+    def labels(self) -> dict[str, str]:
+        """Return the label of every series of runs, in the order of the tables' rows."""
+        rows = {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}
+        return labels(rows, [series_of(run.path) for run in self.trained()])
 
     def names(self) -> set[tuple[str, str]]:
         """Return section and name of everything in tables and rows that becomes part of a path."""

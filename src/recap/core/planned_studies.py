@@ -50,6 +50,7 @@ def study_scale(plan: RunPlan, study: Study) -> str:
 
 def _check(plan: RunPlan, study: Study) -> None:
     """Refuse a study that the workflow cannot make."""
+    study.check_contact()
     for setup in study.setups:
         for system in study.systems:
             if not system.reference and system.id not in setup.rows:

@@ -7,30 +7,49 @@ in a registry, and registers what it brings; jobs of the workflow inherit the va
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, RecapError, first_line, nearest
+from recap.core.log import log
 
 VARIABLE = "RECAP_PLUGINS"
-_PACKAGE = Path(__file__).resolve().parent.parent.name
+HINT = f"if it is one of your own, name its module in {VARIABLE}"
 
 
 def load_plugins() -> None:
     """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again.
 
     Raises:
-        ConfigError: there is no such module.
+        ConfigError: there is no such module, or it cannot be imported.
     """
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        if not all(map(str.isidentifier, name.split("."))):
+            raise ConfigError(f"{VARIABLE}: {name!r} is no name of a module; write it as in an import: package.module")
         try:
             import_module(name)
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"{VARIABLE}: {name!r} cannot be imported ({error}); correct the name, or add its folder to PYTHONPATH"
             ) from error
+        except RecapError:
+            raise
+        except Exception as error:  # whatever a user's own module raises
+            log.debug(f"{VARIABLE}: {name}", exc_info=True)
+            raise ConfigError(
+                f"{VARIABLE}: {name!r} cannot be imported: {_place(error)}{type(error).__name__}: {first_line(error)}; "
+                "correct it (--log-level debug shows the whole traceback)"
+            ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of a module's own error; a syntax error says both itself."""
+    if isinstance(error, SyntaxError):
+        return ""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}: "
 
 
 class Registry:
@@ -68,7 +87,7 @@ class Registry:
         """
         load_plugins()
         if name not in self._targets:
-            raise ConfigError(f"unknown {self._what} {name!r}; {nearest(name, self._targets)}")
+            raise ConfigError(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
         return self._targets[name]
 
     def get(self, name: str) -> Any:
@@ -98,13 +117,3 @@ def resolve(target: str) -> Any:
         raise ConfigError(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
     except AttributeError as error:
         raise ConfigError(f"{target}: {error}; correct it") from error
-
-
-def module_of(target: str) -> str:
-    """Return the module of ``module:object``, as source digests name it: ``data/datasets/coco`` within the package.
-
-    A plug-in's module keeps its dots.
-    """
-    module = target.partition(":")[0]
-    package, dot, rest = module.partition(".")
-    return rest.replace(".", "/") if dot and package == _PACKAGE else module

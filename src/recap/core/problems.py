@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from recap.core.errors import nearest
+from recap.core.plugins import HINT
 
 _WHOLE, _NUMBER, _TEXT, _SWITCH = (
     "must be a whole number",
@@ -23,7 +24,7 @@ _SENTENCES = {
     **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
     **dict.fromkeys(("string_type", "string_unicode"), _TEXT),
     **dict.fromkeys(("bool_type", "bool_parsing"), _SWITCH),
-    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), _KEYS),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"), _KEYS),
     **dict.fromkeys(("list_type", "tuple_type"), _LIST),
     **dict.fromkeys(("date_type", "date_parsing", "date_from_datetime_parsing", "date_from_datetime_inexact"), _DATE),
     "finite_number": "must be a finite number",
@@ -34,6 +35,7 @@ _SENTENCES = {
     "too_short": "has {actual_length} entries, and needs {min_length:d} or more",
     "too_long": "has {actual_length} entries, and may have {max_length:d} at most",
     "string_too_short": "must not be empty",
+    "invalid-json-value": "must be a text, a number, true, false, a list, or keys with values",
     "invalid_key": "a key must be a text; quote it",
 }
 # The forms that the settings ask of texts, in words.
@@ -69,7 +71,9 @@ def first_problem(error: ValidationError, kind: Any) -> str:
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
         name = problem["ctx"]["discriminator"].strip("'")
-        return f"{f'{key}: ' if key else ''}unknown {name} {tag!r}; {nearest(tag, known)}"
+        if not key:  # the kind of the file itself, which a plug-in may bring
+            return f"unknown {name} {tag!r}; {nearest(tag, known)} ({HINT})"
+        return f"{key}: unknown {name} {tag!r}; {nearest(tag, known)}"
     if problem["type"] == "union_tag_not_found":
         return f"the key {problem['ctx']['discriminator']} is missing"
     if problem["type"] == "missing":

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from recap.core.log import log
+from recap.core.log import log, shown
 from recap.core.process.failures import in_workflow
 
 Item = TypeVar("Item")
@@ -45,7 +45,7 @@ def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None =
         return _with_lines(items, Lines(name, unit=unit, total=total))
     from tqdm import tqdm
 
-    return tqdm(items, desc=name, unit=f" {unit}", total=total, mininterval=0.5, file=sys.stderr)
+    return tqdm(items, desc=shown(name), unit=f" {unit}", total=total, mininterval=0.5, file=sys.stderr)
 
 
 def byte_bar(name: str, *, total: int | None) -> Any:

@@ -28,13 +28,19 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     value = read_json(path)
-    if not isinstance(value, dict) or value.get("format") != FORMAT or not isinstance(value.get("files"), dict):
+    if not _fits(value):
         raise RecapError(
             f"{path}: not a file of format {FORMAT} as this version writes it; restore it, or delete it and have the "
             "files beside it made again"
         )
     entries: dict[str, dict[str, Any]] = value["files"]
     return entries
+
+
+def _fits(value: Any) -> bool:
+    if not (isinstance(value, dict) and value.get("format") == FORMAT and isinstance(value.get("files"), dict)):
+        return False
+    return all(isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in value["files"].values())
 
 
 def write(folder: Path, entries: dict[str, dict[str, Any]]) -> None:

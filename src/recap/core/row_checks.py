@@ -30,6 +30,7 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
     _check_language_model(row, who, get)
     _check_products(row, who, get)
     _check_subset(row, who, get)
+    _check_vectors(row, who, get)
 
 
 def _check_language_model(row: PlannedRow, who: str, get: Get) -> None:
@@ -84,3 +85,22 @@ def _check_subset(row: PlannedRow, who: str, get: Get) -> None:
             f"{who}: features {tuned[0]!r} are tuned on all training captions, and subset {row.subset!r} "
             "keeps most of them from the model; name features without `word_tuning`"
         )
+
+
+def _check_vectors(row: PlannedRow, who: str, get: Get) -> None:
+    """Refuse a model that would leave out vectors of every image: cells of a grid, or a study's second view."""
+    limit, name = get("models", row.model.name).vector_limit, row.features[0]
+    per_picture = get("features", name).vectors_per_picture()
+    if limit is None or per_picture is None:
+        return
+    vectors = per_picture * get("datasets", row.dataset).pictures_per_image()
+    if vectors > limit:
+        raise ConfigError(f"{who}: features {name!r}: {too_many_vectors(vectors, limit)}")
+
+
+def too_many_vectors(vectors: int, limit: int) -> str:
+    """Return the end of the sentence that refuses a limit which no image keeps."""
+    return (
+        f"every image has {vectors} vectors, and the model would read only the first {limit} of each; set its "
+        "max_vectors to null, which reads all"
+    )

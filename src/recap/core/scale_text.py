@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from recap.core.config import Scale, Subset, TableFile, Titles
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-OWN = "The settings of the table itself."
 
 
 class Pair(NamedTuple):
@@ -22,9 +21,16 @@ class Pair(NamedTuple):
 
 
 def sentence(
-    *, table: TableFile, scale: Scale | None, notes: Sequence[str], titles: Titles, pairs: Sequence[Pair], seeds: int
+    *,
+    table: TableFile,
+    scale: Scale | None,
+    notes: Sequence[str],
+    titles: Titles,
+    pairs: Sequence[Pair],
+    seeds: int,
+    as_printed: bool,
 ) -> str:
-    """Return the sentence under a table.
+    """Return the sentences under a table; where no scale was applied, they do not speak of one.
 
     Args:
         table: as its file has it.
@@ -33,6 +39,7 @@ def sentence(
         titles: what data sets and features are called.
         pairs: one per row.
         seeds: number of runs of each row.
+        as_printed: whether every row has the data set and the settings of the printed numbers.
     """
     said = [
         *_named(pairs, "dataset", titles.datasets),
@@ -40,13 +47,28 @@ def sentence(
         *_named(pairs, "features", titles.features),
         *_models(pairs, titles.weights),
         *_epochs(pairs),
-        *([f"{_runs(seeds)} in place of {_number(table.seeds)}"] if seeds != table.seeds and scale else []),
+        *([f"{_runs(seeds)} in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
     ]
-    opening = scale.opening if scale else OWN.rstrip(".")
+    opening = _opening(scale, as_printed)
     own = [table.note, "" if scale and not scale.paper else table.paper_note]
     printed = [f"Printed: {table.source}."] if table.source else []
-    first = f"{opening}: {'; '.join(said)}." if said else f"{opening}."
+    first = f"Scale of this run: {_said(opening, said)}" if opening else ""
     return " ".join(part for part in [first, *own, *notes, *printed] if part)
+
+
+def short_sentence(*, scale: Scale | None, titles: Titles, pairs: Sequence[Pair], as_printed: bool) -> str:
+    """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
+    opening = _opening(scale, as_printed)
+    return _said(opening, _named(pairs, "dataset", titles.datasets)) if opening else ""
+
+
+def _opening(scale: Scale | None, as_printed: bool) -> str:
+    """Return how the scale calls itself; one that replaces nothing says so only of settings that are the print's."""
+    return scale.opening if scale and (as_printed or not scale.paper) else ""
+
+
+def _said(opening: str, said: Sequence[str]) -> str:
+    return f"{opening}: {'; '.join(said)}." if said else f"{opening}."
 
 
 def _changed(pairs: Sequence[Pair], key: str) -> list[tuple[Any, Any]]:

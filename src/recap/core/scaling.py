@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import QuotedRow, RowFile, Scale, TableFile
+from recap.core.config.models import MODELS
 from recap.core.config.scales import ALL, Replacements
 from recap.core.errors import ConfigError, nearest
 from recap.core.params import load_named, merged, names
@@ -120,16 +121,22 @@ class Scaler:
         return f"{self.file}: row {row_id!r}: {key}"
 
     def _model(self, row_id: str, value: str | dict[str, Any]) -> Variant:
-        """Return a model: its file, the scale's sizes for its kind, the row's changes."""
+        """Return a model: its file, the scale's sizes for its kind, the row's changes.
+
+        A kind without sizes takes those of the nearest kind that its class extends.
+        """
         base, changes = self._inline(row_id, "models", value)
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
         if any(layer.models for _, layer in self.layers):
-            kind = load_named(self.params, "models", base).kind
+            kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
+            kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
+            if kind is None:
+                raise ConfigError(
+                    f"{self.scale_file}: models: there are no sizes for kind {kinds[0]!r}; add a key for it"
+                )
             found = [(where, layer.models[kind]) for where, layer in self.layers if kind in layer.models]
-            if not found:
-                raise ConfigError(f"{self.scale_file}: models: there are no sizes for kind {kind!r}; add a key for it")
-            layers = [Layer(f"{self.scale_file}: {_key(where)}models.{kind}", sizes) for where, sizes in found]
+            layers = [Layer(f"{self.scale_file}: {layer_key(where)}models.{kind}", sizes) for where, sizes in found]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
             shown = reduce(merged, (sizes for where, sizes in found if where), shown)
         if changes:
@@ -147,6 +154,6 @@ class Scaler:
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
 
 
-def _key(where: str) -> str:
+def layer_key(where: str) -> str:
     """Return the beginning of the keys of a layer of replacements."""
     return f"tables.{where}." if where else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import SECTIONS
+from recap.core.every_setting import every_setting
 from recap.core.hashing import value_hash
 from recap.core.params import base_files, flat, merged, validate
 
@@ -73,10 +74,10 @@ class Variant:
         return loaded
 
     def with_sources(self, params: Path) -> dict[str, tuple[Any, str]]:
-        """Return each value by its key (``xe.epochs``) with where it comes from: file, scale, row or default."""
-        found = flat(self.load(params).model_dump(mode="json"))
+        """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
         said = reduce(merged, (_with_source(layer.values, layer.source) for layer in self.layers(params)))
-        return {key: (value, _source(key, said)) for key, value in found.items()}
+        found = every_setting(self.load(params))
+        return {key: (value, _source(key, said) or f"default ({module})") for key, (value, module) in found.items()}
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,15 @@ def _with_source(values: dict[str, Any], source: str) -> dict[str, Any]:
     }
 
 
-def _source(key: str, said: dict[str, Any]) -> str:
-    """Return the source of a value; a rate beside its schedule counts as within it."""
+def _source(key: str, said: dict[str, Any]) -> str | None:
+    """Return the source of a value, None for a default; a rate beside its schedule counts as within it."""
     found: Any = said
     for part in key.split("."):
         if isinstance(found, dict):
             found = found.get(part) or (found.get(int(part)) if part.isdigit() else None)
     if found is None and key.endswith(".schedule.learning_rate"):
         return _source(key.replace(".schedule.", "."), said)
-    return found.source if isinstance(found, _Sourced) else "default"
+    return found.source if isinstance(found, _Sourced) else None
 
 
 def variant_name(base: str, shown: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.build import distinct_scenes
 from recap.data.datasets.scenes.captions import describe
 from recap.data.files.json_files import read_jsons
+from recap.data.files.members import DAMAGED
 from recap.data.vocabulary.text import tokenize
 
 
@@ -84,7 +85,7 @@ def _lines(path: Path, *, first_column: bool) -> Iterator[str]:
         with opener(path, "rt", encoding="utf-8") as file:
             for line in file:
                 yield line.partition("\t")[0] if first_column else line
-    except (OSError, EOFError, ValueError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
 
 

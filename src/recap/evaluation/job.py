@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from recap.core.config import Evaluation, EvaluationSpec, Execution
-from recap.core.config.models import source_module
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
-from recap.core.hashing import code_digest, sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
+from recap.core.identities import job_code
 from recap.core.log import log
 from recap.core.metrics import score_info
 from recap.core.process.graceful_stop import GracefulStop
@@ -134,7 +134,7 @@ def _identity(
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
             ],
-            "code": code_digest("evaluation/decode", *map(source_module, kinds)),
+            "code": job_code("recap.evaluation.decode", *sorted(kinds)),
         }
     )
 

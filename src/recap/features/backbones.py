@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from typing import Any
 
 from torch import nn
@@ -14,6 +15,8 @@ from recap.core.seeding import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
 
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
+_HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of which timm takes one
+_HUB_SECONDS = 10.0
 
 
 def timm_library() -> Any:
@@ -44,6 +47,8 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
         try:
+            if spec.weights == "pretrained" and config is not None:
+                _ask_hub(config.hf_hub_id)
             return timm.create_model(spec.backbone, pretrained=spec.weights == "pretrained", **options)
         except TypeError as error:
             raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error
@@ -54,6 +59,18 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
                 f"{spec.backbone}: its pretrained weights cannot be fetched ({_one_line(error)}); without a network, "
                 "set `weights` to a safetensors file in the `inputs` folder"
             ) from error
+
+
+def _ask_hub(repository: str | None) -> None:
+    """Ask the HuggingFace hub once for weights that are not in its cache here; its library retries for 90 seconds."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    if repository is None:
+        return
+    name, _, revision = repository.partition("@")
+    files = (try_to_load_from_cache(name, file, revision=revision or None) for file in _HUB_FILES)
+    if not any(isinstance(file, str) for file in files):
+        HfApi().model_info(name, revision=revision or None, timeout=_HUB_SECONDS)
 
 
 def check_name(backbone: str) -> None:
@@ -92,4 +109,4 @@ def check_stage(model: Any, spec: GridFeatures) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return first_line(error)[:160]
+    return textwrap.shorten(first_line(error), 160, placeholder=" ...")

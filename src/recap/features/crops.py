@@ -29,7 +29,7 @@ from recap.features.writer import build_store
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_CODE = ("features/crops", "features/backbones")
+_CODE = ("recap.features.crops", "recap.features.backbones")
 
 
 def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.config.features import FeaturesConfig
 from recap.core.errors import ConfigError, DataError
-from recap.core.hashing import code_digest, value_hash
+from recap.core.hashing import value_hash
+from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.job import ExtractionJob
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SHARED = (
-    "features/pictures",
-    "features/records",
-    "features/shards",
-    "features/weights",
-    "features/writer",
-    "data/files/images",
+    "recap.features.pictures",
+    "recap.features.records",
+    "recap.features.shards",
+    "recap.features.weights",
+    "recap.features.writer",
+    "recap.data.files.images",
 )
 
 

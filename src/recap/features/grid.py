@@ -29,7 +29,7 @@ from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
 
 STANDARDISED_OVER = 256  # training pictures over which features are standardised
-_CODE = ("features/backbones", "features/grid", "features/maps")
+_CODE = ("recap.features.backbones", "recap.features.grid", "recap.features.maps")
 
 
 def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:

@@ -33,7 +33,7 @@ from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
-_CODE = ("features/pooled", "features/areas")
+_CODE = ("recap.features.pooled", "recap.features.areas")
 
 
 def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:

@@ -53,7 +53,7 @@ _DETECTORS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-_CODE = ("features/regions", "features/detectron", "features/selection")
+_CODE = ("recap.features.regions", "recap.features.detectron", "recap.features.selection")
 
 
 def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 THINGS, CLASSES = 80, 133  # COCO's panoptic classes: things first, then stuff
 NOTHING = -1  # class of what no segment covers
 _MODEL = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
-_CODE = ("features/segments", "features/detectron", "features/regions")
+_CODE = ("recap.features.segments", "recap.features.detectron", "recap.features.regions")
 
 
 def extract_segments(spec: SegmentFeatures, job: ExtractionJob) -> None:

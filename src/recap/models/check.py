@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from recap.core.config import ModelConfig
-from recap.core.config.models import source_module
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.atomic import read_json, write_json
-from recap.core.hashing import code_digest, value_hash
+from recap.core.hashing import value_hash
+from recap.core.identities import job_code
+from recap.core.log import log
 from recap.core.plan import RunPlan
 
 # Of the right order; what is built on the meta device takes no memory.
@@ -25,7 +26,7 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
     Raises:
         ConfigError: a builder refuses; the sentence names the file.
     """
-    seen = set(read_json(known)) if known is not None and known.exists() else set()
+    seen = _known(known) if known is not None and known.exists() else set()
     named = {name: plan.get("models", name) for name in sorted({run.model for run in plan.scored()})}
     hashes = {name: _hash(config) for name, config in named.items()}
     new = [name for name in named if hashes[name] not in seen]
@@ -35,8 +36,16 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
         write_json(known, sorted(hashes.values()))
 
 
+def _known(file: Path) -> set[str]:
+    try:
+        return set(read_json(file, list[str]))
+    except RecapError as error:
+        log.info(f"{error} (done now)")
+        return set()
+
+
 def _hash(config: ModelConfig) -> str:
-    return value_hash([config.model_dump(mode="json"), code_digest("models/registry", source_module(config.kind))])
+    return value_hash([config.model_dump(mode="json"), job_code("recap.models.registry", config.kind)])
 
 
 def _build(config: ModelConfig, source: str) -> None:

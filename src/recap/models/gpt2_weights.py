@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError, first_line
 from recap.core.files import checksums
+from recap.core.files.atomic import parse_json
 from recap.core.log import log
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.layers.attention import MultiHeadAttention
@@ -35,6 +35,14 @@ NAMES = [
     (r"^ln_f\.(weight|bias)$", r"norm.\1"),
 ]
 NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"  # causal masks, and the word table once more
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What the metadata of a language model of ours hold."""
+
+    heads: int
+    vocabulary_hash: str
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ def load_pretrained(
     checksums.check(path)
     tensors, metadata = _read(path)
     if METADATA in metadata:
-        _check_own(path, json.loads(metadata[METADATA]), decoder, vocabulary)
+        _check_own(path, parse_json(metadata[METADATA].encode(), f"{path}: metadata", _Made), decoder, vocabulary)
         found = tensors
     else:
         found = _released(path, tensors, vocabulary)
@@ -114,6 +122,8 @@ def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if ".c_" in short and value.dim() == 2:
             value = value.T
         if "query+key+value" in ours:
+            if not value.dim() or len(value) % 3:
+                raise ConfigError(f"{name!r} is {[*value.shape]}, no queries, keys and values; fetch the file again")
             for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
                 renamed[ours.replace("query+key+value", part)] = third
         else:
@@ -137,16 +147,16 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from error
 
 
-def _check_own(path: Path, made: dict[str, Any], decoder: nn.Module, vocabulary: AnyVocabulary | None) -> None:
+def _check_own(path: Path, made: _Made, decoder: nn.Module, vocabulary: AnyVocabulary | None) -> None:
     """Check that a language model of ours has the captioner's vocabulary and heads, which no shape tells."""
-    if vocabulary is not None and vocabulary.hash != made["vocabulary_hash"]:
+    if vocabulary is not None and vocabulary.hash != made.vocabulary_hash:
         raise ConfigError(
-            f"{path}: its vocabulary has the hash {made['vocabulary_hash']}, that of the captions {vocabulary.hash}; "
+            f"{path}: its vocabulary has the hash {made.vocabulary_hash}, that of the captions {vocabulary.hash}; "
             "train the language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
         )
     heads = {module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)}
-    if heads != {made["heads"]}:
-        raise ConfigError(f"{path}: has {made['heads']} heads, the model {heads.pop()}; give both the same number")
+    if heads != {made.heads}:
+        raise ConfigError(f"{path}: has {made.heads} heads, the model {heads.pop()}; give both the same number")
 
 
 def _released(path: Path, tensors: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
@@ -162,21 +172,22 @@ def _released(path: Path, tensors: dict[str, Tensor], vocabulary: AnyVocabulary 
                 f"{path}: GPT-2's weights go with its byte pairs, but the vocabulary has words; set `vocabulary: "
                 "{kind: bpe, ...}` of the data set"
             )
-        table = found["word_embedding.weight"]
-        if max(rows) >= len(table):
-            raise ConfigError(
-                f"{path}: has {len(table)} pieces, the vocabulary's last is {max(rows)}; take GPT-2's own"
-            )
-        found["word_embedding.weight"] = table[torch.tensor(rows)]
+        table = found.get("word_embedding.weight")
+        if table is not None and table.dim() == 2:
+            if max(rows) >= len(table):
+                raise ConfigError(
+                    f"{path}: has {len(table)} pieces, the vocabulary's last is {max(rows)}; take GPT-2's own"
+                )
+            found["word_embedding.weight"] = table[torch.tensor(rows)]
     return found
 
 
 def _copy(decoder: nn.Module, found: dict[str, Tensor], path: Path) -> LoadingReport:
     """Copy what has a place; positions are cut to the decoder's."""
     places = decoder.state_dict()
-    positions = places["position_embedding.weight"]
-    if "position_embedding.weight" in found:
-        found["position_embedding.weight"] = found["position_embedding.weight"][: len(positions)]
+    positions = found.get("position_embedding.weight")
+    if positions is not None and positions.dim():
+        found["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
     taken = [name for name in places if name in found]
     report = LoadingReport(
         taken, [name for name in places if name not in found], [name for name in found if name not in places]
@@ -193,6 +204,8 @@ def _copy(decoder: nn.Module, found: dict[str, Tensor], path: Path) -> LoadingRe
                 f"{path}: {name!r} is {[*found[name].shape]}, the model's is {[*places[name].shape]}; give both the "
                 "same sizes (d_model, d_feed_forward, positions, vocabulary)"
             )
+        if not (found[name].is_floating_point() and bool(found[name].isfinite().all())):
+            raise ConfigError(f"{path}: {name!r} holds values that are no finite floats; fetch or make the file again")
     with torch.no_grad():
         for name in taken:
             places[name].copy_(found[name])

@@ -13,6 +13,10 @@ decoder does, and differs from teacher forcing because the formula itself does.
 With rap_scope as_released and `layer_norm: unbiased` the whole model gives the released one's numbers, in what else it
 does: an image's padded vectors are zero after their embedding; a caption's tokens see none of its padding; the image's
 mask counts once for each caption; a mask that hides nothing counts, too; positions are computed in float32.
+Not as released, with rap_scope as_released: the search. One intensity is shared by a batch, so a caption's numbers
+depend on its neighbors. The release keeps all images of a batch in the search and feeds captions that have ended. Our
+beam search drops an image once its captions have ended. From then on, the others of its batch get other numbers than
+the release gives them.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
 

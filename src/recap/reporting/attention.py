@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from recap.core.files.atomic import atomic_path
 from recap.data.files.images import ImageSource
-from recap.reporting.content import plain
 from recap.reporting.figures import sheet_fonts, wrapped
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

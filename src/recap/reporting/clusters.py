@@ -12,8 +12,8 @@ from recap.core.files.atomic import atomic_path, write_json
 from recap.data.files.images import ImageSource
 from recap.reporting.attention import Box
 from recap.reporting.cluster_tree import Partition, bracketed, tree
-from recap.reporting.content import plain
 from recap.reporting.figures import sheet_fonts, wrapped
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,9 @@ from typing import Any
 from recap.core.config import Table
 from recap.core.errors import RecapError
 from recap.core.metrics import score_info
-from recap.statistics.comparison import SIGNIFICANT, UNITS
+from recap.reporting.notes import table_notes
+from recap.reporting.text import plain
+from recap.statistics.comparison import UNITS
 
 NONE = "--"
 
@@ -70,18 +72,13 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     _check(table, statistics)
     content = Content(table.title, table.scale, list(table.columns))
     for quoted in table.quoted:
-        entries = [Entry(_number(quoted.printed.get(column), score_info(column).digits)) for column in content.columns]
+        entries = [Entry(number(quoted.printed.get(column), score_info(column).digits)) for column in content.columns]
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [Line("printed", entries)]))
     for row in statistics["rows"]:
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
-    content.notes = _notes(statistics)
+    content.notes = table_notes(statistics)
     return content
-
-
-def plain(text: str) -> str:
-    """Return text on one line without control characters (captions and labels come from files)."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
 def _letters(number: int) -> str:
@@ -99,10 +96,8 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"
         )
-    if "units" not in statistics["family"]:
-        raise RecapError(
-            f"the statistics of table {statistics['table']!r} lack the joint test over images and runs; {again}"
-        )
+    if "power" not in statistics["family"]:
+        raise RecapError(f"the statistics of table {statistics['table']!r} are of an earlier version; {again}")
 
 
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
@@ -129,14 +124,14 @@ def _printed_lines(cells: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]
         lines.append(Line("printed", [Entry(_printed(cell, score_info(name).digits)) for name, cell in cells]))
     key = "difference_to_printed_percent"
     if any(cell[key] is not None for _, cell in cells):
-        entries = [Entry(_number(cell[key], score_info(name).digits, signed=True)) for name, cell in cells]
+        entries = [Entry(number(cell[key], score_info(name).digits, signed=True)) for name, cell in cells]
         lines.append(Line("ours minus printed", entries))
     return lines
 
 
 def _printed(cell: Mapping[str, Any], digits: int) -> str:
     """Return a printed number, with the standard deviation that stands beside it in the paper."""
-    text, spread = _number(cell["printed_percent"], digits), cell["printed_sd_percent"]
+    text, spread = number(cell["printed_percent"], digits), cell["printed_sd_percent"]
     return text if spread is None else f"{text} ± {spread:g}"
 
 
@@ -145,8 +140,8 @@ def _columns(row: Mapping[str, Any], content: Content) -> list[tuple[str, Mappin
     return [(column, row["cells"][column]) for column in content.columns]
 
 
-def _number(value: float | None, digits: int, *, signed: bool = False) -> str:
-    """Return a number, or two dashes."""
+def number(value: float | None, digits: int, *, signed: bool = False) -> str:
+    """Return a number as text, or two dashes."""
     if value is None:
         return NONE
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
@@ -158,9 +153,9 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
     if cell["mean"] is None:
         return Entry(NONE, mark=_not_run(cell, column, content))
     info = score_info(column)
-    text = _number(info.scale * cell["mean"], info.digits)
+    text = number(info.scale * cell["mean"], info.digits)
     if cell["sd"] is not None:
-        text += f" ± {_number(info.scale * cell['sd'], info.digits)}"
+        text += f" ± {number(info.scale * cell['sd'], info.digits)}"
     if same is None:
         text += f" ({cell['n']})"
     mark = content.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
@@ -195,7 +190,7 @@ def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry
     info, arrow = score_info(column), ""
     if _mark(cell):
         arrow = " ↑" if comparison["difference"] > 0 else " ↓"
-    return Entry(_number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
+    return Entry(number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
 
 
 def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Entry:
@@ -218,49 +213,3 @@ def _signatures(statistics: Mapping[str, Any]) -> list[str]:
     if len(rows) == 1:
         return list(rows)
     return [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
-
-
-def _notes(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the sentences below a table."""
-    seeds = statistics["seeds"]
-    listed = ", ".join(str(seed) for seed in seeds)
-    spread = f"one seed ({listed}), so no spread"
-    if len(seeds) > 1:
-        spread = f"mean ± standard deviation over seeds {listed}"
-    notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
-    notes += _notes_on_scales(statistics["columns"])
-    cells = [cell for row in statistics["rows"] for cell in row["cells"].values()]
-    if statistics["quoted"] or any(cell["printed_percent"] is not None for cell in cells):
-        missing = "" if statistics["paper_scale"] else "; on another scale than ours, so no difference to it is shown"
-        notes.append(f"Printed: quoted from the paper, measured there{missing}.")
-    return notes + ([_note_on_p(statistics)] if len(statistics["rows"]) > 1 else [])
-
-
-def _notes_on_scales(columns: Sequence[str]) -> list[str]:
-    """Return which columns are not in percent, and in which a lower value is better."""
-    unscaled = [column for column in columns if score_info(column).scale == 1]
-    lower = [column for column in columns if not score_info(column).higher_is_better]
-    notes = [f"Not in percent: {', '.join(unscaled)}."] if unscaled else []
-    return notes + ([f"Lower is better: {', '.join(lower)}."] if lower else [])
-
-
-def _note_on_p(statistics: Mapping[str, Any]) -> str:
-    """Return the note that says what the p-values of a table test, and what its arrows mark."""
-    family = statistics["family"]
-    label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
-    tests = f"p: two-sided against {label}, of each kind Holm-corrected over the comparisons of this table."
-    bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
-    images = f"Images: paired t over images{bleu}"
-    below = (
-        f"below {SIGNIFICANT:g}; bold: better by this rule. Wilcoxon tests, intervals and effect sizes are in the CSV."
-    )
-    if family["units"] == ["images"]:
-        return (
-            f"{tests} {images}: with one seed, p generalises over images only, not over training runs: other "
-            f"runs may reverse a difference. An arrow marks p {below}"
-        )
-    return (
-        f"{tests} {images}, generalises over images for these training runs. Runs: Welch over the runs, generalises "
-        "over training runs for these images. Both: the largest p of these two and of the joint test (min F'), which "
-        f"takes images and runs as random. An arrow marks a difference with all three {below}"
-    )

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
-from recap.reporting.colours import COLOURS
-from recap.reporting.content import plain
+from recap.reporting.colours import COLOURS, colour_of
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 _READ = COLUMNS[3:]
-_FIRST, _SECOND = "xe", "scst"
+_SECOND = "scst"
 _DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
 _FILLS: tuple[Literal["full", "none", "left"], ...] = ("full", "none", "left")  # of markers, where colours repeat
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
@@ -28,12 +28,14 @@ _SHORT = 60  # characters of labels of which two stand side by side in the legen
 
 @dataclass(frozen=True)
 class Curve:
-    """One training stage of one seed: the rows of its history, as text by column."""
+    """One training stage of one seed: the rows of its history, as text by column; it continues the run ``after``."""
 
     label: str
     seed: int
     stage: str
     lines: list[dict[str, str]]
+    path: str = ""
+    after: str | None = None
 
     def points(self) -> list[tuple[int, float]]:
         """Return epoch and validation CIDEr-D of every epoch that was validated."""
@@ -44,7 +46,8 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
     """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a PNG.
 
     Args:
-        spec: ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below runs}, ...]}``.
+        spec: ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below runs, "after": path
+            of the run that it continues, or None}, ...]}``; labels get their colours in this order.
         runs: the folder ``results/<profile>/runs``.
         out: the CSV to write.
         figure: the PNG to write.
@@ -52,10 +55,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
     Raises:
         RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text instead of a number.
     """
-    curves = [
-        Curve(run["label"], run["seed"], run["stage"], _history(runs / run["path"] / "history.csv"))
-        for run in spec["runs"]
-    ]
+    curves = [Curve(lines=_history(runs / run["path"] / "history.csv"), **run) for run in spec["runs"]]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -80,13 +80,14 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
     below = 0.2 * -(-(len(labels) + len(seeds)) // columns)  # inches of the legend
     canvas = FigureCanvasAgg(Figure(figsize=(9, 4.8 + below), dpi=150, layout="constrained"))
     axes = canvas.figure.add_subplot()
-    before = {(curve.label, curve.seed): len(curve.lines) for curve in curves if curve.stage == _FIRST}
+    epochs = {curve.path: len(curve.lines) for curve in curves}
+    colours = colour_of(labels)
     for curve in curves:
-        start = before.get((curve.label, curve.seed), 0) if curve.stage == _SECOND else 0
+        start = epochs.get(curve.after, 0) if curve.after else 0
         axes.plot(
             [start + epoch for epoch, _ in curve.points()],
             [value for _, value in curve.points()],
-            color=COLOURS[labels.index(curve.label) % len(COLOURS)],
+            color=colours[curve.label],
             fillstyle=_fill(labels.index(curve.label)),
             linestyle=_DASHES[seeds.index(curve.seed) % len(_DASHES)],
             marker="^" if curve.stage == _SECOND else "o",
@@ -113,8 +114,8 @@ def _legend(figure: Figure, labels: Sequence[str], seeds: Sequence[int], columns
     from matplotlib.lines import Line2D
 
     colours = [
-        Line2D([], [], color=COLOURS[index % len(COLOURS)], linewidth=3, marker="o", fillstyle=_fill(index))
-        for index in range(len(labels))
+        Line2D([], [], color=colour, linewidth=3, marker="o", fillstyle=_fill(index))
+        for index, colour in enumerate(colour_of(labels).values())
     ]
     dashes = [Line2D([], [], color="grey", linestyle=_DASHES[index % len(_DASHES)]) for index in range(len(seeds))]
     names = [plain(label) for label in labels] + [f"seed {seed}" for seed in seeds]

@@ -10,8 +10,9 @@ from recap.core.config import Table
 from recap.core.files.atomic import atomic_path, write_text
 from recap.data.corpus.corpus import VIEWS
 from recap.data.files.images import ImageSource
-from recap.reporting.content import plain
+from recap.reporting.colours import colour_of
 from recap.reporting.samples import Sample, choose_samples, samples_markdown
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,7 +23,7 @@ _MARGIN = 24
 _FONT_SIZE = 17
 _LINE = 23  # pixels from line to line
 _TEXT_COLOR, _GREY, _BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
-_ROW_COLOURS = ((0, 84, 147), (176, 58, 20), (24, 112, 60), (112, 48, 140), (140, 100, 0))
+_DARKER = 0.7  # of the colour of a line, as text on white
 
 Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), colour
 
@@ -80,7 +81,7 @@ def contact_sheet(samples: Sequence[Sample], images: Sequence[Image], *, title: 
     heights = [max(_EDGE, _LINE * len(lines)) + _MARGIN for lines in texts]
     rows = [range(start, min(start + columns, len(samples))) for start in range(0, len(samples), columns)]
     card_width = _EDGE + _TEXT_WIDTH + 2 * _MARGIN
-    parts = ((title, "bold", _TEXT_COLOR), (f"Scale of this run: {scale}", "plain", _GREY))
+    parts = ((title, "bold", _TEXT_COLOR), (scale, "plain", _GREY))
     width = columns * card_width - _MARGIN
     head = [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], width)]
     height = _MARGIN + _LINE * len(head) + _MARGIN + sum(max(heights[i] for i in row) for row in rows)
@@ -123,11 +124,20 @@ def _fitted(image: Image) -> Image:
 def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styled]:
     """Return the text beside one image: every row's label and caption, then the references in grey."""
     parts: list[Styled] = [(f"{number}. {sample.heading()}", "plain", _GREY)]
-    for index, caption in enumerate(sample.captions):
-        parts.append((caption.heading(), "bold", _ROW_COLOURS[index % len(_ROW_COLOURS)]))
+    colours = colour_of(caption.label for caption in sample.captions)
+    for caption in sample.captions:
+        parts.append((caption.heading(), "bold", _darker(colours[caption.label])))
         parts.append((caption.text or "(empty caption)", "plain", _TEXT_COLOR))
     parts += [(f"· {reference}", "plain", _GREY) for reference in sample.references]
     return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT_WIDTH)]
+
+
+def _darker(colour: str) -> tuple[int, int, int]:
+    """Return a row's colour as that of text."""
+    from PIL.ImageColor import getrgb
+
+    red, green, blue = (round(_DARKER * part) for part in getrgb(colour)[:3])
+    return red, green, blue
 
 
 def wrapped(text: str, font: Any, width: int) -> list[str]:

@@ -20,8 +20,8 @@ from recap.core.files.spreadsheet import no_formula
 from recap.data.corpus.corpus import VIEWS
 from recap.data.corpus.parts_of_speech import HINT, kind_of, tagger
 from recap.data.files.images import ImageSource
-from recap.reporting.content import plain
 from recap.reporting.figures import sheet_fonts, side_by_side, wrapped
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

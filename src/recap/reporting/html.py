@@ -9,8 +9,9 @@ from recap.reporting.content import Block, Content, Entry, Line
 _STYLE = """
 .recap-table { font: 13px/1.45 system-ui, sans-serif; max-width: 70rem; overflow-x: auto; }
 .recap-table table { border-collapse: collapse; margin: 1em 0; }
-.recap-table th, .recap-table td { padding: 0.2em 0.6em; text-align: right; white-space: nowrap; }
-.recap-table th[scope=row] { font-weight: normal; padding-left: 1.6em; text-align: left; }
+.recap-table th, .recap-table td { padding: 0.2em 0.4em; text-align: right; vertical-align: bottom; }
+.recap-table td { white-space: nowrap; }
+.recap-table th[scope=row] { font-weight: normal; padding-left: 1em; text-align: left; }
 .recap-table thead th { border-bottom: 2px solid #444; }
 .recap-table th[scope=rowgroup] { border-top: 1px solid #bbb; text-align: left; }
 .recap-table .notes { color: #444; font-size: 12px; overflow-wrap: anywhere; }
@@ -27,7 +28,7 @@ def html_table(content: Content) -> str:
         '<div class="recap-table">',
         f"<style>{_STYLE}</style>",
         f"<h2>{escape(content.title)}</h2>",
-        f"<p><strong>Scale of this run: {escape(content.scale)}</strong></p>",
+        *([f"<p><strong>{escape(content.scale)}</strong></p>"] if content.scale else []),
         f"<table>\n<thead><tr><td></td>{head}</tr></thead>",
         *(_block(block, len(content.columns)) for block in content.blocks),
         '</table>\n<ul class="notes">',

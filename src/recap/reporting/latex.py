@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recap.reporting.content import Block, Content, Entry, plain
+from recap.reporting.content import Block, Content, Entry
+from recap.reporting.text import plain
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -21,6 +22,7 @@ _SPECIAL = {
     '"': "''",
     "±": r"$\pm$",
     "×": r"$\times$",
+    "†": r"$^\dagger$",
     "→": r"$\rightarrow$",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
@@ -36,6 +38,7 @@ _LATIN_END = 0x17F  # what pdfLaTeX sets without further packages
 _PUNCTUATION = "–—‘’“”…•"
 
 
+PACKAGES = r"% needs in the preamble: \usepackage{booktabs,graphicx}"
 _MAX_COLUMNS = 6  # that fit the text width of an article at \footnotesize
 
 
@@ -53,29 +56,52 @@ def _escape_char(char: str) -> str:
 
 
 def latex_table(content: Content, name: str) -> str:
-    """Return a ``table`` environment; a comment on top names the packages that it needs."""
+    """Return a ``table*`` environment, as wide as a page of two columns; a comment names the packages it needs."""
     columns = content.columns
     lines = [
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
-        r"% needs in the preamble: \usepackage{booktabs}",
-        r"\begin{table}[tbp]",
+        PACKAGES,
+        r"\begin{table*}[tbp]",
         r"\centering",
-        rf"\caption{{{escape(content.title)}. \textbf{{Scale of this run: {escape(content.scale)}}}}}",
-        rf"\label{{tab:{''.join(char if char.isalnum() else '-' for char in name)}}}",
+        rf"\caption{{{escape(content.title)}.{_scale(content.scale)}}}",
+        rf"\label{{tab:{label_name(name)}}}",
         r"\medskip",
         r"\footnotesize" if len(columns) <= _MAX_COLUMNS else r"\scriptsize",
         r"\setlength{\tabcolsep}{3pt}",
-        rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}",
-        r"\toprule",
-        " & ".join(["", *(escape(column) for column in columns)]) + r" \\",
-        r"\midrule",
-        *_body(content),
-        r"\bottomrule",
-        r"\end{tabular}",
+        *fitted(
+            [
+                rf"\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}",
+                r"\toprule",
+                " & ".join(["", *(escape(column) for column in columns)]) + r" \\",
+                r"\midrule",
+                *_body(content),
+                r"\bottomrule",
+                r"\end{tabular}",
+            ]
+        ),
         *_notes(content),
-        r"\end{table}",
+        r"\end{table*}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def fitted(tabular: list[str]) -> list[str]:
+    """Return the lines of a tabular so that it is set smaller where it would be wider than its column."""
+    return [
+        r"\sbox0{%",
+        *tabular,
+        r"}%",
+        r"\ifdim\wd0>\linewidth \resizebox{\linewidth}{!}{\usebox0}\else \usebox0\fi",
+    ]
+
+
+def label_name(name: str) -> str:
+    """Return the name of a table as a label."""
+    return "".join(char if char.isalnum() else "-" for char in name)
+
+
+def _scale(text: str) -> str:
+    return rf" \textbf{{{escape(text)}}}" if text else ""
 
 
 def _body(content: Content) -> list[str]:
@@ -109,7 +135,7 @@ def _cell(entry: Entry) -> str:
     text = entry.text.partition(" ± ")[0]
     # The arrow goes in front, so that the digits stay aligned.
     arrow = text[-1] if text[-1] in "↑↓" else ""
-    text = escape(arrow) + _signed(text.removesuffix(arrow).strip())
+    text = escape(arrow) + signed(text.removesuffix(arrow).strip())
     if entry.strong:
         text = rf"\textbf{{{text}}}"
     return text + (rf"\rlap{{\textsuperscript{{{entry.mark}}}}}" if entry.mark else "")
@@ -121,7 +147,7 @@ def _spread(entry: Entry) -> str:
     return rf"{{\tiny {escape(spread)}}}" if spread else ""
 
 
-def _signed(text: str) -> str:
+def signed(text: str) -> str:
     """Return a number with a real minus sign or less-than sign."""
     if text[0] in "+-<" and text[1:2].isdigit():
         return f"${text[0]}${escape(text[1:])}"

@@ -14,7 +14,7 @@ from recap.core.errors import MetricError
 from recap.core.run import row_runs
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
-from recap.reporting.content import plain
+from recap.reporting.text import plain
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics, split_of
 
 
@@ -101,7 +101,7 @@ def choose_samples(
 
 def _scored(folder: Path) -> _Scored:
     """Read captions and scores of one run."""
-    split = split_of(read_metrics(folder)["signature"])
+    split = split_of(read_metrics(folder).signature)
     scores = read_image_scores(folder, split)
     cider: dict[int, float] = {}
     if "CIDEr" in scores:
@@ -124,7 +124,8 @@ def _with_phrases(
 
 def samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -> str:
     """Return samples of a table as Markdown below the contact sheet ``figure``."""
-    lines = [f"# {_markdown(table.title)}: captions", "", f"**Scale of this run: {_markdown(table.scale)}**", ""]
+    lines = [f"# {_markdown(table.title)}: captions", ""]
+    lines += [f"**{_markdown(table.scale)}**", ""] if table.scale else []
     lines += ["Test images drawn at random; captions of the first seed.", ""]
     if table.examples:
         lines += [_markdown(_examples_said(table, samples)), ""]

@@ -22,10 +22,10 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     """
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():
-        seeds = [read_metrics(scores / run)["scores"] for run in runs]
+        seeds = [read_metrics(scores / run).scores for run in runs]
         for metric in seeds[0]:
-            values = [seed.get(metric) for seed in seeds]
+            values = [value for seed in seeds if (value := seed.get(metric)) is not None]
             # A metric that is missing for a seed has no mean; it is left out, not counted as 0.
-            if all(value is not None for value in values):
+            if len(values) == len(seeds):
                 summary[f"{row}.{metric}"] = sum(values) / len(values)
     write_json(out, summary)

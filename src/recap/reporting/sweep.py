@@ -15,8 +15,8 @@ from recap.core.files.atomic import atomic_path, read_json, write_text
 from recap.core.files.checksums import check
 from recap.core.files.spreadsheet import no_formula
 from recap.core.metrics import score_info
-from recap.reporting.colours import COLOURS
-from recap.reporting.content import plain
+from recap.reporting.colours import colour_of
+from recap.reporting.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,10 +101,11 @@ def _draw(figure: Figure, rows: list[Number], png: Path) -> None:
     beside = 0.9 + 0.18 * (1 + heading.count("\n"))  # inches of heading and legend
     canvas = FigureCanvasAgg(Drawing(figsize=(4.2 * across + 1.8, 3.4 * down + beside), dpi=150, layout="constrained"))
     panels = canvas.figure.subplots(down, across, squeeze=False)
+    colours = colour_of(line.label for line in figure.lines)
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
         for index, line in enumerate(figure.lines):
             found = [row for row in rows if row[:2] == (metric, plain(line.label)) and row[3] is not None]
-            _line(panel, found, index, _aside(figure, index))
+            _line(panel, found, colours[line.label], _MARKERS[index % len(_MARKERS)], _aside(figure, index))
         panel.set_title(metric)
         panel.set_xlabel(figure.x_label)
         panel.grid(alpha=0.3)
@@ -135,7 +136,7 @@ def _aside(figure: Figure, index: int) -> Callable[[float], float]:
     return lambda x: x + 0.008 * steps * (max(ticks) - min(ticks))
 
 
-def _line(panel: Axes, rows: list[Number], index: int, aside: Callable[[float], float]) -> None:
+def _line(panel: Axes, rows: list[Number], colour: str, marker: str, aside: Callable[[float], float]) -> None:
     """Draw one line with its intervals; where there is one run, the point alone."""
     means = [row[3] or 0.0 for row in rows]
     lows = [mean - (row[4] if row[4] is not None else mean) for mean, row in zip(means, rows, strict=True)]
@@ -144,8 +145,8 @@ def _line(panel: Axes, rows: list[Number], index: int, aside: Callable[[float], 
         [aside(row[2]) for row in rows],
         means,
         yerr=[lows, highs],
-        color=COLOURS[index % len(COLOURS)],
-        marker=_MARKERS[index % len(_MARKERS)],
+        color=colour,
+        marker=marker,
         markersize=5,
         capsize=3,
         label=rows[0][1] if rows else None,
@@ -158,5 +159,5 @@ def _heading(figure: Figure, rows: list[Number], across: int) -> str:
 
     runs = sorted({row[6] for row in rows if row[6]})
     spread = f"bars: 95 % t interval of the mean over {' or '.join(map(str, runs))} runs; none where there is one run"
-    texts = (figure.title, f"Scale of this run: {figure.scale}", f"Mean over runs, {spread}.")
-    return "\n".join(fill(plain(text), 26 + 56 * across) for text in texts)
+    texts = (figure.title, figure.scale, f"Mean over runs, {spread}.")
+    return "\n".join(fill(plain(text), 26 + 56 * across) for text in texts if text)

@@ -1,4 +1,4 @@
-"""Writes one result table as LaTeX, CSV, Markdown and HTML."""
+"""Writes one result table: in full as LaTeX, CSV, HTML and Markdown, and one line a row for a paper."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.config import Table
+from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import no_formula
 from recap.core.log import log
-from recap.reporting.content import Content, Entry, table_content
+from recap.reporting.content import table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
+from recap.reporting.markdown import markdown_table
+from recap.reporting.paper import paper_table
+from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
@@ -23,7 +27,7 @@ _PRINTED = ("printed_percent", "printed_sd_percent", "difference_to_printed_perc
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes.
+    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,md}``; equal statistics give equal bytes.
 
     Args:
         name: id of the table.
@@ -32,44 +36,34 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
         out: folder.
 
     Returns:
-        The four paths.
+        The seven paths.
 
     Raises:
         RecapError: the statistics were made for another version of the table.
     """
-    content = table_content(table, statistics)
+    content, paper = table_content(table, statistics), paper_table(table, statistics)
     texts = {
         "tex": latex_table(content, name),
         "csv": csv_table(statistics),
         "html": html_table(content),
         "md": markdown_table(content),
+        "paper.tex": paper_latex(paper, name),
+        "paper.csv": paper_csv(paper),
+        "paper.md": paper_markdown(paper),
     }
     paths = [out / f"{name}.{ending}" for ending in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
-    log.info(f"table {name}: {len(table.rows)} rows, {len(table.columns)} columns -> {paths[-1]}")
+    shape = f"{counted(len(table.rows), 'row')}, {counted(len(table.columns), 'column')}"
+    log.info(f"table {name}: {shape} -> {out / name}.md")
     return paths
-
-
-def markdown_table(content: Content) -> str:
-    """Return the table as Markdown with aligned columns."""
-    rows: list[list[str]] = [["", *content.columns]]
-    for block in content.blocks:
-        rows.append([f"**{_cell_text(block.label)}**", *[""] * len(content.columns)])
-        rows.extend([f"  {line.kind}", *(_entry(entry) for entry in line.entries)] for line in block.lines)
-    widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
-    rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), ""])
-    lines = [_padded(rows[0], widths), rule, *(_padded(row, widths) for row in rows[1:])]
-    notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
-    notes += [f"Signature: `{text}`" for text in content.signatures]
-    head = [f"# {_cell_text(content.title)}", "", f"**Scale of this run: {_cell_text(content.scale)}**", ""]
-    return "\n".join([*head, *lines, "", *(f"- {_no_element(note)}" for note in notes)]) + "\n"
 
 
 def csv_table(statistics: Mapping[str, Any]) -> str:
     """Return one line per row and metric with all numbers; scores are fractions, printed values percent.
 
-    Column ``scale`` is ``paper`` or ``other``; Markdown and JSON describe the scale in full.
+    Column ``scale`` is ``paper`` where a row has the data set and the settings of the printed numbers, else ``other``;
+    Markdown and JSON describe the scale in full.
     """
     records = list(_records(statistics))
     buffer = io.StringIO()
@@ -88,7 +82,7 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
             yield {
                 "table": statistics["table"],
-                "scale": "paper" if statistics["paper_scale"] else "other",
+                "scale": "paper" if row["as_printed"] else "other",
                 **{
                     key: row[key]
                     for key in ("id", "label", "dataset", "subset", "features", "model", "recipe", "stage")
@@ -137,27 +131,3 @@ def _csv_value(value: Any) -> Any:
     if isinstance(value, str):
         return no_formula(value)
     return repr(value)
-
-
-def _padded(row: list[str], widths: list[int]) -> str:
-    """Return one line of the Markdown table: first column to the left, numbers to the right."""
-    first = row[0].ljust(widths[0])
-    return (
-        "| " + " | ".join([first, *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]) + " |"
-    )
-
-
-def _cell_text(text: str) -> str:
-    """Return text with the characters escaped that end a cell or start HTML."""
-    return _no_element(text.replace("\\", "\\\\").replace("|", "\\|"))
-
-
-def _no_element(text: str) -> str:
-    """Return text in which nothing starts an element of HTML, which Markdown may hold."""
-    return text.replace("<", "&lt;")
-
-
-def _entry(entry: Entry) -> str:
-    """Return one cell of the Markdown table."""
-    text = f"**{entry.text}**" if entry.strong else entry.text
-    return text + (f" [{entry.mark}]" if entry.mark else "")

@@ -15,12 +15,18 @@ from recap.runs.weights import read_weights
 
 
 def load_weights(model: Captioner, path: Path) -> None:
-    """Load a model's tensors; every name and shape must fit.
+    """Load a model's tensors; every name, type and shape must fit, and every number be finite.
 
     Raises:
         TrainingError: the file is missing, damaged or of another model.
     """
     weights = read_weights(path)
+    for name, own in model.state_dict().items():
+        value = weights.get(name, own)
+        if value.dtype != own.dtype:
+            raise TrainingError(f"{path}: {name!r} is {value.dtype}, not {own.dtype}; train it again")
+        if not bool(value.isfinite().all()):
+            raise TrainingError(f"{path}: {name!r} holds NaN or infinite numbers; train it again")
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from recap.core.errors import MetricError
 from recap.core.metrics import server_names
 from recap.core.run import row_runs
 from recap.core.signatures import parse_signature
-from recap.statistics.scores import read_image_scores, read_metrics, split_of
+from recap.statistics.scores import Metrics, read_image_scores, read_metrics, split_of
 
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 # Fields of a signature in which comparable scores agree.
@@ -77,11 +76,9 @@ def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_roo
     for run in row_runs(row, list(seeds)):
         folder = scores_root / run.path
         metrics = read_metrics(folder)
-        scores.signatures[run.seed] = metrics["signature"]
-        _check_comparable(
-            f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics["signature"]
-        )
-        images = read_image_scores(folder, split_of(metrics["signature"]))
+        scores.signatures[run.seed] = metrics.signature
+        _check_comparable(f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics.signature)
+        images = read_image_scores(folder, split_of(metrics.signature))
         ids = images.pop("image_id").tolist()
         if scores.image_ids and ids != scores.image_ids:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
@@ -95,23 +92,23 @@ def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_roo
 def _add_metric(
     column: str,
     seed: int,
-    metrics: dict[str, Any],
+    metrics: Metrics,
     images: dict[str, np.ndarray],
     scores: RowScores,
     per_image: dict[str, list[np.ndarray]],
     folder: Path,
 ) -> None:
     """Add one metric of one run, or the reason why it is missing."""
-    value = metrics["scores"].get(column)
+    value = metrics.scores.get(column)
     if value is None:
         unknown = SERVER_ALONE if column in server_names() else "not in metrics.json"
-        scores.reasons[column] = _reason(metrics["not_run"].get(column, unknown), folder)
+        scores.reasons[column] = _reason(metrics.not_run.get(column, unknown), folder)
         return
     if column not in images:
         raise MetricError(
             f"{folder}: metrics.json has {column} but the scores per image do not; evaluate this run again"
         )
-    scores.values.setdefault(column, {})[seed] = float(value)
+    scores.values.setdefault(column, {})[seed] = value
     per_image.setdefault(column, []).append(images[column])
 
 

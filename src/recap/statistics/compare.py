@@ -15,13 +15,15 @@ from recap.core.log import log
 from recap.core.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
+from recap.statistics.power import seeds_needed
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
     "the paired tests compare image scores, averaged over the runs: they generalise over images, not training runs",
     "Welch's test compares corpus scores, one per run: it generalises over training runs, not images",
-    "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three, and "
-    "with several seeds a difference is marked only if all three are significant",
+    "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three",
+    "a difference is marked only if all three tests are significant, so with one seed nothing is marked",
+    "power: an estimate of how many seeds would mark the largest unmarked difference of one metric with 80 % power",
     "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in place of 0",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
     "a paired difference need not equal the difference of the corpus scores",
@@ -57,7 +59,8 @@ def compare_table(
         "table": name,
         "title": table.title,
         "scale": table.scale,
-        "paper_scale": table.paper_scale,
+        "short_scale": table.short_scale,
+        "printed_on": table.printed_on,
         "baseline": table.baseline,
         "columns": list(table.columns),
         "seeds": list(seeds),
@@ -81,12 +84,13 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "id": row.id,
         "label": row.label,
         **{part: getattr(row, part) for part in parts},
+        "as_printed": row.as_printed,
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
-        "cells": {column: _cell(scores, baseline, column, table.paper_scale) for column in table.columns},
+        "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }
 
 
-def _cell(scores: RowScores, baseline: RowScores, column: str, paper_scale: bool) -> dict[str, Any]:
+def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
     """Return one metric of one row."""
     values = scores.values.get(column, {})
     mean = fmean(values.values()) if values else None
@@ -96,15 +100,17 @@ def _cell(scores: RowScores, baseline: RowScores, column: str, paper_scale: bool
         "sd": stdev(values.values()) if len(values) > 1 else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
-        **_against_paper(scores.row, column, mean if paper_scale else None),
+        **_against_paper(scores.row, column, mean),
         "comparison": None if scores is baseline else _comparison(scores, baseline, column),
     }
 
 
 def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
-    """Return the printed value and the difference to it of a mean at the paper's scale, as printed there (percent)."""
+    """Return the printed value, and of a row with the settings of the print the difference to it (percent)."""
     printed = row.printed.get(column)
-    difference = None if printed is None or mean is None else score_info(column).scale * mean - printed
+    difference = None
+    if row.as_printed and printed is not None and mean is not None:
+        difference = score_info(column).scale * mean - printed
     return {
         "printed_percent": printed,
         "printed_sd_percent": row.printed_sd.get(column),
@@ -133,14 +139,20 @@ def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]
     """Correct and mark the comparisons of all rows, and describe the family."""
     comparisons = [cell["comparison"] for row in rows for cell in row["cells"].values()]
     made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
-    # One seed allows no test over training runs; the table notes that.
-    units = list(UNITS) if len(seeds) > 1 else ["images"]
-    tests = correct(made, units=units)
-    marked = sum(comparison["mark"] != 0 for comparison in made)
-    return {"correction": "Holm", "over": _FAMILY, "tests": tests, "units": units, "made": len(made), "marked": marked}
+    tests = correct(made)
+    return {
+        "correction": "Holm",
+        "over": _FAMILY,
+        "tests": tests,
+        # The tests that have a p: one seed allows none over training runs.
+        "units": list(UNITS) if len(seeds) > 1 else ["images"],
+        "made": len(made),
+        "marked": sum(comparison["mark"] != 0 for comparison in made),
+        "power": seeds_needed(rows, comparisons=len(made)),
+    }
 
 
 def _summary(family: dict[str, Any]) -> str:
     """Return one line for the log."""
-    units = "over images (one seed)" if family["units"] == ["images"] else "over images, runs and both"
-    return f"{family['marked']} of {family['made']} differences to the baseline row are significant {units}"
+    why = "; one seed allows no mark" if family["units"] == ["images"] else ""
+    return f"{family['marked']} of {family['made']} differences to the baseline row are marked{why}"

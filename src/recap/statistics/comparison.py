@@ -60,12 +60,12 @@ def no_comparison(reason: str) -> dict[str, Any]:
     return {"difference": None, "paired": None, "welch": None, "joint": None, "mark": 0, "reason": reason}
 
 
-def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str]) -> dict[str, int]:
+def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)) -> dict[str, int]:
     """Add Holm's p to every kind of test of one family of comparisons, then ``mark`` the significant ones.
 
     Args:
         comparisons: made by :func:`compare_rows`; changed in place.
-        units: of ``UNITS``; a difference is marked if it is significant in all of them.
+        units: a difference is marked if it is significant in all of them; tables use all, which takes two runs a row.
 
     Returns:
         Kind of test -> number of comparisons that allow it.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from recap.core.errors import MetricError
 from recap.core.files.atomic import read_json
@@ -13,17 +14,36 @@ from recap.core.files.checksums import check
 from recap.core.signatures import parse_signature
 
 
-def read_metrics(folder: Path) -> dict[str, Any]:
-    """Return ``metrics.json`` of a run: "scores", "not_run", "signature", "images".
+@dataclass(frozen=True)
+class _Captioned:
+    image_id: int
+    caption: str
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """``metrics.json`` of a run.
+
+    Attributes:
+        scores: name -> score of all images; None where it was not computed.
+        signature: which references, tokenizer and scorers the scores came from.
+        not_run: name -> why it has no score.
+    """
+
+    scores: dict[str, FiniteFloat | None]
+    signature: str
+    not_run: dict[str, str] = field(default_factory=dict)
+
+
+def read_metrics(folder: Path) -> Metrics:
+    """Return ``metrics.json`` of a run.
 
     Raises:
-        RecapError: it is missing, or not the file that `SHA256SUMS` lists.
+        RecapError: it is missing, no such file, or not the one that `SHA256SUMS` lists.
     """
     path = folder / "metrics.json"
     check(path)
-    metrics = read_json(path)
-    if not isinstance(metrics, dict) or not isinstance(metrics.get("scores"), dict):
-        raise MetricError(f"{path}: not a score file; delete it and evaluate this run again")
+    metrics: Metrics = read_json(path, Metrics)
     return metrics
 
 
@@ -40,7 +60,7 @@ def read_captions(folder: Path, split: str) -> dict[int, str]:
     """
     path = folder / f"captions.{split}.json"
     check(path)
-    return {int(item["image_id"]): item["caption"] for item in read_json(path)}
+    return {item.image_id: item.caption for item in read_json(path, list[_Captioned])}
 
 
 def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recap.core.errors import DataError
@@ -162,13 +162,3 @@ def _test(statistic: float, p: float, degrees: int, total: int) -> dict[str, Any
 
 def _no_test(reason: str) -> dict[str, Any]:
     return {"chi_square": None, "degrees": None, "p": None, "effect": None, "reason": reason}
-
-
-def check_statistics(statistics: Mapping[str, Any], sheets: Sheets) -> None:
-    """Refuse statistics of another study.
-
-    Raises:
-        DataError: they are not of these sheets.
-    """
-    if statistics.get("study") != sheets.digest:
-        raise DataError("the statistics are of another study; make them again with `recap study analyse`")

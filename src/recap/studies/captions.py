@@ -10,7 +10,7 @@ from recap.core.errors import DataError
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
 from recap.data.corpus.corpus import Corpus
-from recap.reporting.content import plain
+from recap.reporting.text import plain
 
 EMPTY = "(empty caption)"
 Captions = dict[str, dict[str, dict[int, str]]]  # setup -> system -> image id -> caption

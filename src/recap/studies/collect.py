@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from recap.core.config import Strict
+from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import read_json, write_json
 from recap.core.log import log
+from recap.core.problems import first_problem
 from recap.studies.response_files import Found, read_responses
-from recap.studies.responses import Response, check_response
+from recap.studies.responses import Answers, Response, check_answers, check_response
 from recap.studies.sheets import Item, Sheet, Sheets
 
 RULES = {
@@ -35,7 +39,7 @@ class Rater(Strict):
     """
 
     sheet: str
-    answers: dict[str, dict[str, str]]
+    answers: Answers
     wrong_gold: int
     excluded: str = ""
 
@@ -88,8 +92,9 @@ def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Col
     left_out = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count) or "none"
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
-        f"{mark}{len(collected.raters)} raters, {len(collected.used())} used, left out by rule: {left_out}; "
-        f"{collected.duplicates} duplicates, {collected.replaced} replaced, {len(collected.refused)} refused -> {out}"
+        f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out by rule: {left_out}; "
+        f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
+        f"{len(collected.refused)} refused -> {out}"
     )
     return collected
 
@@ -98,13 +103,25 @@ def read_collected(path: Path, sheets: Sheets) -> Collected:
     """Read what `import_responses` wrote.
 
     Raises:
-        DataError: it is of another study.
+        DataError: it is no such file, or of another study.
     """
     checksums.check(path)
-    values = read_json(path)
-    if not isinstance(values, dict) or values.get("study") != sheets.digest:
-        raise DataError(f"{path}: holds no responses to this study; import them again")
-    return Collected.model_validate(values)
+    try:
+        collected = Collected.model_validate(read_json(path))
+        if collected.study != sheets.digest:
+            raise DataError("is of another study")
+        for rater in collected.raters:
+            check_answers(rater.sheet, rater.answers, sheets)
+            if rater.excluded not in ("", *RULES):
+                raise DataError(f"leaves out sheet {rater.sheet} by the unknown rule {rater.excluded[:40]!r}")
+        if len({rater.sheet for rater in collected.raters}) < len(collected.raters):
+            raise DataError("holds a sheet twice")
+    except ValidationError as error:
+        problem = first_problem(error, Collected)
+        raise DataError(f"{path}: holds no responses to this study ({problem}); import them again") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}; import the responses again") from error
+    return collected
 
 
 def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
@@ -119,7 +136,8 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
         try:
             response = _checked(each, sheets)
         except DataError as error:
-            refused.append(f"{each.source} {error}")
+            # A damaged file or the name of a file may hold what is no text in UTF-8.
+            refused.append(f"{each.source} {error}".encode("utf-8", "replace").decode())
             continue
         kinds.add(response.simulated)
         before = last.get(response.sheet)

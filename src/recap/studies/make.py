@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recap.core.config import Study
+from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.atomic import write_text
@@ -19,7 +20,7 @@ from recap.studies.design import Task, preference_tasks, question_tasks
 from recap.studies.gold import gold_items
 from recap.studies.page import beside, inside, page
 from recap.studies.pictures import picture_bytes, write_zip
-from recap.studies.sheets import Item, Sheet, Sheets, write_sheets
+from recap.studies.sheets import Item, Sheet, Sheets, sheet_id, write_sheets
 
 FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"
@@ -47,8 +48,10 @@ def make_study(
         out: folder.
 
     Raises:
-        RecapError: captions and corpus do not match, too few images, or an image is missing or broken.
+        RecapError: captions and corpus do not match, too few images, an image is missing or broken, or the consent
+            text names nobody.
     """
+    study.check_contact()
     found = Corpus.read(corpus)
     references = reference_captions(found, SPLIT, raw=study.raw_references)
     shown = read_captions_of(study, captions, references)
@@ -62,10 +65,11 @@ def make_study(
         items = [_item(task, shown) for task in rater] + [item.model_copy() for item in gold]
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
-        made.append(Sheet(id=f"{number:03}", items=items))
+        made.append(Sheet(id=sheet_id(number), items=items))
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=made)
     _write(sheets, gold, ImageSource(list(images)), out)
-    log.info(f"study {name}: {len(sheets.sheets)} sheets, {len(sheets.pictures)} pictures -> {out}")
+    made_of = f"{counted(len(sheets.sheets), 'sheet')}, {counted(len(sheets.pictures), 'picture')}"
+    log.info(f"study {name}: {made_of} -> {out}")
     return sheets
 
 

@@ -16,6 +16,7 @@ from importlib.resources import files
 from recap.studies.consent import AGREED, consent_paragraphs
 from recap.studies.sheets import Item, Sheet, Sheets
 
+EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
 Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img> is
 
 
@@ -60,6 +61,8 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
         f"<p>{escape(text)}</p>" for text in consent_paragraphs(sheets.study, items=total, form=sheet.id)
     )
     end = "send your answers" if online else "save your answers as a file, and hand in that file"
+    file = f"response-{escape(sheet.id)}.json"
+    done = "Your answers were sent." if online else f"Your answers were saved as {file}. Hand in that file."
     items = "\n".join(_item(sheets, sheet, number, source) for number in range(1, total + 1))
     return f"""<!doctype html>
 <html lang="en">
@@ -89,7 +92,8 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
 <section id="end" class="screen" hidden>
 <h2 tabindex="-1">The end</h2>
 <div id="open-part"><p>Not answered yet:</p><div id="open" class="steps"></div></div>
-<p>When all items are answered, {end}.</p>
+<p id="to-do">When all items are answered, {end}.</p>
+<p id="done-part" hidden><b>You have finished.</b> {done} Then you may close this page.</p>
 <button type="button" class="main" id="finish">{"Send" if online else "Finish"}</button>
 </section>
 <div id="message" role="status" class="screen"></div>
@@ -139,9 +143,11 @@ def _question(sheets: Sheets, item: Item, number: int, question: str, text: str)
         f'<span class="number">{place}</span><span>{shown}</span></label>'
         for place, (answer, shown) in enumerate(zip(answers, texts, strict=True), start=1)
     )
+    # The chances of all systems stay equal where both are shown; a vote for one of them says that either is the best.
+    equal = "" if len(set(item.captions)) == len(item.captions) else f"<p>{EQUAL}</p>\n"
     return f"""<fieldset class="question" data-question="{escape(question)}">
 <legend>{escape(text)}</legend>
-{options}
+{equal}{options}
 </fieldset>"""
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path
 from recap.data.files.images import ImageSource
+from recap.data.files.members import DAMAGED
 
+_MAX_BYTES = 2**26  # of one picture
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
 
@@ -39,14 +41,18 @@ def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
 
 
-def read_pictures(path: Path) -> dict[str, bytes]:
+def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
     """Return the pictures of ``pictures.zip`` by name.
 
     Raises:
-        DataError: it is missing or damaged.
+        DataError: it is missing or damaged, or lacks one of the names.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile) as error:
+            entries = [archive.getinfo(name) for name in names]
+            largest = max((entry.file_size for entry in entries), default=0)
+            if largest > _MAX_BYTES:
+                raise ValueError(f"a picture unpacks to {largest} bytes")
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except DAMAGED as error:
         raise DataError(f"{path}: cannot be read ({error}); make it again with `recap study sheets`") from error

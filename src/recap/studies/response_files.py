@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError
-from recap.studies.responses import Response, as_response
-from recap.studies.store import Answers, read_store
+from recap.studies.responses import Answers, Response, as_response
+from recap.studies.sheets import item_number, sheet_id
+from recap.studies.store import read_store
 
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
@@ -65,17 +66,22 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Found]:
 
 def _read_json(path: Path, _: str) -> Iterator[Found]:
     """Yield the response of a page's file, or those of a list, which `recap study simulate` writes."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        content = None
+    content = _parsed_json(path.read_bytes())
     for number, values in enumerate(content if isinstance(content, list) else [content], start=1):
         yield _parsed(f"{path}" if not isinstance(content, list) else f"{path} response {number}", values)
 
 
 def _read_server(path: Path, _: str) -> Iterator[Found]:
     for number, content in read_store(path):
-        yield _parsed(f"{path} submission {number}", json.loads(content))
+        yield _parsed(f"{path} submission {number}", _parsed_json(content or b""))
+
+
+def _parsed_json(content: bytes) -> Any:
+    """Return what JSON holds, or None: damaged JSON is no response."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parsed(source: str, values: Any) -> Found:
@@ -115,23 +121,24 @@ def _crowd_response(path: Path, line: int, row: Mapping[str, str | None], study:
     consent = any(
         (row.get(name) or "").lower() in ("on", "true", "yes") for name in ("Answer.consent", "Answer.consent.on")
     )
-    response = Response(
-        study=study, sheet=row.get("Input.sheet") or "", consent=consent, finished=True, answers=answers
-    )
+    sheet = sheet_id(row.get("Input.sheet") or "")
+    response = Response(study=study, sheet=sheet, consent=consent, finished=True, answers=answers)
     return Found(f"{path} line {line}", response, rater=row.get("WorkerId") or "")
 
 
 def _typed_responses(path: Path, lines: list[dict[str, str]], study: str) -> Iterator[Found]:
     """Yield a response for each sheet that was typed from paper; raters agree by handing in the sheet."""
     sheets: dict[str, Answers] = {}
+    twice: dict[str, str] = {}  # sheet -> what is wrong
     for number, line in enumerate(lines, start=2):
         sheet, item, question, answer = ((line.get(name) or "").strip() for name in _TYPED)
+        sheet, item, answer = sheet_id(sheet), item_number(item), item_number(answer)
         answers = sheets.setdefault(sheet, {}).setdefault(item, {})
         if answers.setdefault(question, answer) != answer:
-            raise DataError(f"{path} line {number}: sheet {sheet} has two answers to item {item}; keep one")
+            twice.setdefault(sheet, f"has two answers to item {item} (line {number}); keep one")
     for sheet, typed in sheets.items():
         response = Response(study=study, sheet=sheet, consent=True, finished=True, answers=typed)
-        yield Found(f"{path} sheet {sheet}", response)
+        yield Found(f"{path} sheet {sheet}", None if sheet in twice else response, twice.get(sheet, ""))
 
 
 _READERS = {".csv": _read_csv, ".json": _read_json, ".sqlite": _read_server}

@@ -12,6 +12,7 @@ from recap.core.errors import DataError
 from recap.core.problems import first_problem
 from recap.studies.sheets import Sheets
 
+Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -32,7 +33,7 @@ class Response(Strict):
     sheet: str
     consent: bool = False
     finished: bool = False
-    answers: dict[str, dict[str, str]] = {}
+    answers: Answers = {}
     seconds: dict[str, Seconds] = {}
     simulated: bool = False
 
@@ -62,11 +63,25 @@ def check_response(response: Response, sheets: Sheets) -> None:
     """
     if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
-    sheet = sheets.by_id.get(response.sheet)
+    numbers = check_answers(response.sheet, response.answers, sheets)
+    unknown = sorted(set(response.seconds) - numbers)
+    if unknown:
+        raise DataError(f"gives seconds of item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
+    if not response.consent:
+        raise DataError("does not say that the rater agreed to take part")
+
+
+def check_answers(sheet_id: str, given: Answers, sheets: Sheets) -> set[str]:
+    """Refuse answers that do not fit a sheet; return the numbers of the items of that sheet.
+
+    Raises:
+        DataError: of an unknown sheet or item, or an answer that is not offered.
+    """
+    sheet = sheets.by_id.get(sheet_id)
     if sheet is None:
-        raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
+        raise DataError(f"names sheet {sheet_id[:40]!r}, which the study does not have")
     numbers = {str(number): item for number, item in enumerate(sheet.items, start=1)}
-    for number, answers in response.answers.items():
+    for number, answers in given.items():
         if number not in numbers:
             raise DataError(f"answers item {number[:40]!r}, which sheet {sheet.id} does not have")
         for question, answer in answers.items():
@@ -74,8 +89,4 @@ def check_response(response: Response, sheets: Sheets) -> None:
                 raise DataError(f"answers question {question[:40]!r} of item {number}, which the study does not ask")
             if answer not in sheets.answers(numbers[number]):
                 raise DataError(f"item {number}, question {question}: {answer[:40]!r} is no answer that is offered")
-    unknown = sorted(set(response.seconds) - set(numbers))
-    if unknown:
-        raise DataError(f"gives seconds of item {unknown[0][:40]!r}, which sheet {sheet.id} does not have")
-    if not response.consent:
-        raise DataError("does not say that the rater agreed to take part")
+    return set(numbers)

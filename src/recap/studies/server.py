@@ -6,6 +6,7 @@ Behind a proxy that adds TLS it serves others; it writes no log of requests, and
 from __future__ import annotations
 
 import json
+from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 LOCAL = ("127.0.0.1", "localhost")
-MAX_BYTES = 2**20  # of a response; 55 items take 3 KiB
+MAX_BYTES = 2**17  # of a response; 55 items take 3 KiB
+BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
+STOP_SECONDS = 15  # for requests that have arrived; a locked file of responses is waited for by ten
 UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -50,6 +53,7 @@ def make_app(
     from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import ClientDisconnect
     from starlette.responses import HTMLResponse, PlainTextResponse
     from starlette.routing import Route
 
@@ -57,7 +61,7 @@ def make_app(
     source = inside(pictures)
 
     def said(text: str, status: int) -> Response:
-        return PlainTextResponse(text, status, HEADERS)
+        return PlainTextResponse(text.encode("utf-8", "replace"), status, HEADERS)
 
     async def form(request: Request) -> Response:
         sheet = by_hash.get(hashed(request.path_params["token"]))
@@ -72,7 +76,10 @@ def make_app(
         # Another page cannot send this type without asking first, which nothing here allows.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return said("Send JSON.\n", 415)
-        content = await _body(request)
+        try:
+            content = await _body(request)
+        except ClientDisconnect:
+            return said("The response is incomplete.\n", 400)  # nobody is left to read this
         if content is None:
             return said("The response is too long.\n", 413)
         try:
@@ -84,8 +91,14 @@ def make_app(
             return said(f"The response {error}.\n", 422)
         if response.sheet != sheet.id or response.simulated or not response.finished:
             return said("The response is not the finished form of this link.\n", 422)
-        # Acknowledged only when it is on the disk.
-        await run_in_threadpool(store.add, sheet.id, response.content())
+        try:
+            # Acknowledged only when it is on the disk.
+            await run_in_threadpool(store.add, sheet.id, response.content())
+        except DataError as error:
+            log.error(str(error))
+            return said(BUSY, 503)
+        except CancelledError:  # a second Ctrl-C while the file of responses is locked
+            return said(BUSY, 503)
         return said("received\n", 200)
 
     async def unknown(_: Request) -> Response:
@@ -123,8 +136,22 @@ def public_host(address: str) -> str:
 
 
 def serve(app: Starlette, port: int) -> None:
-    """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests under way are finished first."""
+    """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests that have arrived are answered first."""
     import uvicorn
 
+    from recap.studies.connections import LimitedConnection, backlog, raise_handles
+
+    raise_handles()
     log.info(f"serving on http://127.0.0.1:{port}, until Ctrl-C")
-    uvicorn.run(app, host=LOCAL[0], port=port, access_log=False, log_level="warning", server_header=False)
+    uvicorn.run(
+        app,
+        host=LOCAL[0],
+        port=port,
+        http=LimitedConnection,
+        lifespan="off",
+        backlog=backlog(),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        access_log=False,
+        log_level="error",
+        server_header=False,
+    )

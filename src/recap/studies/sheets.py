@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from recap.core.config import Strict, Study
 from recap.core.errors import DataError
@@ -18,6 +20,18 @@ from recap.core.problems import first_problem
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
 YES_NO = ("no", "yes")
+_NUMBER = re.compile(r"0*([0-9]+?)(\.0+)?")
+
+
+def sheet_id(number: int | str) -> str:
+    """Return the id of a sheet: three digits, of which a spreadsheet makes ``2`` or ``2.0``."""
+    return item_number(str(number)).zfill(3)
+
+
+def item_number(text: str) -> str:
+    """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
+    found = _NUMBER.fullmatch(text)
+    return found[1] if found else text
 
 
 class Item(Strict):
@@ -49,7 +63,7 @@ class Sheet(Strict):
     """The items of one rater; their numbers on the form are their places in the list, from 1."""
 
     id: str
-    items: list[Item]
+    items: list[Item] = Field(min_length=1)
 
 
 class Sheets(Strict):
@@ -68,7 +82,30 @@ class Sheets(Strict):
     study: Study
     scale: str
     pictures: dict[str, str]
-    sheets: list[Sheet]
+    sheets: list[Sheet] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Sheets:
+        if len(self.by_id) < len(self.sheets):
+            raise ValueError("two sheets have the same id")
+        for sheet in self.sheets:
+            for number, item in enumerate(sheet.items, start=1):
+                if not self._fits(item):
+                    raise ValueError(f"item {number} of sheet {sheet.id[:40]!r} does not fit the study")
+        return self
+
+    def _fits(self, item: Item) -> bool:
+        """Return whether an item shows what the study compares, and asks what the study asks."""
+        setups, systems = ({each.id for each in some} for some in (self.study.setups, self.study.systems))
+        shown = len(systems) if self.study.kind == "preference" else 1
+        rated = item.setup in setups and len(item.systems) == shown and systems.issuperset(item.systems)
+        right = (question in self.questions and answer in self.answers(item) for question, answer in item.right.items())
+        return (
+            len(item.captions) == shown
+            and (item.gold or rated)
+            and self.pictures.keys() >= set(item.pictures)
+            and all(right)
+        )
 
     @property
     def questions(self) -> dict[str, str]:
@@ -118,7 +155,8 @@ def read_sheets(path: Path) -> Sheets:
 
 def _validated(values: Mapping[str, Any], path: Path) -> Sheets:
     try:
-        return Sheets.model_validate(values)
+        # As JSON, because pydantic then refuses half of a surrogate pair, which no page can hold.
+        return Sheets.model_validate_json(json.dumps(values))
     except ValidationError as error:
         problem = first_problem(error, Sheets)
         raise DataError(

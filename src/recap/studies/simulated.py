@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core.counted import counted
 from recap.core.files import checksums
 from recap.core.files.atomic import write_json
 from recap.core.log import log
@@ -21,7 +22,7 @@ def simulate(sheets: Sheets, out: Path) -> list[Response]:
     responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
     write_json(out, [response.model_dump(mode="json") for response in responses])
     checksums.record(out)
-    log.info(f"SIMULATED {len(responses)} responses, no person answered -> {out}")
+    log.info(f"SIMULATED {counted(len(responses), 'response')}, no person answered -> {out}")
     return responses
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from recap.core.errors import DataError
 
-Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
-_WAIT_SECONDS = 30.0  # for another writer
+_WAIT_SECONDS = 10.0  # for another writer
 _TABLE = """
 CREATE TABLE IF NOT EXISTS submissions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -22,7 +21,7 @@ CREATE TABLE IF NOT EXISTS submissions (
 
 
 class Store:
-    """The file of a server; threads may share it.
+    """The file of a server, which only its owner may read; threads may share it.
 
     A submission that equals an earlier one of its sheet takes that one's place, so that a repeated request doubles
     nothing; a changed one is added, and `recap study import` takes the last.
@@ -35,46 +34,77 @@ class Store:
             DataError: it is no such file, or cannot be written.
         """
         self.path = path
-        self._local = threading.local()
+        self._writing = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
         try:
-            with self._connection() as connection:
-                connection.execute(_TABLE)
+            self._connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
+            with self._connection:
+                self._connection.execute(_TABLE)
+            self._connection.execute("SELECT COUNT(*) FROM submissions").fetchone()  # opens the file of the log, too
         except sqlite3.Error as error:
             raise DataError(f"{path}: cannot hold responses ({error}); name another file") from error
+        self._opened = self._on_disk()
 
     def add(self, sheet: str, content: str) -> None:
-        """Keep a submission; when this returns, it is on the disk."""
-        with self._connection() as connection:
-            connection.execute("DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content))
-            connection.execute("INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content))
+        """Keep a submission; when this returns, it is on the disk.
 
-    def sheets(self) -> int:
-        """Return how many sheets have been handed in."""
-        with self._connection() as connection:
-            return int(connection.execute("SELECT COUNT(DISTINCT sheet) FROM submissions").fetchone()[0])
+        Raises:
+            DataError: it is not kept: another process locks the file, it was removed, or the disk refuses it.
+        """
+        if not self._writing.acquire(timeout=_WAIT_SECONDS):
+            raise DataError(f"{self.path}: is busy; the response was not kept")
+        try:
+            with self._connection as connection:  # commits, or rolls back what failed
+                connection.execute("DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content))
+                connection.execute("INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content))
+        except sqlite3.Error as error:
+            raise DataError(f"{self.path}: cannot be written ({error}); the response was not kept") from error
+        finally:
+            self._writing.release()
+        if self._on_disk() != self._opened:
+            raise DataError(
+                f"{self.path}: was removed or replaced while the server runs; the response was not kept. Put the file "
+                "(and the one that ends in -wal) back, or restart the server, which begins a new file"
+            )
 
-    def _connection(self) -> sqlite3.Connection:
-        """Return this thread's connection; as a context it commits, or rolls back what failed."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
-            self._local.connection = connection
-        return connection
+    def close(self) -> None:
+        """Close the file, which then holds everything without the one that ends in -wal."""
+        self._connection.close()
+
+    def _on_disk(self) -> list[tuple[int, int]] | None:
+        """Return what tells the files of this name from others: the open ones may have been removed."""
+        try:
+            found = [Path(f"{self.path}{ending}").stat() for ending in ("", "-wal")]
+        except OSError:
+            return None
+        return [(status.st_dev, status.st_ino) for status in found]
 
 
-def read_store(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and content of the submissions in a file, the earliest first.
+def read_store(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and content of the submissions in a file, the earliest first; no content of one that is damaged.
 
     Raises:
-        DataError: it is no such file.
+        DataError: it is no such file, or so damaged that its submissions cannot be listed.
     """
     connection = sqlite3.connect(path)
+    # A damaged text need not be UTF-8, and neither need what SQLite says of it.
+    connection.text_factory = bytes
     try:
-        yield from connection.execute("SELECT number, content FROM submissions ORDER BY number").fetchall()
-    except sqlite3.Error as error:
-        raise DataError(f"{path}: no file of `recap study serve` ({error})") from error
+        for (number,) in connection.execute("SELECT number FROM submissions ORDER BY number").fetchall():
+            yield int(number), _content(connection, number)
+    except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{path}: no file of `recap study serve`, or damaged ({error}); restore it") from error
     finally:
         connection.close()
+
+
+def _content(connection: sqlite3.Connection, number: int) -> bytes | None:
+    try:
+        (content,) = connection.execute("SELECT content FROM submissions WHERE number = ?", (number,)).fetchone()
+    except (sqlite3.Error, ValueError, TypeError):
+        return None
+    return content if isinstance(content, bytes) else None

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from recap.core.counted import counted
 from recap.core.files import checksums
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import no_formula
 from recap.core.log import log
-from recap.reporting.content import NONE, Block, Content, Entry, Line, plain
+from recap.reporting.content import NONE, Block, Content, Entry, Line
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
-from recap.reporting.tables import markdown_table
-from recap.studies.analysis import LEVEL, check_statistics
+from recap.reporting.markdown import markdown_table
+from recap.reporting.text import plain
+from recap.studies.analysis import LEVEL
 from recap.studies.collect import RULES
 from recap.studies.sheets import Sheets
 
@@ -24,12 +26,7 @@ SIMULATED = "SIMULATED raters: no person answered, and nothing here says anythin
 
 
 def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes.
-
-    Raises:
-        DataError: the statistics are of another study.
-    """
-    check_statistics(statistics, sheets)
+    """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes."""
     content = study_content(sheets, statistics)
     texts = {
         "tex": latex_table(content, sheets.name),
@@ -41,7 +38,7 @@ def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)
     checksums.record(*paths)
-    log.info(f"study {sheets.name}: {len(statistics['blocks'])} blocks -> {paths[-1]}")
+    log.info(f"study {sheets.name}: {counted(len(statistics['blocks']), 'block')} -> {paths[-1]}")
     return paths
 
 

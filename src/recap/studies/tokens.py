@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 import secrets
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from recap.core.files.atomic import write_text
 from recap.studies.sheets import Sheets
 
 _BYTES = 16  # of randomness in a token
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have as many
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
@@ -24,6 +26,8 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
     known = _read(path) if path.exists() else {sheet.id: secrets.token_urlsafe(_BYTES) for sheet in sheets.sheets}
     if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
         raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
+    if not all(_TOKEN.fullmatch(token or "") for token in known.values()):
+        raise DataError(f"{path}: holds a damaged token; remove it, and new links are made")
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["sheet", "token", "link"])

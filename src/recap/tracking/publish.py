@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap.core.counted import counted
 from recap.core.errors import RecapError
 from recap.core.files.atomic import write_json
 from recap.core.log import log
+from recap.core.result_tables import read_tables
 from recap.tracking.records import Record, read_runs
 from recap.tracking.store import open_store
-from recap.tracking.tables import describe_settings, read_tables, table_record
-from recap.tracking.views import experiment_tags
+from recap.tracking.tables import describe_settings, table_record
+from recap.tracking.views import KIND
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -47,7 +49,7 @@ def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Pat
     with open_store(store) as address:
         changed = _synchronise(address, store.parent / "artifacts", profile, records)
     write_json(out, {"runs": len(records), "keys": sorted(record.key for record in records), "store": store.name})
-    log.info(f"mlflow: {changed} of {len(records)} runs written to {store}")
+    log.info(f"mlflow: {changed} of {counted(len(records), 'run')} written to {store}")
 
 
 def remove_runs(*, profile: str, store: Path) -> None:
@@ -67,7 +69,7 @@ def read_records(*, profile: str, results: Path, reports: Path) -> list[Record]:
         RecapError: there is no finished run, or a file is broken.
     """
     tables = read_tables(results)
-    runs = read_runs(profile=profile, results=results, descriptions=describe_settings(tables))
+    runs = read_runs(profile=profile, results=results, tables=tables, descriptions=describe_settings(tables))
     if not runs:
         raise RecapError(
             f"{results}: {'no finished run in this folder' if results.is_dir() else 'no such folder'}; "
@@ -113,10 +115,10 @@ def _experiment(client: MlflowClient, name: str) -> str:
         client.rename_experiment(found.experiment_id, f"{name}{_renamed_suffix(found)}")
         found = None
     if found is None:
-        return str(client.create_experiment(name, artifact_location=LOCATION, tags=experiment_tags()))
+        return str(client.create_experiment(name, artifact_location=LOCATION, tags=KIND))
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
-    for key, value in experiment_tags().items():
+    for key, value in KIND.items():
         if found.tags.get(key) != value:
             client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)

@@ -9,20 +9,24 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from recap.core.errors import ConfigError, RecapError
+from pydantic import Field, JsonValue
+
+from recap.core.errors import ConfigError, RecapError, nearest
 from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
-from recap.core.files.yaml_files import read_mapping
 from recap.core.hashing import sha256_file, value_hash
-from recap.core.setting_names import setting_names
+from recap.core.labels import labels, series_of, setting_names
+from recap.core.metrics import METRICS, score_info
+from recap.core.params import read_mapping, validate
+from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.
-LAYOUT = 2
+LAYOUT = 3
 MAIN_METRIC = "CIDEr"
 STAGE_FILES = ("config.yaml", "history.csv", "training.json")
 SCORE_FILES = ("metrics.json", "captions.test.json")
@@ -59,12 +63,22 @@ class Record:
         return [*((name, self.scores[name], 0) for name in names), *self.metrics]
 
 
-def read_runs(*, profile: str, results: Path, descriptions: Mapping[str, str]) -> list[Record]:
-    """Return the records of all finished runs below ``results``.
+@dataclass(frozen=True)
+class _Timed:
+    """What is read of a run's `training.json` by name."""
+
+    seconds: Annotated[float, Field(ge=0, le=1e9)] = 0
+
+
+def read_runs(
+    *, profile: str, results: Path, tables: Sequence[Mapping[str, Any]], descriptions: Mapping[str, str]
+) -> list[Record]:
+    """Return the records of all finished runs below ``results``, under the labels of the tables' rows.
 
     Args:
         profile: name of the profile; part of every record's key.
         results: the folder ``results/<profile>``.
+        tables: the statistics of its tables.
         descriptions: descriptions from the tables by setting (``<dataset>/<subset>/<features>/<model>@<recipe>``).
 
     Raises:
@@ -72,10 +86,24 @@ def read_runs(*, profile: str, results: Path, descriptions: Mapping[str, str]) -
     """
     runs = results / "runs"
     folders = sorted(path.parent for path in runs.glob("*/*/*/*@*/seed-*/*/training.json"))
-    return [_run(profile, folder.relative_to(runs).as_posix(), results, descriptions) for folder in folders]
+    paths = [folder.relative_to(runs).as_posix() for folder in folders]
+    named = labels({table["table"]: table["rows"] for table in tables}, map(series_of, paths))
+    return [_run(profile, path, results, named[series_of(path)], descriptions) for path in paths]
 
 
-def _run(profile: str, path: str, results: Path, descriptions: Mapping[str, str]) -> Record:
+def percent(metric: str, value: float, source: str) -> float:
+    """Return a score on the scale of the tables, rounded for display.
+
+    Raises:
+        RecapError: no metric gives this score.
+    """
+    try:
+        return round(score_info(metric).scale * value, 4)
+    except KeyError:
+        raise RecapError(f"{source}: no metric gives {metric!r}; {nearest(metric, METRICS.names())}") from None
+
+
+def _run(profile: str, path: str, results: Path, label: str, descriptions: Mapping[str, str]) -> Record:
     """Return the record of one stage of one seed."""
     setting, seed_folder, stage = path.rsplit("/", 2)
     seed = seed_folder.removeprefix("seed-")
@@ -83,25 +111,25 @@ def _run(profile: str, path: str, results: Path, descriptions: Mapping[str, str]
     files = [folder / name for name in STAGE_FILES]
     files += [scores / name for name in SCORE_FILES if (scores / name).exists()]
     digests = [[file.name, digest(file)] for file in files]
-    facts = read_json(folder / "training.json")
+    facts = read_json(folder / "training.json", dict[str, Any])
+    seconds = read_json(folder / "training.json", _Timed).seconds
     ended = int((folder / "training.json").stat().st_mtime * 1000)
-    params, hashes = _config(folder / "config.yaml")
     names = setting_names(setting)
     record = Record(
         key=f"{profile}/{path}",
-        name=f"{names['model']} seed {seed} {stage}",
+        name=f"{label} seed {seed} {stage}",
         experiment=names["dataset"],
-        tags={**hashes, **names, "recap_profile": profile, "stage": stage, "seed": seed, "level": "run"},
-        started=ended - int(float(facts.get("seconds", 0)) * 1000),
+        tags={"label": label, "stage": stage, "seed": seed, **names, "recap_profile": profile, "level": "run"},
+        started=ended - int(seconds * 1000),
         ended=ended,
         description=_described(descriptions.get(setting), seed, stage),
-        params=params,
+        params={"label": label, **_config(folder / "config.yaml")},
         metrics=_history(folder / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
     )
     _add_facts(record, facts)
     if (scores / "metrics.json").exists():
-        _add_scores(record, read_json(scores / "metrics.json"))
+        _add_scores(record, read_metrics(scores))
     record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, digests])
     return record
 
@@ -131,30 +159,36 @@ def _described(tables: str | None, seed: str, stage: str) -> str:
     return f"{tables}\n\n{head}" if tables else head
 
 
-def _config(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings of a run as flat params, and the hashes of its inputs."""
+def _config(path: Path) -> dict[str, str]:
+    """Return the settings of a run as flat params; the file itself, an artifact, has the hashes of its inputs."""
     try:
-        config = read_mapping(path)
+        config = validate(dict[str, JsonValue], read_mapping(path), str(path))
+        settings = validate(dict[str, JsonValue], config.pop("spec", {}), f"{path}: spec")
     except ConfigError as error:
         raise RecapError(f"{error}; delete its folder and train this run again") from error
-    settings = config.pop("spec", {})
-    return dict(flat(settings)), dict(flat({name: value for name, value in config.items() if value is not None}))
+    return dict(flat(settings))
 
 
 def _add_facts(record: Record, facts: dict[str, Any]) -> None:
-    """Add training.json: numbers become metrics, the rest tags."""
+    """Add training.json but for its hashes: numbers become metrics, the rest tags."""
     for name, value in facts.items():
+        if name.endswith("_hash"):
+            continue
         if isinstance(value, bool | str):
             record.tags.setdefault(name, str(value))
         elif isinstance(value, int | float) and name not in record.tags:
             record.metrics.append(("training_seconds" if name == "seconds" else name, float(value), 0))
 
 
-def _add_scores(record: Record, metrics: dict[str, Any]) -> None:
-    """Add metrics.json, rounded for display; a metric that was not computed becomes a tag with the reason."""
-    record.scores = {name: round(float(value), 6) for name, value in metrics["scores"].items() if value is not None}
-    record.tags["signature"] = str(metrics["signature"])
-    record.tags |= {f"not_run.{name}": str(reason) for name, reason in metrics.get("not_run", {}).items()}
+def _add_scores(record: Record, metrics: Metrics) -> None:
+    """Add metrics.json, as tables show it; a metric that was not computed becomes a tag with the reason."""
+    record.scores = {
+        name: percent(name, value, f"{record.key}/metrics.json")
+        for name, value in metrics.scores.items()
+        if value is not None
+    }
+    record.tags["signature"] = metrics.signature
+    record.tags |= {f"not_run.{name}": reason for name, reason in metrics.not_run.items()}
 
 
 def _history(path: Path) -> list[tuple[str, float, int]]:

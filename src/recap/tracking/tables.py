@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import RecapError
-from recap.core.files.atomic import read_json
 from recap.core.hashing import value_hash
-from recap.tracking.records import LAYOUT, Record, digest
+from recap.core.labels import row_setting
+from recap.tracking.records import LAYOUT, Record, digest, percent
 
 # MLflow truncates a description after 8,000 characters.
 _MAX_DESCRIPTION = 7900
-_PARTS = ("dataset", "subset", "features")
 _FIGURES = ("captions", "attention")
-
-
-def read_tables(results: Path) -> list[dict[str, Any]]:
-    """Return the statistics of all tables of a profile.
-
-    Args:
-        results: the folder ``results/<profile>``.
-
-    Raises:
-        RecapError: a file is broken, or does not hold statistics of a table.
-    """
-    return [_read(path) for path in sorted((results / "statistics").glob("[!.]*.json"))]
 
 
 def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -34,8 +21,8 @@ def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     descriptions: dict[str, list[str]] = {}
     for table in tables:
         for row in table["rows"]:
-            sentence = f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n{_scale(table)}"
-            descriptions.setdefault(_setting(row), []).append(sentence)
+            sentence = f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n{table['scale']}"
+            descriptions.setdefault(row_setting(row), []).append(sentence)
     return {setting: "\n\n".join(dict.fromkeys(sentences)) for setting, sentences in descriptions.items()}
 
 
@@ -44,7 +31,7 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
 
     Args:
         profile: name of the profile; part of the record's key.
-        table: its statistics, as :func:`read_tables` returns them.
+        table: its statistics, as `recap.core.result_tables.read_tables` returns them.
         results: the folder ``results/<profile>``.
         reports: the folder ``reports/<profile>``.
 
@@ -63,39 +50,51 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
         started=ended,
         ended=ended,
         description=_description(table, artifacts.get(f"tables/{name}.md")),
+        params=_params(table, baseline),
+        metrics=[(name, mean, 0) for name, mean in _means(table).items()],
         artifacts=artifacts,
     )
     digests = [[name, digest(file)] for name, file in artifacts.items()]
-    record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, digests])
+    record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, record.metrics, digests])
     return record
 
 
-def _read(path: Path) -> dict[str, Any]:
-    table = read_json(path)
-    expected = {"table", "title", "scale", "baseline", "seeds", "rows"}
-    if not isinstance(table, dict) or expected - set(table):
-        raise RecapError(f"{path}: not the statistics of a table; delete it and make it again with `recap statistics`")
-    return table
+def _params(table: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the table compares, and the setting of each row."""
+    names = _row_names(table["rows"])
+    settings = {name: row_setting(row) for name, row in zip(names, table["rows"], strict=True)}
+    return {"baseline": baseline["label"], "seeds": _listed(table["seeds"]), **settings}
 
 
-def _setting(row: Mapping[str, Any]) -> str:
-    """Return the folder of a row's setting."""
-    return "/".join([*(str(row[part]) for part in _PARTS), f"{row['model']}@{row['recipe']}"])
+def _means(table: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean of every cell, as the table shows it: ``mean CIDEr: ACF`` -> 505.9.
+
+    MLflow sorts its charts by name; those of the runs' scores come first.
+    """
+    names = _row_names(table["rows"])
+    return {
+        f"mean {metric}: {name}": percent(metric, row["cells"][metric]["mean"], f"table {table['table']}")
+        for metric in table["columns"]
+        for name, row in zip(names, table["rows"], strict=True)
+        if row["cells"].get(metric, {}).get("mean") is not None
+    }
 
 
-def _scale(table: Mapping[str, Any]) -> str:
-    return f"Scale of this run: {table['scale']}"
+def _row_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the labels of rows in letters that MLflow allows; of those that are then alike, the ids are added."""
+    names = [" ".join(re.sub(r"[^\w.:-]+", " ", row["label"]).split()) for row in rows]
+    return [name if names.count(name) == 1 else f"{name} {row['id']}" for name, row in zip(names, rows, strict=True)]
 
 
 def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
     """Return the table itself if it exists and is short enough, else its title and scale."""
     text = markdown.read_text(encoding="utf-8") if markdown else ""
-    return text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{_scale(table)}"
+    return text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}"
 
 
 def _reports(reports: Path, name: str) -> dict[str, Path]:
     """Return the files of a table and its figures, and the learning curves of all runs."""
-    stems = {name, "curves", *(f"{name}_{kind}" for kind in _FIGURES)}
+    stems = {name, f"{name}.paper", "curves", *(f"{name}_{kind}" for kind in _FIGURES)}
     found = sorted(file for file in reports.glob("*/*") if file.stem in stems and file.is_file())
     return {file.relative_to(reports).as_posix(): file for file in found}
 

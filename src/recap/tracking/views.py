@@ -1,14 +1,9 @@
-"""Saved views of MLflow's run list (columns, order, grouping), and URLs that open them.
-
-MLflow stores a view as a tag of the experiment; its menu "Views" lists them, and a URL may name one. Whether it shows
-the pages for model training or for generative AI is part of the URL only.
-"""
+"""The pages of MLflow that show the runs: the kind of an experiment, and URLs of its run lists."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from recap.core.errors import RecapError
@@ -18,43 +13,17 @@ from recap.tracking.store import silence_mlflow, store_uri
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
-_VIEW_TAG = "mlflow.sharedViewState."
-_RUN_NAME, _CREATED, _DURATION = "attributes.`Run Name`", "runDateAndNestInfo", "duration"
-# Columns from left to right, with their widths in pixels.
-_COLUMNS = {
-    _RUN_NAME: 240,
-    "tags.`model`": 160,
-    "tags.`stage`": 70,
-    "tags.`seed`": 70,
-    f"metrics.`{MAIN_METRIC}`": 110,
-    "metrics.`BLEU-1`": 110,
-    "metrics.`BLEU-4`": 110,
-    "metrics.`METEOR`": 110,
-    "metrics.`ROUGE-L`": 110,
-    "metrics.`SPICE`": 110,
-    "metrics.`best_val_cider_d`": 130,
-    "tags.`subset`": 110,
-    "tags.`features`": 150,
-    "tags.`recipe`": 130,
-    _DURATION: 90,
-    _CREATED: 130,
+KIND = {
+    "mlflow.experimentKind": "custom_model_development",
+    "mlflow.experiment.primaryMetric.name": MAIN_METRIC,
 }
-_ALWAYS = (_RUN_NAME, _CREATED, _DURATION)
-_GROUPS = ("model", "recipe", "features", "subset", "stage", "recap_profile")
-_MEANS = {
-    "aggregateFunction": "average",
-    "groupByKeys": [{"mode": "tag", "groupByData": name} for name in _GROUPS],
+# The pages for model training, not those for generative AI; the list by score, with a chart of each score.
+_QUERY = {
+    "workflowType": "machine_learning",
+    "orderByKey": f"metrics.`{MAIN_METRIC}`",
+    "orderByAsc": "false",
+    "compareRunsMode": "CHART",
 }
-
-
-def experiment_tags() -> dict[str, str]:
-    """Return the tags of an experiment that set up its pages."""
-    return {
-        "mlflow.experimentKind": "custom_model_development",
-        "mlflow.experiment.primaryMetric.name": MAIN_METRIC,
-        f"{_VIEW_TAG}runs": _saved_view("Runs", 1, groupBy=None),
-        f"{_VIEW_TAG}means": _saved_view("Means over seeds", 2, groupBy=_MEANS),
-    }
 
 
 def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
@@ -73,19 +42,7 @@ def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
     from mlflow.tracking import MlflowClient
 
     client: MlflowClient = MlflowClient(tracking_uri=store_uri(store))
-    ids = {found.name: found.experiment_id for found in client.search_experiments() if f"{_VIEW_TAG}runs" in found.tags}
-    query = urlencode({"workflowType": "machine_learning", "viewStateShareKey": "runs"})
-    return {name: f"http://127.0.0.1:{port}/#/experiments/{ids[name]}/runs?{query}" for name in sorted(ids)}
-
-
-def _saved_view(name: str, created: int, **changes: Any) -> str:
-    """Return a view as MLflow saves it; ``created`` orders the views in its menu."""
-    state = {
-        "selectedColumns": [column for column in _COLUMNS if column not in _ALWAYS],
-        "columnOrder": list(_COLUMNS),
-        "columnWidths": _COLUMNS,
-        "orderByKey": f"metrics.`{MAIN_METRIC}`",
-        "orderByAsc": False,
-        **changes,
+    ids = {
+        found.name: found.experiment_id for found in client.search_experiments() if KIND.items() <= found.tags.items()
     }
-    return json.dumps({"name": name, "createdAt": created, "state": json.dumps(state)})
+    return {name: f"http://127.0.0.1:{port}/#/experiments/{ids[name]}/runs?{urlencode(_QUERY)}" for name in sorted(ids)}

@@ -19,12 +19,13 @@ from recap.core.errors import TrainingError
 from recap.core.files import checksums
 from recap.core.files.atomic import write_json
 from recap.core.files.lock import exclusive
-from recap.core.hashing import code_digest, value_hash
+from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.core.precision import mixed
 from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
+from recap.core.source import code_digest
 from recap.data.texts import texts_outside
 from recap.data.vocabulary.special import BOS, EOS, PAD, UNK
 from recap.data.vocabulary.words import load_vocabulary
@@ -101,7 +102,7 @@ def pretrain_language_model(
     identity: Identity = {
         "settings": spec.model_dump(mode="json"),
         "inputs": {"vocabulary_hash": words.hash, "texts_hash": value_hash(ids)},
-        "source": code_digest("training/language_model"),
+        "source": code_digest("recap.training.language_model"),
     }
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):
         found = LanguageModelTraining(spec, model, training, validation, state, identity)

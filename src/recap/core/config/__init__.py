@@ -10,7 +10,7 @@ from typing import Any
 
 from recap.core.config.base import Strict
 from recap.core.config.datasets import Dataset
-from recap.core.config.execution import Execution
+from recap.core.config.execution import Execution, ExecutionFile
 from recap.core.config.features import Features
 from recap.core.config.figures import FigureFile
 from recap.core.config.language_models import LanguageModel
@@ -50,6 +50,7 @@ __all__ = [
     "Evaluation",
     "EvaluationSpec",
     "Execution",
+    "ExecutionFile",
     "Features",
     "FigureFile",
     "LanguageModel",

@@ -36,6 +36,12 @@ class Execution(Strict):
         return Execution(**{key: value for values in set_in_either for key, value in values.items()})
 
 
+class ExecutionFile(Execution):
+    """What ``--execution`` of a job takes: the workflow adds the labels of the runs to how they are computed."""
+
+    labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
+
+
 # Keys of before that are keys of `execution` now.
 _MOVED = {
     "device": "device",

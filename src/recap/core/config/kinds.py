@@ -49,6 +49,11 @@ class Kinds:
         load_plugins()
         return dict(sorted(self._classes.items()))
 
+    def lineage(self, kind: type[Strict]) -> list[str]:
+        """Return the name of a class, then those of the classes that it extends, the nearest first."""
+        names = {found: name for name, found in self.classes().items()}
+        return [names[each] for each in kind.__mro__ if each in names]
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = reduce(or_, self.classes().values())
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from recap.core.config.base import Strict
 from recap.core.config.models.base import Probability
 from recap.core.config.outside import NamesFiles, OutsideFile
+from recap.core.config.sizes import Layers, Width
 
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
 SHARED_SIZES = ("d_model", "heads", "d_feed_forward")  # those that a captioner must have from its language model
@@ -32,11 +33,11 @@ class LanguageModel(NamesFiles):
     )
     scenes: SceneTexts | None = None
     validation_texts: PositiveInt = Field(1000, description="texts kept for the perplexity that chooses the epoch")
-    d_model: PositiveInt = 256
-    heads: PositiveInt = 8
-    d_feed_forward: PositiveInt = 1024
-    layers: PositiveInt = 6
-    positions: PositiveInt = Field(64, description="learnt positions: the longest text in tokens, with <bos>")
+    d_model: Width = 256
+    heads: Width = 8
+    d_feed_forward: Width = 1024
+    layers: Layers = 6
+    positions: Width = Field(64, description="learnt positions: the longest text in tokens, with <bos>")
     dropout: Probability = 0.1
     epochs: PositiveInt = 3
     learning_rate: PositiveFloat = Field(

@@ -171,14 +171,17 @@ class DecodingRules(Strict):
         """
         found = _RULES.fullmatch(text)
         said = {key: value for key, value in found.groupdict().items() if value is not None} if found else {}
-        rules = cls(
-            no_repeated_ngram=int(said.get("ngram", 0)),
-            no_immediate_repeat="repeat" in said,
-            bad_endings=said["endings"].split(",") if "endings" in said else [],
-            groups=int(said.get("groups", 1)),
-            **({"diversity": float(said["diversity"])} if "diversity" in said else {}),
-        )
-        if rules.text != text:
+        try:
+            rules = cls(
+                no_repeated_ngram=int(said.get("ngram", 0)),
+                no_immediate_repeat="repeat" in said,
+                bad_endings=said["endings"].split(",") if "endings" in said else [],
+                groups=int(said.get("groups", 1)),
+                **({"diversity": float(said["diversity"])} if "diversity" in said else {}),
+            )
+        except ValueError:  # of pydantic, or of a number of thousands of digits
+            rules = None
+        if rules is None or rules.text != text:
             raise ConfigError(f"{text!r} does not say what decoding forbade; evaluate the run again")
         return rules
 

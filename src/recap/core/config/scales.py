@@ -33,7 +33,7 @@ class Scale(Replacements):
     opening: str = Field(description="how the sentence under each table begins")
     paper: bool = Field(
         False,
-        description="nothing is replaced, so differences to the printed numbers are shown",
+        description="nothing is replaced; `opening` is said of tables with the settings of their printed numbers alone",
     )
     tables: dict[str, Replacements] = Field(
         default_factory=dict, description="a table (xlan/t3) or a folder of tables (xlan) -> what else holds there"

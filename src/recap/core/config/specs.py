@@ -45,6 +45,7 @@ class Curve(Strict):
     seed: int
     stage: Literal["xe", "scst"]
     path: str = Field(description="its folder below --runs")
+    after: str | None = Field(None, description="path of the run that it continues: its epochs follow on the axis")
 
 
 class Curves(Strict):

@@ -9,10 +9,13 @@ from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.config.base import Strict
 from recap.core.config.tables import Id
-from recap.core.errors import nearest
+from recap.core.errors import ConfigError, nearest
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
+SIMULATED = "simulated"  # in place of a folder of responses
+PLACEHOLDER = "[name and address of the person who runs this study]"
 MOST_CAPTIONS = 9  # that one question offers: each has a digit key
 
 
@@ -80,7 +83,7 @@ class SimulatedRaters(Strict):
 
     seed: int = 1
     clickers: Share = Field(0.1, description="share of raters who click at random")
-    votes: dict[str, float] = Field(default_factory=dict, description="system -> weight of its vote; default: 1")
+    votes: dict[str, Weight] = Field(default_factory=dict, description="system -> weight of its vote; default: 1")
     yes: dict[str, Share] = Field(default_factory=dict, description="system -> share of yes; default: 0.3")
 
 
@@ -89,9 +92,7 @@ class Study(Strict):
 
     title: Text = Field(description="of the table")
     heading: Text = Field(description="title of the forms; must not tell raters what is compared")
-    contact: Text = Field(
-        "[name and address of the person who runs this study]", description="whom the consent text names"
-    )
+    contact: Text = Field(PLACEHOLDER, description="whom the consent text names; needed before people are asked")
     source: str = Field("", description="where the printed numbers are from")
     note: str = Field("", description="sentences under the table")
     kind: Literal["preference", "questions"] = Field(
@@ -128,6 +129,18 @@ class Study(Strict):
         default_factory=dict,
         description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system",
     )
+
+    def check_contact(self) -> None:
+        """Refuse to ask people with a consent text that names nobody.
+
+        Raises:
+            ConfigError: `contact` is not set, and the raters are not simulated.
+        """
+        if self.contact == PLACEHOLDER and self.responses != SIMULATED:
+            raise ConfigError(
+                "the consent text names nobody; set `contact` in the study's file to the name and address of whoever "
+                f"runs the study, or `responses: {SIMULATED}` to try the study without people"
+            )
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:

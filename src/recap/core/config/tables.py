@@ -79,6 +79,11 @@ class _Table(Strict):
     )
     gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
+    printed_on: str | None = neutral(
+        None,
+        description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
+        "without it no difference to them is shown",
+    )
 
 
 class TableFile(_Table):
@@ -111,15 +116,16 @@ class Row(Strict):
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
+    as_printed: bool = neutral(
+        False, description="data set and settings are those of the printed numbers: differences to them are shown"
+    )
 
 
 class Table(_Table):
     """A planned table: rows, columns, and the row that the others are tested against."""
 
-    scale: str = Field(description="sentence under the table: what was scaled down")
-    paper_scale: bool = Field(
-        False, description="data, features and training are the paper's: differences to it are shown"
-    )
+    scale: str = Field(description="sentences under the table: what was scaled down, and the table's own notes")
+    short_scale: str = neutral("", description="the scale and its data in one sentence; none: nothing was scaled")
     rows: list[Row] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -156,7 +162,7 @@ class Profile(Strict):
     )
     scale: str | None = Field(
         None,
-        description="file of params/scales; none: the tables as they are, without differences to printed numbers",
+        description="file of params/scales; none: the tables as they are",
     )
     seeds: list[int] | None = Field(
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"

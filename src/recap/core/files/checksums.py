@@ -2,7 +2,7 @@
 
 A job records its files when they are whole; what reads them checks them first, so that a flipped bit is refused
 before it costs a training or moves a score. Files that are not listed come from elsewhere and pass. Feature stores,
-weights and training states are not listed: they contain checksums.
+weights of models and training states are not listed: they contain checksums. Trained backbones do not, and are listed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
 
 NAME = "SHA256SUMS"
+_LONGEST_NAME = 255  # bytes, on Linux
 _WAIT_SECONDS = 60.0  # for another job that lists its files in the same folder, which takes an instant
 
 
@@ -42,10 +43,14 @@ def recorded(folder: Path) -> dict[str, str]:
     sums = {}
     for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
         digest, gap, name = line[:64], line[64:66], line[66:]
-        if gap != "  " or not name or set(digest) - set("0123456789abcdef"):
+        if gap != "  " or set(digest) - set("0123456789abcdef") or not _is_file_name(name):
             raise RecapError(f"{path}: line {number} is no sha256 with a file name; make the folder's files again")
         sums[name] = digest
     return sums
+
+
+def _is_file_name(text: str) -> bool:
+    return 0 < len(text.encode()) <= _LONGEST_NAME and text not in (".", "..") and not set(text) & {"/", "\0"}
 
 
 def check(file: Path) -> None:

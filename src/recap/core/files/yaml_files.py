@@ -23,22 +23,36 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: the file is missing or cannot be read, or is no YAML, or a key is duplicated in one mapping.
     """
     try:
-        values = copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
+        values = parse(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError(f"{path}{_line(error)}: {_problem(error)}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: its values are nested too deep; write it with fewer levels") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys and values at the top of the file")
     return values
+
+
+def parse(text: str, source: str) -> Any:
+    """Return the value that a YAML text is.
+
+    Args:
+        text: the text.
+        source: where it is from, for messages.
+
+    Raises:
+        ConfigError: it is no YAML, or a key is duplicated in one mapping.
+    """
+    try:
+        return copy.deepcopy(_parsed(text))
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(f"{source}{_line(error)}: {_problem(error)}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: its values are nested too deep; write it with fewer levels") from error
 
 
 @lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow

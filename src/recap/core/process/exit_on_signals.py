@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,8 @@ from recap.core.process.interrupt import Interrupt
 from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ending = threading.Event()
+"""Whether a signal is ending the command: a thread that waits for what may never come gives up then."""
 
 
 @contextmanager
@@ -28,6 +31,7 @@ def exit_on_signals() -> Iterator[None]:
     interrupt = Interrupt()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        ending.set()
         alone = number == signal.SIGINT and WORKFLOW_VARIABLE not in os.environ
         interrupt.raise_(KeyboardInterrupt() if alone else SystemExit(128 + number), frame)
 
@@ -35,6 +39,7 @@ def exit_on_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        interrupt.end()
+        ending.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+        interrupt.end()

@@ -40,9 +40,9 @@ class GracefulStop(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._interrupt.end()
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._interrupt.end()
         if isinstance(error, SystemExit) and self.received is not None and not self._logged:
             self.exit("the same command starts this step again")
 

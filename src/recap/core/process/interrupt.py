@@ -39,11 +39,11 @@ class Interrupt:
         self._raise(frame)
 
     def end(self) -> None:
-        """Raise nothing more, and give back SIGALRM."""
-        if self._error is not None:
+        """Raise nothing more, and give back SIGALRM; to be called when no handler calls ``raise_`` any more."""
+        error, self._error = self._error, None  # from here on an alarm neither raises nor sets the next one
+        if error is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
-            self._error = None
 
     def _raise(self, frame: FrameType | None) -> None:
         if self._error is None or not self._allowed() or on_its_way_out():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from recap.core.config.vocabulary import HUB, BytePairRule
 from recap.core.errors import DataError, first_line
 from recap.core.files.atomic import write_json
 from recap.core.hashing import value_hash
+from recap.core.params import validate
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 
 if TYPE_CHECKING:
@@ -18,7 +21,31 @@ if TYPE_CHECKING:
 
 SPACE = "\u0120"  # as byte pairs spell it
 # VisualGPT's choice of GPT-2 pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
+_EVERY_BYTE = "".join(map(chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)))
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The part of a tokenizer.json that says how pieces are joined; other kinds and affixes are not GPT-2's."""
+
+    type: Literal["BPE"] = "BPE"  # files of earlier versions do not say it
+    continuing_subword_prefix: Literal["", None] = None
+    end_of_word_suffix: Literal["", None] = None
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    model: _Model
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a file of byte pairs holds."""
+
+    tokenizer: _Tokenizer
+    rule: BytePairRule
+    hash: str
 
 
 class BytePairVocabulary:
@@ -49,16 +76,11 @@ class BytePairVocabulary:
         """Build from what `save` wrote.
 
         Raises:
-            DataError: no such content, or the tokenizer is not what its hash says.
+            RecapError: no such content, or the tokenizer is not what its hash says.
         """
-        from tokenizers import Tokenizer
-
-        try:
-            vocabulary = cls(Tokenizer.from_str(json.dumps(values["tokenizer"])), values["rule"])
-            whole = vocabulary.hash == values["hash"]
-        except Exception as error:  # the library raises plain exceptions
-            raise DataError(f"{path}: no vocabulary of byte pairs ({error}); delete it and make it again") from error
-        if not whole:
+        saved: _Saved = validate(_Saved, dict(values), str(path))
+        vocabulary = cls(_of_json(json.dumps(values["tokenizer"]).encode(), path), saved.rule.model_dump())
+        if vocabulary.hash != saved.hash:
             raise DataError(f"{path}: the byte pairs do not match their hash; delete it and make it again")
         return vocabulary
 
@@ -148,16 +170,37 @@ def _from_files(path: Path, files: Sequence[Path]) -> Tokenizer:
                 f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
                 "`tokenizer: hub:openai-community/gpt2`"
             )
-    try:
-        if len(files) == 1:
-            tokenizer = Tokenizer.from_file(str(path))
-        else:
-            tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
-            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            tokenizer.decoder = decoders.ByteLevel()
-    except Exception as error:  # the library raises plain exceptions
-        raise DataError(f"{path}: holds no byte pairs ({error}); fetch the files again") from error
+    if len(files) == 1:
+        return _of_json(path.read_bytes(), path)
+    with _one_sentence(path):
+        tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
     return _plain(tokenizer)
+
+
+def _of_json(content: bytes, path: str | Path) -> Tokenizer:
+    """Load what a tokenizer.json holds."""
+    from tokenizers import Tokenizer
+
+    with _one_sentence(path):
+        values = json.loads(content)
+    validate(_Tokenizer, values, str(path))
+    with _one_sentence(path):
+        tokenizer = _plain(Tokenizer.from_buffer(content))
+        tokenizer.decode(tokenizer.encode(_EVERY_BYTE).ids)
+    return tokenizer
+
+
+@contextmanager
+def _one_sentence(path: str | Path) -> Iterator[None]:
+    """Turn whatever the library raises into one sentence: plain exceptions, and panics, which are none."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{path}: holds no byte pairs ({first_line(error)}); fetch or make the file again") from error
 
 
 def _from_hub(name: str) -> Tokenizer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,15 @@ from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 
 __all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a file of words holds."""
+
+    words: list[str]
+    rule: VocabularyRule
+    hash: str
 
 
 class Vocabulary:
@@ -68,14 +78,11 @@ class Vocabulary:
         """Build from what `save` wrote.
 
         Raises:
-            DataError: it is no vocabulary, or its words are not what its hash says.
+            RecapError: it is no vocabulary, or its words are not what its hash says.
         """
-        try:
-            vocabulary = cls(values["words"], values["rule"])
-            whole = vocabulary.hash == values["hash"] and len(vocabulary._ids) == len(vocabulary.words)
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}: no vocabulary (words, rule, hash); delete it and make it again") from error
-        if not whole:
+        saved: _Saved = validate(_Saved, values, str(path))
+        vocabulary = cls(saved.words, saved.rule.model_dump())
+        if vocabulary.hash != saved.hash or len(vocabulary._ids) != len(vocabulary.words):
             raise DataError(f"{path}: the words do not match their hash; delete it and make it again")
         return vocabulary
 

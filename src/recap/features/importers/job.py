@@ -9,8 +9,9 @@ import numpy as np
 
 from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
-from recap.core.hashing import code_digest, value_hash
+from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import ImageIdLookup, Source, existing
@@ -61,7 +62,7 @@ def import_features(
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([attributes, sorted(ids), code_digest("features/importers/job")]),
+        job=value_hash([attributes, sorted(ids), code_digest("recap.features.importers.job")]),
         attributes=attributes,
         extract=extract,
         streams=source.streams,

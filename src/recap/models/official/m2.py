@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from torch import Tensor
 
-from recap.models.official.names import rename
+from recap.models.official.names import BUFFERS, rename
 
 LAYER_RULES = [
     (r"^(encoder\.)layers\.(\d+\.)mhatt\.attention\.", r"\1\2attention."),
@@ -27,7 +26,6 @@ LAYER_RULES = [
     (r"\.m_k$", ".memory_key"),
     (r"\.m_v$", ".memory_value"),
 ]
-BUFFERS = re.compile(r"(^|\.)running_\w+$")  # of the released code's decoding, empty in a file of weights
 KNOWN = (
     r"(feature_embedding|feature_norm|word_embedding|output|(encoder|decoder)\.\d+\.(attention|cross|feed_forward)\.\w+"
     r"|(encoder|decoder)\.\d+\.around_(attention|cross|feed_forward)\.norm|decoder\.\d+\.mesh\.gates\.\d)\.(weight|bias)"

@@ -23,6 +23,50 @@ X_LINEAR = [
 """Names within an X-Linear block, whatever their prefix."""
 
 
+BUFFERS = re.compile(r"(^|\.)running_\w+$")
+"""What M2's code and those built on it keep while they decode; meaningless in a file of weights."""
+ANNOTATED = [
+    (r"^att_embed\.0\.", "feature_embedding."),
+    (r"^model\.tgt_embed\.0\.lut\.", "word_embedding."),
+    (r"^model\.generator\.proj\.", "output."),
+    (r"^model\.(encoder|decoder)\.norm\.", r"\1_norm."),
+    (r"^model\.(encoder|decoder)\.layers\.(\d+)\.", r"\1.\2."),
+    (r"\.self_attn\.", ".attention."),
+    (r"\.src_attn\.", ".cross."),
+    (r"\.feed_forward\.w_1\.", ".feed_forward.inner."),
+    (r"\.feed_forward\.w_2\.", ".feed_forward.outer."),
+    (r"\.sublayer\.0\.", ".around_attention."),
+    (r"^(encoder\.\d+)\.sublayer\.1\.", r"\1.around_feed_forward."),
+    (r"^(decoder\.\d+)\.sublayer\.1\.", r"\1.around_cross."),
+    (r"^(decoder\.\d+)\.sublayer\.2\.", r"\1.around_feed_forward."),
+    (r"\.a_2$", ".weight"),
+    (r"\.b_2$", ".bias"),
+]
+"""Names of a Transformer in the Annotated Transformer's form (ruotianluo/ImageCaptioning.pytorch, zanyarz/zodiac)."""
+
+
+def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:
+    """Map the names of a Transformer in the Annotated Transformer's form to ours.
+
+    The sinusoid, which such files hold as well, is left out: ours is computed.
+
+    Args:
+        state: official name -> tensor.
+        projections: our names of an attention's `linears.0`, `linears.1` and so on.
+
+    Raises:
+        ConfigError: a name is none of the release's.
+    """
+    linears = [(rf"\.linears\.{index}\.", f".{ours}.") for index, ours in enumerate(projections)]
+    known = (
+        r"(feature_embedding|word_embedding|output|encoder_norm|decoder_norm|(encoder|decoder)\.\d+\.("
+        rf"(attention|cross)\.({'|'.join(projections)})|feed_forward\.(inner|outer)"
+        r"|around_(attention|cross|feed_forward)\.norm))\.(weight|bias)"
+    )
+    kept = {name: value for name, value in state.items() if name != "model.tgt_embed.1.pe"}
+    return rename(kept, [*ANNOTATED, *linears], known=known)
+
+
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:
     """Apply all rules to every name, in order.
 

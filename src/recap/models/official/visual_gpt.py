@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from recap.models.gpt2_weights import rename_gpt2
-from recap.models.official.names import rename
+from recap.models.official.names import BUFFERS, rename
 
 ENCODER = [
     (r"^encoder\.fc\.", "feature_embedding."),
@@ -44,7 +44,11 @@ KNOWN = (
     r"|decoder\.blocks\.\d+\.(cross\.(query|key|value|output)|fusion\.(aoa\.linear|gate\.gates\.[012]))\.(weight|bias)"
 )
 ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")  # parts of a block that GPT-2 does not have
-UNUSED = re.compile(r"h\.\d+\.enc_dec_attn\.(c_attn\.(weight|bias)|bias|masked_bias)")  # 21.3 M that nothing reads
+# What no forward pass reads: square matrices (21.3 M in the decoder), masks, and the word table under its second name.
+UNUSED = re.compile(
+    r"h\.\d+\.enc_dec_attn\.(c_attn\.(weight|bias)|bias|masked_bias)|lm_head\.decoder\.weight"
+    r"|encoder\.layers\.\d+\.mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)"
+)
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -57,12 +61,13 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     added: dict[str, Tensor] = {}
     gpt2: dict[str, Tensor] = {}
     for name, value in state.items():
-        short = re.sub(r"^decoder\.", "", name).removeprefix("transformer.")
+        short = name.removeprefix("decoder.").removeprefix("transformer.")
+        if UNUSED.fullmatch(short) or BUFFERS.search(name):
+            continue
         if name.startswith("encoder."):
             encoder[name] = value
         elif ADDED.match(short):
-            if not UNUSED.fullmatch(short):
-                added[short] = value.T if "c_proj.weight" in short else value  # GPT-2's layers are (in, out)
+            added[short] = value.T if "c_proj.weight" in short else value  # GPT-2's layers are (in, out)
         else:
             gpt2[short] = value
     renamed = {f"decoder.{name}": value for name, value in rename_gpt2(gpt2).items()}

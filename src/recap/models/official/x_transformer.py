@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from recap.core.errors import ConfigError
 from recap.layers.positional import sinusoid_table
 from recap.models.official.names import X_LINEAR, rename
 from recap.models.x_transformer import MAX_POSITIONS
@@ -35,10 +36,11 @@ KNOWN = (
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Map the released X-Transformer's parameter names to ours (docs/parameters.md).
 
-    Its table of positions is cut to our length; where the state has none, the table is computed.
+    Its table of positions is cut to our length. Where the state has none, or one that is the beginning of ours, the
+    table is computed.
 
     Raises:
-        ConfigError: a name is none of the released model's.
+        ConfigError: a name is none of the released model's, or its table is short and has numbers of its own.
     """
     own = {name: value for name, value in state.items() if not POSITIONS.search(name)}
     tables = [value for name, value in state.items() if POSITIONS.search(name)]
@@ -63,6 +65,18 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     ]
     renamed = rename(own, rules, known=KNOWN)
     width = renamed["word_embedding.weight"].shape[1]
-    table = tables[0].reshape(-1, width) if tables else sinusoid_table(MAX_POSITIONS, width, torch.float32)
-    renamed["positions"] = table[:MAX_POSITIONS]
+    renamed["positions"] = _positions(tables[0].reshape(-1, width) if tables else torch.empty(0, width))
     return renamed
+
+
+def _positions(table: Tensor) -> Tensor:
+    """Return a table of our length whose beginning is the given one."""
+    if len(table) >= MAX_POSITIONS:
+        return table[:MAX_POSITIONS]
+    ours = sinusoid_table(MAX_POSITIONS, table.shape[1], torch.float32)
+    if not torch.allclose(table.float(), ours[: len(table)], atol=1e-5):
+        raise ConfigError(
+            f"the table of positions has {len(table)} rows that are no sinusoids, and the model has {MAX_POSITIONS} "
+            "positions; give a state dict with as many rows"
+        )
+    return ours

@@ -4,6 +4,7 @@ const page = document.body.dataset; // study, sheet, online
 const items = [...document.querySelectorAll(".item")];
 const KEY = `recap-study-${page.study}-${page.sheet}`;
 const FORM = "recap study response 1";
+const FINISH = page.online ? ["Send", "Send again"] : ["Finish", "Save the file again"];
 const element = (id) => document.getElementById(id);
 const empty = () => ({ consent: false, finished: false, answers: {}, seconds: {} });
 let state = empty();
@@ -93,6 +94,15 @@ function end() {
   );
   element("open-part").hidden = open.length === 0;
   element("finish").disabled = open.length > 0;
+  finished();
+}
+
+// Says at the end whether the answers were handed in; a changed answer has to be handed in again.
+function finished() {
+  element("to-do").hidden = state.finished;
+  element("done-part").hidden = !state.finished;
+  element("finish").className = state.finished ? "" : "main";
+  element("finish").textContent = FINISH[Number(state.finished)];
 }
 
 function next() {
@@ -112,8 +122,8 @@ function next() {
   show(Math.min(place + 1, items.length));
 }
 
-function response() {
-  return JSON.stringify({ form: FORM, study: page.study, sheet: page.sheet, ...state });
+function response(finished = state.finished) {
+  return JSON.stringify({ form: FORM, study: page.study, sheet: page.sheet, ...state, finished });
 }
 
 function save(name) {
@@ -162,11 +172,12 @@ async function load(file) {
 }
 
 async function finish() {
-  state.finished = true;
-  keep();
   if (!page.online) {
+    state.finished = true;
+    keep();
     save(`response-${page.sheet}.json`);
-    say(`Saved as response-${page.sheet}.json. Hand in this file.`);
+    finished();
+    say(`Saved as response-${page.sheet}.json.`);
     return;
   }
   const button = element("finish");
@@ -176,10 +187,13 @@ async function finish() {
     const answer = await fetch(location.pathname, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: response(),
+      body: response(true),
     });
-    if (!answer.ok) throw new Error((await answer.text()) || String(answer.status));
-    say("Your answers have arrived. Thank you! You may close this page.");
+    if (!answer.ok) throw new Error((await answer.text()).trim().replace(/\.$/, "") || String(answer.status));
+    state.finished = true;
+    keep();
+    finished();
+    say("Your answers have arrived. Thank you!");
   } catch (error) {
     say(`Not sent: ${error.message}. Your answers are kept in this browser: try again, or save a copy.`, true);
   }
@@ -215,8 +229,9 @@ document.addEventListener("change", (event) => {
 // A digit chooses an answer of the question that has the focus; Enter goes on.
 document.addEventListener("keydown", (event) => {
   const question = event.target.closest(".question");
-  if (!question || event.ctrlKey || event.altKey || event.metaKey) return;
-  const inputs = [...question.querySelectorAll("input")];
+  const asked = question || event.target.id === "agree";
+  if (!asked || event.ctrlKey || event.altKey || event.metaKey) return;
+  const inputs = question ? [...question.querySelectorAll("input")] : [];
   const chosen = /^[1-9]$/.test(event.key) ? inputs[Number(event.key) - 1] : null;
   if (chosen) {
     chosen.focus();

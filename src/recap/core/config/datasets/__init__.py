@@ -26,6 +26,10 @@ class DatasetConfig(NamesFiles):
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
 
+    def pictures_per_image(self) -> int:
+        """Return how many pictures an image has, whose vectors stand in a row: the views of a study."""
+        return 1
+
     def picture_sources(self) -> list[str]:
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]

@@ -33,3 +33,7 @@ class IuXrayDataset(DatasetConfig):
     views: PositiveInt = Field(2, description="pictures per study, where the split is drawn; fewer: left out")
     max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
+
+    def pictures_per_image(self) -> int:
+        """Return how many views a study has."""
+        return self.views

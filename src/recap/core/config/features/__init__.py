@@ -50,6 +50,10 @@ class FeaturesConfig(NamesFiles):
         """Return the name of the features whose grid is pooled, if any."""
         return None
 
+    def vectors_per_picture(self) -> int | None:
+        """Return how many vectors each picture has in the main stream; None: the settings do not fix their number."""
+        return None
+
     def products(self) -> tuple[str, ...]:
         """Return the files that are read of those that a data set's reader writes beside the corpus."""
         return ()

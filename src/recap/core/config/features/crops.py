@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from recap.core.config.features import FEATURES, Activation, FeaturesConfig, Weights
 from recap.core.config.outside import Name
+from recap.core.config.sizes import Edge
 
 
 @FEATURES.register
@@ -22,7 +23,7 @@ class CropFeatures(FeaturesConfig):
     backbone: Name = Field(description="a timm model name")
     weights: Weights = Field(description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`")
     activation: Activation | None = Field(None, description="overrides the activation")
-    image_size: PositiveInt = Field(224, description="edge of the square that a crop becomes, in pixels")
+    image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
     )

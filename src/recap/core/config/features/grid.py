@@ -9,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from recap.core.config.base import Strict, neutral
 from recap.core.config.features import FEATURES, Activation, FeaturesConfig, Weights
 from recap.core.config.outside import Name
+from recap.core.config.sizes import Cells, Edge
 
 Precision = Annotated[
     Literal["float32", "bf16", "auto"],
@@ -56,8 +57,8 @@ class GridFeatures(FeaturesConfig):
     )
     activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
-    image_size: PositiveInt = Field(224, description="edge to which pictures are resized, in pixels")
-    grid: PositiveInt = Field(7, description="cells per edge after adaptive average pooling")
+    image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
+    grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
     standardised: bool = neutral(
         False,
         description="each channel has mean 0 and deviation 1 over training pictures; with random weights always",
@@ -80,3 +81,7 @@ class GridFeatures(FeaturesConfig):
     def trained_on(self) -> Literal["boxes", "captions"] | None:
         """Return what of the data set the weights are first trained on, if at all."""
         return "boxes" if self.weights == "boxes" else "captions" if self.word_tuning else None
+
+    def vectors_per_picture(self) -> int:
+        """Return the number of cells."""
+        return self.grid**2

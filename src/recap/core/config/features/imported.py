@@ -44,3 +44,7 @@ class ImportedFeatures(FeaturesConfig):
     def targets(self) -> list[str]:
         """Return the importer, and what reads this format."""
         return [self.extractor, FORMATS.target(self.format)]
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the files hold maps that are averaged to a grid."""
+        return self.grid**2 or None if self.format == "grid_feats_pth" else None

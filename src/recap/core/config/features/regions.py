@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from recap.core.config.base import neutral
 from recap.core.config.features import FEATURES, FeaturesConfig, Weights
 from recap.core.config.outside import Name
+from recap.core.config.sizes import Cells, Edge
 
 
 @FEATURES.register
@@ -43,9 +44,9 @@ class RegionFeatures(FeaturesConfig):
     vectors: Literal["pooled", "fc1"] = neutral(
         "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
     )
-    grid: PositiveInt | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
-    short_side: PositiveInt = 600
-    long_side: PositiveInt = 1000
+    grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
+    short_side: Edge = 600
+    long_side: Edge = 1000
     seed: int = Field(0, description="seed of random weights")
 
     @model_validator(mode="after")
@@ -59,3 +60,7 @@ class RegionFeatures(FeaturesConfig):
         if self.vectors == "fc1" and self.detector != "grid_feats_x101_c5":
             raise ValueError(f"vectors: {self.detector} has no layer fc1; only grid_feats_x101_c5 has")
         return self
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of boxes, if it is the same for all pictures."""
+        return self.max_boxes if self.min_boxes == self.max_boxes else None

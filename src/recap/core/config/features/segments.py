@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from recap.core.config.features import FEATURES, FeaturesConfig, Weights
+from recap.core.config.sizes import Cells, Edge
 
 
 @FEATURES.register
@@ -22,7 +23,11 @@ class SegmentFeatures(FeaturesConfig):
     form: Literal["occupancy", "segments"] = Field(
         "occupancy", description="share of each class in each cell; or one vector pooled over each segment"
     )
-    grid: PositiveInt = Field(7, description="cells per edge, for form occupancy")
-    short_side: PositiveInt = 800
-    long_side: PositiveInt = 1333
+    grid: Cells = Field(7, description="cells per edge, for form occupancy")
+    short_side: Edge = 800
+    long_side: Edge = 1333
     seed: int = Field(0, description="seed of random weights")
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the vectors are those of cells."""
+        return self.grid**2 if self.form == "occupancy" else None

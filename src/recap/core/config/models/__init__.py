@@ -10,9 +10,9 @@ from typing import Annotated, cast
 
 from recap.core.config.models.base import MODELS, ModelConfig, Probability
 from recap.core.errors import ConfigError, nearest
-from recap.core.plugins import module_of
+from recap.core.plugins import HINT
 
-__all__ = ["MODELS", "Model", "ModelConfig", "Probability", "implementation", "model_configs", "source_module"]
+__all__ = ["MODELS", "Model", "ModelConfig", "Probability", "implementation", "model_configs", "model_source"]
 
 Model = Annotated[ModelConfig, MODELS]
 
@@ -30,14 +30,16 @@ def implementation(kind: str) -> str:
     """
     known = model_configs()
     if kind not in known:
-        raise ConfigError(f"model: unknown kind {kind!r}; {nearest(kind, known)}")
+        raise ConfigError(f"model: unknown kind {kind!r}; {nearest(kind, known)} ({HINT})")
     return known[kind].implementation
 
 
-def source_module(kind: str) -> str:
-    """Return a kind's module as `recap.core.hashing.code_digest` takes it: ``models/xlan``; a plugin's keeps its dots.
+def model_source(kind: str) -> tuple[str, str]:
+    """Return where a kind's model and its settings are, ``module:Class`` each: what its trainings run.
 
     Raises:
         ConfigError: the kind is not registered.
     """
-    return module_of(implementation(kind))
+    target = implementation(kind)
+    settings = model_configs()[kind]
+    return target, f"{settings.__module__}:{settings.__qualname__}"

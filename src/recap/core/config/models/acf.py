@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.config.models.base import MODELS
 from recap.core.config.models.transformer import TransformerModel
+from recap.core.config.sizes import LayersOr0, Width
 
 
 @MODELS.register
@@ -55,8 +56,8 @@ class AcfModel(TransformerModel):
     share_directions: bool = Field(True, description="one linear map for rows and columns (released code)")
     cluster_norm: bool = Field(True, description="a norm of its own before Eq. 4 (released code)")
     layout: Literal["grid", "regions"] = Field("grid", description="regions: laid out as a grid by their boxes")
-    region_rows: PositiveInt = Field(6, description="rows of that grid")
-    plain_encoder_layers: int = Field(0, ge=0, description="encoder layers without clusters, below the others")
+    region_rows: Width = Field(6, description="rows of that grid")
+    plain_encoder_layers: LayersOr0 = Field(0, description="encoder layers without clusters, below the others")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from recap.core.config.models.base import MODELS, Probability, WithHeads
+from recap.core.config.sizes import LayersOr0, Width
 
 
 @MODELS.register
@@ -18,9 +19,9 @@ class AoANetModel(WithHeads):
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"refiner_layers": 0},)
 
     kind: Literal["aoanet"]
-    d_model: PositiveInt = 1024
-    heads: PositiveInt = 8
-    refiner_layers: int = Field(6, ge=0, description="0: no refiner, and no norm after it")
+    d_model: Width = 1024
+    heads: Width = 8
+    refiner_layers: LayersOr0 = Field(6, description="0: no refiner, and no norm after it")
     feature_dropout: Probability = Field(0.5, description="on embedded visual vectors")
     refiner_dropout: Probability = Field(0.1, description="on what a refiner layer adds")
     attention_dropout: Probability = Field(0.1, description="on attention weights")

@@ -52,6 +52,11 @@ class ModelConfig(Strict, ABC):
         """Whether the number of an image's vectors has a meaning, so that masked ones may not be appended."""
         return False
 
+    @property
+    def vector_limit(self) -> int | None:
+        """How many vectors of an image are read at most, the first ones; None: all."""
+        return getattr(self, "max_vectors", None)
+
     def pretrained_weights(self) -> str | None:
         """Return where the weights are that the model begins with; None: all are random.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, field_validator
 
 from recap.core.config.models.base import MODELS, Probability, WithHeads
+from recap.core.config.sizes import Layers, Width, WidthOr0
 
 
 @MODELS.register
@@ -24,17 +25,17 @@ class FusionModel(WithHeads):
     )
 
     kind: Literal["fusion"]
-    d_model: PositiveInt = 512
-    heads: PositiveInt = 8
-    d_feed_forward: PositiveInt = 2048
-    encoder_layers: PositiveInt = Field(3, description="of each stream's encoder")
-    decoder_layers: PositiveInt = 3
+    d_model: Width = 512
+    heads: Width = 8
+    d_feed_forward: Width = 2048
+    encoder_layers: Layers = Field(3, description="of each stream's encoder")
+    decoder_layers: Layers = 3
     dropout: Probability = 0.1
     feature_dropout: Probability = Field(0.1, description="dropout after the projection of vectors")
     second_geometry: Literal["boxes", "cells"] = Field(
         "boxes", description="boxes: regions or segments with boxes; cells: another square grid (segmentation maps)"
     )
-    directions_per_quadrant: NonNegativeInt = Field(1, description="d of Eq. 6; 0: without direction (Table 3)")
+    directions_per_quadrant: WidthOr0 = Field(1, description="d of Eq. 6; 0: without direction (Table 3)")
     direction: Literal["log_index", "learned"] = Field(
         "log_index", description="how a direction counts: Eq. 10, or a learned vector for each"
     )

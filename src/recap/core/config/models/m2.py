@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from recap.core.config.models.base import MODELS, Probability, WithHeads
+from recap.core.config.sizes import Layers, Width
 
 
 @MODELS.register
@@ -21,14 +22,14 @@ class M2Model(WithHeads):
     )
 
     kind: Literal["m2"]
-    d_model: PositiveInt = 512
-    heads: PositiveInt = 8
-    d_feed_forward: PositiveInt = 2048
-    encoder_layers: PositiveInt = 3
-    decoder_layers: PositiveInt = 3
-    memory_slots: PositiveInt = Field(40, description="learnt keys and values of each encoder layer")
-    max_vectors: PositiveInt | None = Field(None, description="vectors of an image that are read; null: all")
-    max_tokens: PositiveInt = Field(512, description="positions for <bos> and the words of a caption; released: 54")
+    d_model: Width = 512
+    heads: Width = 8
+    d_feed_forward: Width = 2048
+    encoder_layers: Layers = 3
+    decoder_layers: Layers = 3
+    memory_slots: Width = Field(40, description="learnt keys and values of each encoder layer")
+    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
+    max_tokens: Width = Field(512, description="positions for <bos> and the words of a caption; released: 54")
     positions: Literal["sinusoid", "noise"] = Field("sinusoid", description="noise: frozen, as the release trains")
     memory_init: Literal["normal", "xavier"] = Field("normal", description="xavier: as the release trains")
     padded_vectors: Literal["masked", "attended"] = Field(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from recap.core.config.base import neutral
 from recap.core.config.models.base import MODELS, Probability, WithHeads
+from recap.core.config.sizes import Layers, Width
 
 
 @MODELS.register
@@ -23,11 +24,11 @@ class TransformerModel(WithHeads):
     )
 
     kind: Literal["transformer"]
-    d_model: PositiveInt = 512
-    heads: PositiveInt = 8
-    d_feed_forward: PositiveInt = 2048
-    encoder_layers: PositiveInt = 6
-    decoder_layers: PositiveInt = 6
+    d_model: Width = 512
+    heads: Width = 8
+    d_feed_forward: Width = 2048
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
     norm: Literal["pre", "post"] = "pre"
     layer_norm: Literal["biased", "unbiased"] = Field("biased", description="unbiased: Annotated Transformer's form")
     dropout: Probability = 0.1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from recap.core.config.models.base import MODELS, ModelConfig, Probability
+from recap.core.config.sizes import Width, WidthOr0
 
 
 @MODELS.register
@@ -18,10 +19,10 @@ class UpDownModel(ModelConfig):
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"d_feature": 12, "word_activation": "relu"},)
 
     kind: Literal["up_down"]
-    d_model: PositiveInt = Field(1000, description="width of both LSTMs")
-    d_word: PositiveInt = 1000
-    d_attention: PositiveInt = 512
-    d_feature: int = Field(0, ge=0, description="visual vectors are projected to this width; 0: used as they are")
+    d_model: Width = Field(1000, description="width of both LSTMs")
+    d_word: Width = 1000
+    d_attention: Width = 512
+    d_feature: WidthOr0 = Field(0, description="visual vectors are projected to this width; 0: used as they are")
     attention_activation: Literal["tanh", "relu"] = "tanh"
     word_activation: Literal["none", "relu"] = "none"
     dropout: Probability = 0.5

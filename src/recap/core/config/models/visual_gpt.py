@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from recap.core.config.models.base import MODELS, Probability, WithHeads
+from recap.core.config.sizes import Layers, Width
 
 GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # GPT-2 small
 
@@ -28,17 +29,17 @@ class VisualGptModel(WithHeads):
     )
 
     kind: Literal["visual_gpt"]
-    d_model: PositiveInt = 768
-    heads: PositiveInt = 12
-    d_feed_forward: PositiveInt = Field(3072, description="of GPT-2's blocks")
-    decoder_layers: PositiveInt = Field(12, description="the first so many blocks of GPT-2")
-    positions: PositiveInt = Field(1024, description="learnt positions: the longest caption in tokens")
-    encoder_layers: PositiveInt = 3
-    d_encoder_feed_forward: PositiveInt = 2048
+    d_model: Width = 768
+    heads: Width = 12
+    d_feed_forward: Width = Field(3072, description="of GPT-2's blocks")
+    decoder_layers: Layers = Field(12, description="the first so many blocks of GPT-2")
+    positions: Width = Field(1024, description="learnt positions: the longest caption in tokens")
+    encoder_layers: Layers = 3
+    d_encoder_feed_forward: Width = 2048
     encoder: Literal["plain", "memory", "aoa_baseline"] = Field(
         "plain", description="layers of the image encoder; memory: with M2's slots; aoa_baseline: the AoA Transformer's"
     )
-    memory_slots: PositiveInt = Field(40, description="for encoder memory")
+    memory_slots: Width = Field(40, description="for encoder memory")
     fusion: Literal["srau", "plain", "meshed", "aoa", "aoa_baseline"] = Field(
         "srau", description="what joins the state with the cross-attention; all but srau and meshed use the last level"
     )
@@ -50,7 +51,7 @@ class VisualGptModel(WithHeads):
         "sigmoid", description="srau: the others have no upper limit, and the training diverges (section 5.4)"
     )
     normalized: bool = Field(False, description="srau: each gate over the sum of both (paper Eq. 6)")
-    max_vectors: PositiveInt | None = Field(50, description="vectors of an image that are read; null: all")
+    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
     padded_vectors: Literal["masked", "attended"] = Field(
         "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
     )

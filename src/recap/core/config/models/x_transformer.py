@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from recap.core.config.models.base import MODELS, Probability
 from recap.core.config.models.x_linear import XLinearSizes
+from recap.core.config.sizes import Layers, LayersOr0, Width
 
 
 @MODELS.register
@@ -17,12 +18,12 @@ class XTransformerModel(XLinearSizes):
     implementation: ClassVar[str] = "recap.models.x_transformer:XTransformer"
 
     kind: Literal["x_transformer"]
-    d_model: PositiveInt = 768
-    d_joint: PositiveInt = Field(48, description="width of the joint vector in a head")
-    d_feed_forward: PositiveInt = 3072
-    encoder_layers: int = Field(6, ge=0)
-    decoder_layers: PositiveInt = 6
-    max_vectors: PositiveInt | None = Field(None, description="vectors of an image that are read; null: all")
+    d_model: Width = 768
+    d_joint: Width = Field(48, description="width of the joint vector in a head")
+    d_feed_forward: Width = 3072
+    encoder_layers: LayersOr0 = 6
+    decoder_layers: Layers = 6
+    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
     dropout: Probability = Field(0.5, description="encoder blocks, feed-forward layers, first global vector")
     decoder_dropout: Probability = Field(0.5, description="on the outputs of the decoder's blocks")
     word_dropout: Probability = 0.1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from recap.core.config.models.base import MODELS, Probability
 from recap.core.config.models.x_linear import XLinearSizes
+from recap.core.config.sizes import LayersOr0, Width
 
 
 @MODELS.register
@@ -22,9 +23,9 @@ class XLanModel(XLinearSizes):
     )
 
     kind: Literal["xlan"]
-    d_model: PositiveInt = 1024
-    d_joint: PositiveInt = Field(64, description="width of the joint vector in a head; paper: 512 over all heads")
-    encoder_layers: int = Field(4, ge=0, description="X-Linear blocks in the encoder")
+    d_model: Width = 1024
+    d_joint: Width = Field(64, description="width of the joint vector in a head; paper: 512 over all heads")
+    encoder_layers: LayersOr0 = Field(4, description="X-Linear blocks in the encoder")
     decoder_attention: Literal["x_linear", "conventional"] = "x_linear"
     word_dropout: Probability = 0.5
     attention_dropout: Probability = Field(0.5, description="on the blocks' outputs")

@@ -30,7 +30,8 @@ class ZodiacModel(TransformerModel):
     rap_scope: Literal["head", "printed", "image", "global", "as_released"] = Field(
         "head",
         description="what one intensity is averaged over; head: in the decoder over the tokens so far; printed: there "
-        "over the whole caption, later tokens included; as_released: one number a call, as the code has it",
+        "over the whole caption, later tokens included; as_released: one number a call, as the code has it; the beam "
+        "search then differs from the code's once a caption of the batch has ended",
     )
     gelu: bool = Field(True, description="false: the GELU-free ablation of Table IV")
     feed_forward_activation: Literal["none", "relu", "gelu"] = Field("none", description="released code: none")

@@ -1,0 +1,14 @@
+"""Makes the .pth file of the editable install ASCII: relative_pth.py FOLDER_OF_THE_ENVIRONMENT, in the clone's folder.
+
+Before version 3.13 Python reads .pth files in the encoding of the locale. If the clone's path has other letters than
+ASCII, and LC_ALL names a locale that the machine does not have, no Python of the environment starts. A path relative
+to the .pth file has none of these letters.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+for file in Path(sys.argv[1]).glob("lib/python*/site-packages/__editable__.recap-*.pth"):
+    if not file.read_bytes().isascii():
+        file.write_text(os.path.relpath("src", file.parent) + "\n", encoding="utf-8")

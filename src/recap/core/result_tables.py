@@ -1,0 +1,31 @@
+"""The statistics of a profile's tables, as ``recap statistics`` wrote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import RecapError
+from recap.core.files.atomic import read_json
+
+_TABLE = {"table", "title", "scale", "baseline", "seeds", "columns", "rows"}
+_ROW = {"id", "label", "dataset", "subset", "features", "model", "recipe", "stage", "cells"}
+
+
+def read_tables(results: Path) -> list[dict[str, Any]]:
+    """Return the statistics of all tables of a profile.
+
+    Args:
+        results: the folder ``results/<profile>``.
+
+    Raises:
+        RecapError: a file is broken, or does not hold statistics of a table.
+    """
+    return [_read(path) for path in sorted((results / "statistics").glob("[!.]*.json"))]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    table = read_json(path)
+    if not isinstance(table, dict) or _TABLE - set(table) or any(_ROW - set(row) for row in table["rows"]):
+        raise RecapError(f"{path}: not the statistics of a table; delete it and make it again with `recap statistics`")
+    return table

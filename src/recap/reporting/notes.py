@@ -1,0 +1,100 @@
+"""The sentences below a result table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recap.core.metrics import score_info
+from recap.reporting.text import plain
+from recap.statistics.comparison import SIGNIFICANT
+from recap.statistics.power import MOST, POWER, least_difference
+
+
+def table_notes(statistics: Mapping[str, Any]) -> list[str]:
+    """Return what the numbers of a table are, where printed ones are from, and what its tests and marks say."""
+    seeds = statistics["seeds"]
+    listed = ", ".join(str(seed) for seed in seeds)
+    spread = f"one seed ({listed}), so no spread"
+    if len(seeds) > 1:
+        spread = f"mean ± standard deviation over seeds {listed}"
+    notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
+    notes += _on_scales(statistics["columns"])
+    notes += _on_printed(statistics)
+    return notes + ([_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else [])
+
+
+def _on_scales(columns: Sequence[str]) -> list[str]:
+    """Return which columns are not in percent, and in which a lower value is better."""
+    unscaled = [column for column in columns if score_info(column).scale == 1]
+    lower = [column for column in columns if not score_info(column).higher_is_better]
+    notes = [f"Not in percent: {', '.join(unscaled)}."] if unscaled else []
+    return notes + ([f"Lower is better: {', '.join(lower)}."] if lower else [])
+
+
+def _on_printed(statistics: Mapping[str, Any]) -> list[str]:
+    """Return what the printed numbers were measured on, and why there is no difference to them where there is none."""
+    rows = [row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in _cells(row))]
+    if not rows and not statistics["quoted"]:
+        return []
+    if statistics["printed_on"] is None:
+        if not rows:
+            return ["Printed: quoted from the paper, measured there."]
+        missing = "the table does not say that its data set and settings are the paper's (`printed_on`)"
+        return [f"Printed: quoted from the paper; {missing}, so no difference to them is shown."]
+    measured = f"Printed: quoted from the paper, measured on {statistics['printed_on']}"
+    others = [plain(row["label"]) for row in rows if not row["as_printed"]]
+    if not others:
+        return [f"{measured}."]
+    if len(others) == len(rows):
+        return [f"{measured}; our data set or settings are others, so no difference to them is shown."]
+    return [f"{measured}; no difference to them where our data set or settings are others: {', '.join(others)}."]
+
+
+def _on_p(statistics: Mapping[str, Any]) -> str:
+    """Return the note that says what the p-values of a table test, and what its arrows mark."""
+    family = statistics["family"]
+    label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
+    tests = f"p: two-sided against {label}, of each kind Holm-corrected over the comparisons of this table."
+    bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
+    images = f"Images: paired t over images{bleu}"
+    more = "Wilcoxon tests, intervals and effect sizes are in the CSV."
+    if family["units"] == ["images"]:
+        return (
+            f"{tests} {images}: with one seed, p generalises over images only, not over training runs: other "
+            f"runs may reverse a difference. {more}"
+        )
+    return (
+        f"{tests} {images}, generalises over images for these training runs. Runs: Welch over the runs, generalises "
+        "over training runs for these images. Both: the largest p of these two and of the joint test (min F'), which "
+        f"takes images and runs as random. An arrow marks a difference with all three below {SIGNIFICANT:g}; bold: "
+        f"better by this rule. {more}"
+    )
+
+
+def _on_power(statistics: Mapping[str, Any]) -> str:
+    """Return the note that says how many seeds it takes until a difference is marked."""
+    family, seeds = statistics["family"], len(statistics["seeds"])
+    if seeds == 1:
+        two, five = (f"{least_difference(count, comparisons=family['made']):.0f}" for count in (2, 5))
+        return (
+            "With one seed no difference is marked. In this table two seeds would only find a difference of about "
+            f"{two} standard deviations between runs, five seeds one of {five} ({100 * POWER:.0f} % power, Welch)."
+        )
+    opening = "Two seeds mark only very large differences. " if seeds == 2 else ""
+    if family["power"] is None:
+        return opening.strip()
+    metric, difference = family["power"]["metric"], family["power"]["difference"]
+    info = score_info(metric)
+    shown = f"{metric} {info.scale * difference:+.{info.digits}f} of {plain(family['power']['row'])}"
+    needed = family["power"]["seeds"]
+    if needed is None:
+        return f"{opening}Even {MOST} seeds would not mark {shown}, with the spread over images and runs seen here."
+    return (
+        f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a rough estimate from "
+        "the spread over images and runs seen here)."
+    )
+
+
+def _cells(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return list(row["cells"].values())

@@ -1,0 +1,136 @@
+"""A result table in the layout of a paper: one line per row, and what stands in its caption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recap.core.config import Table
+from recap.core.metrics import score_info, server_names
+from recap.core.signatures import parse_signature
+from recap.reporting.content import NONE, number
+from recap.reporting.text import plain
+from recap.statistics.comparison import SIGNIFICANT
+
+_SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
+# Fields of a signature that only the full table shows.
+_IN_FULL = {"images", "split", "len", "lp", "recap"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One cell: mean and standard deviation as text; ``best`` of its column; ``mark`` 1 or -1 if significant."""
+
+    mean: str
+    sd: str = ""
+    best: bool = False
+    mark: int = 0
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One line: a row that was run, or (``printed``) one that the paper quotes."""
+
+    label: str
+    scores: list[Score]
+    printed: bool = False
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """The table: ``scale`` is one sentence or nothing, ``legend`` says what marks mean, ``note`` what was measured."""
+
+    title: str
+    scale: str
+    columns: list[str]
+    rows: list[PaperRow]
+    legend: list[str]
+    note: str
+
+
+def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
+    """Return a table from its statistics; of one run a row, nothing is bold or marked."""
+    columns = list(table.columns)
+    best = {column: _best(statistics["rows"], column) for column in columns}
+    rows = [
+        PaperRow(plain(row.label), [Score(number(row.printed.get(c), score_info(c).digits)) for c in columns], True)
+        for row in table.quoted
+    ]
+    for row in statistics["rows"]:
+        scores = [_score(row["cells"][column], column, best[column]) for column in columns]
+        rows.append(PaperRow(plain(row["label"]), scores))
+    title, scale = plain(table.title), plain(table.short_scale)
+    return PaperTable(title, scale, columns, rows, _legend(rows, columns, statistics), _note(rows, statistics))
+
+
+def short_name(column: str) -> list[str]:
+    """Return the name of a column as papers abbreviate it, in the words that may stand below each other."""
+    server = column in server_names()
+    name = column.partition(".")[2] if server else column
+    name = f"B-{name.removeprefix('BLEU-')}" if name.startswith("BLEU-") else _SHORT.get(name, name)
+    return [*([column.partition(".")[0]] if server else []), *name.split()]
+
+
+def _shown(cell: Mapping[str, Any], column: str) -> str:
+    info = score_info(column)
+    return number(None if cell["mean"] is None else info.scale * cell["mean"], info.digits)
+
+
+def _best(rows: Sequence[Mapping[str, Any]], column: str) -> str:
+    """Return the best mean as it is shown, or nothing where there are not two rows, each of two runs or more."""
+    cells = [row["cells"][column] for row in rows if row["cells"][column]["mean"] is not None]
+    if len(cells) < 2 or any(cell["n"] < 2 for cell in cells):
+        return ""
+    choose = max if score_info(column).higher_is_better else min
+    return _shown(choose(cells, key=lambda cell: cell["mean"]), column)
+
+
+def _score(cell: Mapping[str, Any], column: str, best: str) -> Score:
+    info, mean = score_info(column), _shown(cell, column)
+    sd = "" if cell["sd"] is None else number(info.scale * cell["sd"], info.digits)
+    mark = 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
+    return Score(mean, sd, best=mean == best, mark=mark)
+
+
+def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mapping[str, Any]) -> list[str]:
+    """Return the sentences that a caption ends with."""
+    baseline = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
+    scores = [score for row in rows for score in row.scores]
+    said = []
+    if any(score.best for score in scores):
+        said.append("Bold: best mean of the rows that were run.")
+    if any(score.mark for score in scores):
+        said.append(f"†: differs from {baseline} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
+    elif len(statistics["seeds"]) > 1 and statistics["family"]["made"]:
+        said.append(f"No difference from {baseline} is significant over both images and runs.")
+    if any(row.printed for row in rows):
+        said.append("Above the line: printed numbers, not run.")
+    lower = [column for column in columns if not score_info(column).higher_is_better]
+    return [*said, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
+
+
+def _note(rows: Sequence[PaperRow], statistics: Mapping[str, Any]) -> str:
+    """Return one line on seeds, images and how scores were made, and which names are short."""
+    seeds = ", ".join(map(str, statistics["seeds"]))
+    if len(statistics["seeds"]) == 1:
+        spread = f"One seed ({seeds}): no spread, and no difference is marked"
+    else:
+        spread = f"Mean ± standard deviation over seeds {seeds}"
+        made = [score for row in rows if not row.printed for score in row.scores if score.mean != NONE]
+        spread += "; without ±: one run" if any(not score.sd for score in made) else ""
+    columns = statistics["columns"]
+    short = {column.rpartition(".")[2] if column in server_names() else column for column in columns} & set(_SHORT)
+    names = [*(["B BLEU"] if any("BLEU-" in column for column in columns) else [])]
+    names += [f"{letter} {column}" for column, letter in _SHORT.items() if column in short]
+    unscaled = [column for column in columns if score_info(column).scale == 1]
+    units = f"Percent, but for {', '.join(unscaled)}" if unscaled else "Percent"
+    parts = [spread, f"{statistics['images']} test images", _signature(statistics)]
+    return f"{units}. {'; '.join(filter(None, parts))}." + (f" {', '.join(names)}." if names else "")
+
+
+def _signature(statistics: Mapping[str, Any]) -> str:
+    """Return the fields of the signature in which all rows agree, but for those that the full table alone shows."""
+    found = [parse_signature(text) for row in statistics["rows"] for text in row["signatures"].values()]
+    agreed = {key: value for key, value in found[0].items() if all(fields.get(key) == value for fields in found)}
+    return ", ".join(f"{key} {value}" for key, value in agreed.items() if key not in _IN_FULL)

@@ -1,0 +1,100 @@
+"""Tables on pages of two columns, by pdfLaTeX where it is installed, else by their estimated width."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from helpers.invented_scores import invented_statistics
+from helpers.plans import PARAMS, planned
+from recap.reporting.paper import paper_table
+from recap.reporting.paper_formats import COLUMN, width
+from recap.reporting.tables import write_table
+
+# One of each paper, two that are as wide as they come, and the demo's.
+TABLES = {
+    "recap/demo": "table",
+    "acf/t1": "table",
+    "acf/t2": "table",
+    "zodiac/t1_clip_rn50": "table*",
+    "fusion/t2": "table*",
+    "xlan/t1": "table*",
+    "xlan/t2": "table*",
+    "visualgpt/t1_f001": "table*",
+}
+# Class option, width of a column and of the text in points.
+PAGES = {"cvpr": ("10pt", 237.13, 496.85), "acl": ("11pt", 219.08, 455.24)}
+FONTS = {"times": r"\usepackage{times}", "computer_modern": ""}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The files of every table: id -> its paper table, and the folder of all."""
+    folder = tmp_path_factory.mktemp("tables")
+    found = {}
+    for number, table_id in enumerate(TABLES):
+        table = planned(PARAMS, tables=[table_id]).tables[table_id]
+        statistics = invented_statistics(table, [1, 2, 3], folder / str(number))
+        write_table(name=table_id.replace("/", "_"), table=table, statistics=statistics, out=folder)
+        found[table_id] = paper_table(table, statistics)
+    return found, folder
+
+
+def latex_of(folder, table_id, ending=".paper"):
+    return (folder / f"{table_id.replace('/', '_')}{ending}.tex").read_text()
+
+
+@pytest.mark.parametrize("table_id", TABLES)
+def test_a_table_that_fits_a_column_stands_in_one(written, table_id):
+    tables, folder = written
+    assert re.search(r"\\begin\{(table\*?)\}", latex_of(folder, table_id))[1] == TABLES[table_id]
+    assert (width(tables[table_id]) <= COLUMN) == (TABLES[table_id] == "table")
+
+
+def pages(folder, page, font, ending):
+    """Set all tables in two columns; return the log and, table by table, the natural width of its lines."""
+    size, column, text = PAGES[page]
+    body = ""
+    for table_id in TABLES:
+        told = rf"\typeout{{lines {table_id}: \the\wd0}}\ifdim\wd0"
+        body += latex_of(folder, table_id, ending).replace(r"\ifdim\wd0", told)
+    document = rf"""\documentclass[{size},twocolumn]{{article}}
+\usepackage[textwidth={text}pt,columnsep={text - 2 * column}pt,textheight=9in]{{geometry}}
+\usepackage{{booktabs,graphicx}}
+{FONTS[font]}
+\hfuzz=0pt
+\begin{{document}}
+Words before the tables.
+{body}
+\end{{document}}
+"""
+    job = f"{page}_{font}{ending.replace('.', '_')}"
+    (folder / f"{job}.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{job}.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:]
+    widths = dict(re.findall(r"^lines (\S+): ([\d.]+)pt", done.stdout, re.MULTILINE))
+    return (folder / f"{job}.log").read_text(errors="replace"), {name: float(w) for name, w in widths.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("font", FONTS)
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_is_wider_than_its_column(written, page, font):
+    tables, folder = written
+    for ending in (".paper", ""):
+        log, widths = pages(folder, page, font, ending)
+        assert "Overfull \\hbox" not in log, re.findall(r"Overfull \\hbox.*", log)
+        if not ending:
+            continue
+        for table_id, environment in TABLES.items():
+            natural, columns = widths[table_id], len(tables[table_id].columns)
+            column = PAGES[page][1 if environment == "table" else 2]
+            # In the font of these venues nothing is made smaller, in a wider one not below eight tenths.
+            assert natural <= (column if font == "times" else column / 0.8), table_id
+            if font == "times":
+                gaps = re.search(r"tabcolsep\}\{([\d.]+)pt", latex_of(folder, table_id))[1]
+                least = natural - columns * (2 * float(gaps) - 3)
+                assert width(tables[table_id]) == pytest.approx(least, rel=0.06)

@@ -1,0 +1,123 @@
+"""``recap params``: lists that say what a name is, and every setting of a row with its source."""
+
+import json
+import shutil
+from itertools import combinations
+
+import pytest
+import yaml
+
+import recap
+from helpers.plans import PARAMS, edited
+from helpers.tiny_workspace import ROOT
+from recap.cli import main
+from recap.core.config import SECTIONS
+from recap.core.counted import counted
+from recap.core.identities import neutral_keys
+from recap.core.params import load_named, names
+
+TINY = ROOT / "tests" / "workflow" / "params"
+
+
+@pytest.fixture
+def printed(capsys):
+    """Return what a command prints."""
+
+    def run(*words):
+        main(list(words))
+        return capsys.readouterr().out
+
+    return run
+
+
+def settings(page):
+    """Return the lines of `recap params show` by section and key: value and source."""
+    found = {}
+    for line in page.splitlines()[1:]:
+        if not line.startswith(" "):
+            section = line.partition(":")[0]
+            continue
+        setting, _, source = line.partition("  #")
+        key, _, value = setting.strip().partition(": ")
+        found[section, key] = (json.loads(value), source.strip())
+    return found
+
+
+def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
+    page = settings(printed("params", "show", "visualgpt/t4/tau02", "--params", str(PARAMS)))
+    keys = {key.rpartition(".")[2] for section, key in page if section.startswith(("features", "models", "recipes"))}
+    assert keys >= {name.partition(".")[2] for name in neutral_keys() if name.startswith(("Recipe", "Stage", "Self"))}
+    assert keys >= {"truncate_to_words", "vectors"}
+    assert page["recipes/visualgpt_whole", "scst.dropout"] == (False, "default (recap.core.config.recipes)")
+    assert page["models/visual_gpt+tau=0.2", "tau"] == (0.2, "params/tables/visualgpt/t4.yaml: row 'tau02': model")
+    assert yaml.safe_load(printed("params", "show", "acf/t1/acf", "--params", str(PARAMS)))["row"]["stage"] == "scst"
+
+
+def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
+    text = printed("params", "show", "visualgpt/t1_f001/visualgpt_tau02", "--params", str(PARAMS), "--scale", "paper")
+    assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
+    row = {key: found for (section, key), found in settings(text).items() if section == "row"}
+    assert row["seeds"] == ([1, 2, 3, 4], "params/tables/visualgpt/t1_f001.yaml")
+    assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.core.config.tables)")
+    assert row["baseline"] == ("transformer_l3", "params/tables/visualgpt/t1_f001.yaml")
+    table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
+    (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")
+    where = "params/tables/visualgpt/t1_f001.yaml: row 'visualgpt_tau02'"
+    assert row["printed.CIDEr"] == (said.printed["CIDEr"], where)
+    assert row["printed_sd.CIDEr"] == (said.printed_sd["CIDEr"], where)
+    at_scenes = settings(printed("params", "show", "fusion/t1/ft", "--params", str(PARAMS), "--scale", "scenes"))
+    assert at_scenes["row", "seeds"] == ([1, 2, 3, 4, 5], "params/scales/scenes.yaml: tables.fusion.seeds")
+
+
+def test_what_features_and_models_are_made_from_is_shown_with_them(printed, params):
+    row = {"id": "f", "label": "F", "features": "scenes_boxes", "model": "transformer", "dataset": "scenes"}
+    edited(
+        params, "tables/f.yaml", title="T", columns=["CIDEr"], baseline="f", rows=[{**row, "recipe": "scenes_short"}]
+    )
+    sections = {section for section, _ in settings(printed("params", "show", "f/f", "--params", str(params)))}
+    assert {"features/scenes_boxes", "features/scenes_grid"} <= sections
+    page = printed("params", "show", "visualgpt/t4/tau0", "--params", str(PARAMS), "--scale", "scenes")
+    assert ("language_models/scenes", "layers") in settings(page)
+
+
+def test_sections_are_listed_with_the_number_of_their_files(printed):
+    lines = {line.split()[0]: line.split()[1] for line in printed("params", "list").splitlines()}
+    assert set(lines) == set(SECTIONS)
+    lists = {line.split()[0]: line.split()[1] for line in printed("params", "list", "--params", str(TINY)).splitlines()}
+    assert lists["tables"] == str(len(names(TINY, "tables")))
+
+
+def test_a_list_says_which_papers_use_a_name_how_large_it_is_and_what_it_is(printed):
+    (line,) = (
+        line for line in printed("params", "list", "models").splitlines() if line.startswith("transformer_plus ")
+    )
+    assert line.split(maxsplit=3)[:3] == ["transformer_plus", "zodiac", "80.11"]
+    assert line.endswith("TR+ of the ZoDIAC paper: a feed-forward layer twice as wide")
+    lines = printed("params", "list", "tables").splitlines()
+    assert "xlan/t3" in {line.split()[0] for line in lines}
+    column = lines[0].index("Models whose clusters")
+    assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines)
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+def test_every_shipped_file_says_what_it_is(printed, section):
+    for line in printed("params", "list", section, "--params", str(PARAMS)).splitlines():
+        assert len(line.split("  ")) > 1, line
+
+
+def test_no_two_subsets_are_the_same_but_all_captions_as_the_last_of_a_series():
+    subsets = {name: load_named(PARAMS, "subsets", name) for name in names(PARAMS, "subsets")}
+    equal = [{a, b} for a, b in combinations(subsets, 2) if subsets[a] == subsets[b]]
+    assert equal == [{"full", "pair_100"}]
+
+
+def test_one_of_something_is_not_plural(printed, tmp_path):
+    assert [counted(number, "table") for number in (0, 1, 2000)] == ["0 tables", "1 table", "2,000 tables"]
+    shutil.copytree(TINY, tmp_path / "params")
+    edited(tmp_path / "params", "tiny.yaml", tables=["photos"], studies=[])
+    said = printed("config", "check", str(tmp_path / "params" / "tiny.yaml"), "--params", str(tmp_path / "params"))
+    assert ": 1 table, " in said
+
+
+def test_what_is_imported_late_is_offered_for_completion():
+    assert {"load", "PhotoCaptioner", "__version__"} <= set(dir(recap))

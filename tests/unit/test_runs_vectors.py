@@ -1,0 +1,89 @@
+"""A model reads all vectors of a store, or its settings say how many: nothing is truncated silently."""
+
+import pytest
+import torch
+
+from helpers.feature_stores import write_store
+from helpers.model_cases import log_probabilities, random_tokens
+from helpers.plans import PARAMS, edited, planned
+from helpers.prepared import prepare
+from recap.core.config.models import model_configs
+from recap.core.config.models.visual_gpt import VisualGptModel
+from recap.core.errors import ConfigError
+from recap.models.images import Images, InputSpec
+from recap.models.registry import build_model
+from recap.runs.vectors import check_vectors
+
+LIMITED = [name for name, kind in model_configs().items() if "max_vectors" in kind.model_fields]
+EXAMPLE = VisualGptModel.example().model_dump()
+VIEW = 49  # cells of a view
+SECOND_VIEWS = "every image has 98 vectors, and the model would read only the first 50 of each"
+
+
+def limited_to(limit):
+    return VisualGptModel.model_validate({**EXAMPLE, "max_vectors": limit})
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+def test_no_kind_of_model_truncates_unless_its_settings_say_so(kind):
+    assert model_configs()[kind].model_fields["max_vectors"].default is None
+
+
+@pytest.mark.parametrize("scale", ["photos", "paper"])
+def test_the_planned_models_of_xrays_read_both_views(scale):
+    plan = planned(PARAMS, scale, ["visualgpt/t3"])
+    for row in plan.tables["visualgpt/t3"].rows:
+        config = plan.get("models", row.model)
+        sizes = ("d_model", "heads", "d_feed_forward", "d_encoder_feed_forward", "decoder_layers", "positions")
+        small = {key: EXAMPLE[key] for key in (*sizes, "pretrained")}
+        torch.manual_seed(0)
+        model = build_model(config.model_copy(update=small), InputSpec.of(7, 11)).double().eval()
+        first = torch.randn(1, 2 * VIEW, 7, dtype=torch.float64)
+        other = first.clone()
+        other[:, VIEW + 1 :] = torch.randn(1, VIEW - 1, 7, dtype=torch.float64)
+        tokens, mask = random_tokens(1), torch.ones(1, 2 * VIEW, dtype=torch.bool)
+        before, after = (log_probabilities(model, Images.of(values, mask), tokens) for values in (first, other))
+        assert (before - after).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "sentence"),
+    [
+        ("visualgpt/t3", {"model": {"base": "visual_gpt", "tau": 0}}, SECOND_VIEWS),
+        ("acf/t1", {"model": "m2", "features": "swin_l_384_grid"}, "has 144 vectors"),
+        ("acf/t1", {"model": "x_transformer", "features": "grid_feats_x101"}, None),
+        ("acf/t1", {"model": "m2", "features": "bottom_up_adaptive"}, None),
+    ],
+)
+def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(params, table, change, sentence):
+    file = f"tables/{table}.yaml"
+    row = {"id": "r", "label": "r", **change}
+    edited(params, file, rows=[row], baseline="r", attention=[])
+    if sentence is None:
+        planned(params, "paper", [table])
+        return
+    with pytest.raises(ConfigError, match=f"row 'r' of table '{table}': features .*{sentence}.*max_vectors to null"):
+        planned(params, "paper", [table])
+
+
+def test_a_store_whose_images_would_all_be_truncated_is_refused(tmp_path):
+    store = write_store(tmp_path / "views.h5", [3, 8], rows=98)
+    with pytest.raises(ConfigError, match=rf"views.h5: {SECOND_VIEWS}; set its max_vectors to null"):
+        check_vectors(limited_to(50), store)
+    check_vectors(limited_to(98), store)
+    check_vectors(limited_to(None), store)
+
+
+def test_a_message_says_how_many_images_are_truncated_where_their_numbers_differ(tmp_path, capsys):
+    store = write_store(tmp_path / "regions.h5", [3, 8, 11], rows=lambda image: 2 * image)
+    check_vectors(limited_to(10), store)
+    said = capsys.readouterr().err
+    assert "regions.h5: 2 of 3 images have more than 10 vectors (up to 22); the model reads the first 10" in said
+
+
+def test_training_refuses_before_it_begins(tmp_path):
+    files = prepare(tmp_path)  # of four vectors each
+    model = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+    ended = files.train("short", model_settings={**model, "max_vectors": 3})
+    assert ended.returncode == 2 and not any(tmp_path.glob("short/*"))
+    assert "features.h5: every image has 4 vectors, and the model would read only the first 3" in ended.stderr

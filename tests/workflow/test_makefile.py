@@ -1,0 +1,18 @@
+"""What ``make`` does with its variables, shown by ``--dry-run``."""
+
+import subprocess
+
+from helpers.tiny_workspace import ROOT
+
+
+def make(*words):
+    command = ["make", "--dry-run", "--old-file", ".venv/.installed", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_misspelt_profile_is_one_sentence_with_those_that_there_are():
+    done = make("run", "PROFILE=iu_xra")
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "there is no profile 'iu_xra'; known are: acf " in done.stderr and " titles" not in done.stderr
+    done = make("run", "PROFILE=iu_xray")
+    assert done.returncode == 0 and '--configfile "params/iu_xray.yaml"' in done.stdout
