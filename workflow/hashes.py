@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import sha256_file
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import atomic_path, read_json, write_json
+from recap.core.files.atomic import atomic_path
+from recap.core.files.json_files import read_json, write_json
 
 PROLOGUE = """
 import sys
@@ -177,7 +178,7 @@ def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
 
 def test_writers_of_one_file_at_once_leave_a_whole_file_and_nothing_else(tmp_path):
     script = """
-        from recap.core.files.atomic import write_json
+        from recap.core.files.json_files import write_json
         for number in range(200):
             write_json(folder / "out.json", {"number": number, "long": "x" * 5000})
     """

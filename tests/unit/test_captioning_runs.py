@@ -14,7 +14,7 @@ from recap.captioning.run_files import find_run_files
 from recap.core import used_inputs
 from recap.core.config.recipes import DecodingRules
 from recap.core.errors import ConfigError, FeatureError, RecapError, TrainingError
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.features.store import FeatureStore
 
 

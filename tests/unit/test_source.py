@@ -1,5 +1,6 @@
 """A job's digest covers what the job runs: no layout, no words of messages, no names of files, no other jobs."""
 
+import inspect
 import sys
 import threading
 from pathlib import Path
@@ -262,7 +263,8 @@ def traced(call, **arguments):
 
     def note(frame, event, _):
         code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(f"{package}/"):
+        is_function = code.co_flags & inspect.CO_OPTIMIZED  # no body of a class or module: the first import runs these
+        if event == "call" and is_function and code.co_filename.startswith(f"{package}/"):
             path = Path(code.co_filename).relative_to(package.parent).with_suffix("")
             module = ".".join(path.parts).removesuffix(".__init__")
             ran.add((module, code.co_qualname.partition(".")[0]))

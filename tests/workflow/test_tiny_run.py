@@ -67,8 +67,8 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     # It names the runs and what changed, once, and nobody is told how to forget what changed.
     runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
     assert runs == [
-        "train_xe zodiac@other seed 1 xe.schedule.learning_rate 0.002 -> 0.003",
-        "evaluate zodiac@other seed 1 xe after train_xe",
+        "train_xe ZoDIAC seed 1 xe.schedule.learning_rate 0.002 -> 0.003",
+        "evaluate ZoDIAC seed 1 xe after train_xe",
     ]
     assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
 

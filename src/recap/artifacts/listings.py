@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.params import read_mapping
 
 LOCK = Path("dvc.lock")

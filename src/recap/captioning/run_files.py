@@ -14,8 +14,8 @@ from recap.core import used_inputs
 from recap.core.config.features import FEATURES, FeaturesConfig
 from recap.core.config.recipes import DecodingRules, Evaluation
 from recap.core.errors import ConfigError, FeatureError, TrainingError
-from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
 from recap.core.hashing import value_hash
 from recap.core.labels import labels, row_setting
 from recap.core.params import read_mapping, validate

@@ -83,7 +83,7 @@ def schema(a: Arguments) -> None:
 
 def identities(a: Arguments) -> None:
     """Print or write the identities."""
-    from recap.core.files.atomic import write_json
+    from recap.core.files.json_files import write_json
     from recap.core.identities import identities as found
 
     values = found(a.params)

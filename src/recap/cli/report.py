@@ -70,8 +70,8 @@ def _add_table(commands: Commands) -> None:
 
 
 def _table(a: Arguments) -> None:
-    from recap.core.files.atomic import read_json
     from recap.core.files.checksums import check
+    from recap.core.files.json_files import read_json
     from recap.reporting.tables import write_table
 
     settings = _table_of(checked(a, "Table"))

@@ -226,7 +226,7 @@ def _add_analyse(commands: Commands) -> None:
 
 def _analyse(a: Arguments) -> None:
     from recap.core.files import checksums
-    from recap.core.files.atomic import write_json
+    from recap.core.files.json_files import write_json
     from recap.studies.analysis import analyse
     from recap.studies.collect import read_collected
     from recap.studies.sheets import read_sheets

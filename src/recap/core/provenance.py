@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 
 NAME = ".provenance.json"
 FORMAT = 1

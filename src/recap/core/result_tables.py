@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import read_json
+from recap.core.files.json_files import read_json
 
 _TABLE = {"table", "title", "scale", "baseline", "seeds", "columns", "rows"}
 _ROW = {"id", "label", "dataset", "subset", "features", "model", "recipe", "stage", "cells"}

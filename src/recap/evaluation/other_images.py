@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.progress import progress
 from recap.data.corpus.corpus import Corpus

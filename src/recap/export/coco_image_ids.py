@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.datasets.coco import image_id_of

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path, read_json
+from recap.core.files.atomic import atomic_path
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
 
 SIZES = {"val2014": 40504, "test2014": 40775}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes

@@ -21,7 +21,8 @@ from recap.core.config.features.grid import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.files import checksums
-from recap.core.files.atomic import atomic_path, read_json
+from recap.core.files.atomic import atomic_path
+from recap.core.files.json_files import read_json
 from recap.core.log import log
 from recap.core.precision import mixed, precision_here
 from recap.core.progress import progress

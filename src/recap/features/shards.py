@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import remove_leftovers, write_json
+from recap.core.files.atomic import remove_leftovers
+from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.features.layout import image_digest
 from recap.features.origins import Origins, joint_hash, recall, taken

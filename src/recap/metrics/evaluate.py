@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import MetricError
-from recap.core.files.atomic import atomic_path, write_json
+from recap.core.files.atomic import atomic_path
 from recap.core.files.checksums import record
+from recap.core.files.json_files import write_json
 from recap.metrics.sanitize import sanitize
 from recap.metrics.scores import Scores, score
 from recap.metrics.signature import reference_range, signature

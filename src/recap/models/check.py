@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recap.core.config import ModelConfig
 from recap.core.errors import ConfigError, RecapError, first_line
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.identities import job_code
 from recap.core.log import log

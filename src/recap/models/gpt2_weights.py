@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from recap.core.errors import ConfigError, first_line
 from recap.core.files import checksums
-from recap.core.files.atomic import parse_json
+from recap.core.files.json_files import parse_json
 from recap.core.log import log
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.layers.attention import MultiHeadAttention

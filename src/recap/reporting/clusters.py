@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files.atomic import atomic_path, write_json
+from recap.core.files.atomic import atomic_path
+from recap.core.files.json_files import write_json
 from recap.data.files.images import ImageSource
 from recap.reporting.attention import Box
 from recap.reporting.cluster_tree import Partition, bracketed, tree

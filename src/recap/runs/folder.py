@@ -12,8 +12,9 @@ import torch
 import yaml
 
 from recap.core.config import Execution
-from recap.core.files.atomic import atomic_path, write_json, write_text
+from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import record
+from recap.core.files.json_files import write_json
 from recap.core.git import commit
 from recap.core.hashing import value_hash
 from recap.models.base import Captioner

@@ -9,8 +9,8 @@ from typing import Any
 
 from recap.core.config import Row, Table
 from recap.core.errors import MetricError
-from recap.core.files.atomic import write_json
 from recap.core.files.checksums import record
+from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.metrics import score_info
 from recap.statistics.collect import RowScores, collect

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import FiniteFloat
 
 from recap.core.errors import MetricError
-from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
 from recap.core.signatures import parse_signature
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recap.core.config import Study
 from recap.core.errors import DataError
-from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
 from recap.data.corpus.corpus import Corpus
 from recap.reporting.text import plain
 

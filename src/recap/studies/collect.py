@@ -13,7 +13,7 @@ from recap.core.config import Strict
 from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files import checksums
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.core.problems import first_problem
 from recap.studies.response_files import Found, read_responses

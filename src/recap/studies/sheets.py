@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from recap.core.config import Strict, Study
 from recap.core.errors import DataError
-from recap.core.files.atomic import read_json, write_json
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.problems import first_problem
 

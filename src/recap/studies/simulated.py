@@ -8,7 +8,7 @@ import numpy as np
 
 from recap.core.counted import counted
 from recap.core.files import checksums
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.seeding import generator
 from recap.studies.responses import Response

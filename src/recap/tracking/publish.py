@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.counted import counted
 from recap.core.errors import RecapError
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.result_tables import read_tables
 from recap.tracking.records import Record, read_runs

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 
 from recap.core.errors import ConfigError, RecapError, nearest
-from recap.core.files.atomic import read_json
 from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.labels import labels, series_of, setting_names
 from recap.core.metrics import METRICS, score_info

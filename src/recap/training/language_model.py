@@ -17,7 +17,7 @@ from recap.core.config.language_models import LanguageModel as Settings
 from recap.core.device import select_device
 from recap.core.errors import TrainingError
 from recap.core.files import checksums
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.files.lock import exclusive
 from recap.core.hashing import value_hash
 from recap.core.log import log

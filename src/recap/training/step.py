@@ -10,7 +10,7 @@ import torch
 
 from recap.core.config import Stage
 from recap.core.errors import TrainingError
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner

@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import naming_full_disk, read_json, write_json
+from recap.core.files.atomic import naming_full_disk
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.core.progress import progress

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from recap.core.errors import DataError, RecapError, first_line
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 
 if TYPE_CHECKING:
     from requests import Response

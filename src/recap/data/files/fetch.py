@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from recap.core.errors import DataError, RecapError
-from recap.core.files.atomic import atomic_path, naming_full_disk, read_json, write_json
+from recap.core.files.atomic import atomic_path, naming_full_disk
+from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.core.progress import byte_bar
 from recap.data.files.download import DownloadError, Transfer, discard, download, identity_file, locked_part, restart

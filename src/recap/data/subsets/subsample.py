@@ -12,7 +12,7 @@ import numpy as np
 
 from recap.core.errors import DataError, nearest
 from recap.core.files import checksums
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recap.core.config.vocabulary import HUB, BytePairRule
 from recap.core.errors import DataError, first_line
-from recap.core.files.atomic import write_json
+from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.params import validate
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK

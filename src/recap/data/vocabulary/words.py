@@ -12,7 +12,7 @@ from typing import Any
 from recap.core.config.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.core.errors import DataError
 from recap.core.files import checksums
-from recap.core.files.atomic import read_json, write_json
+from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.params import validate
 from recap.data.corpus.corpus import Corpus

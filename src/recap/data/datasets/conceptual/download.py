@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, RecapError
-from recap.core.files.atomic import atomic_path, naming_full_disk, read_json, write_json
+from recap.core.files.atomic import atomic_path, naming_full_disk
+from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.data.datasets.conceptual.shards import (
     GONE,

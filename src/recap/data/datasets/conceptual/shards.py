@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path, write_json
+from recap.core.files.atomic import atomic_path
+from recap.core.files.json_files import write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from recap.core.errors import DataError, RecapError
-from recap.core.files.atomic import read_json
+from recap.core.files.json_files import read_json
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import SPLITS
 from recap.data.datasets.iu_xray.reports import Report

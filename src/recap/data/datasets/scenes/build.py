@@ -13,7 +13,8 @@ import numpy as np
 from recap.core.config.datasets import PICTURES
 from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path, write_json
+from recap.core.files.atomic import atomic_path
+from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.core.progress import progress
 from recap.core.seeding import generator

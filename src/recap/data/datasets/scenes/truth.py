@@ -15,7 +15,7 @@ from typing import Any
 
 from recap.core.errors import DataError
 from recap.core.files import checksums
-from recap.core.files.atomic import read_json
+from recap.core.files.json_files import read_json
 from recap.data.datasets.scenes.captions import (
     GROUNDS,
     LINES,
