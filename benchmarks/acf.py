@@ -18,17 +18,17 @@ from benchmarks import plain
 from benchmarks.figures import Case, clocks, machine, show
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, captions
 from benchmarks.train import update
-from recap.core.config import CrossEntropy
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
-from recap.layers.cluster_attention import clusters
-from recap.layers.fast.linear import fixed_weights
-from recap.layers.line_clusters import LineClusters
-from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.nn.fast.linear import fixed_weights
+from recap.nn.rows import Rows
+from recap.papers.acf.cluster_attention import clusters
+from recap.papers.acf.line_clusters import LineClusters
 from recap.runs.captions import caption_tensor
+from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients

@@ -11,10 +11,10 @@ from benchmarks.plain import repeated
 from benchmarks.plain_decoding import padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, WORDS, batch, vectors
 from benchmarks.step import cross_entropy
-from recap.core.config import CrossEntropy
-from recap.models.aoanet import AoANet
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
+from recap.papers.aoanet.model import AoANet
+from recap.settings import CrossEntropy
 
 SHAPES = f"six refiner layers of 1,024, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
 XE = CrossEntropy(epochs=1, learning_rate=1e-5, betas=(0.9, 0.999), epsilon=1e-8, label_smoothing=0.2, clip_value=0.1)

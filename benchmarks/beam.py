@@ -11,9 +11,9 @@ from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.images import Images
+from recap.nn.fast.linear import fixed_weights
 
 
 def search(

@@ -18,10 +18,10 @@ from benchmarks.figures import Case
 from benchmarks.shapes import CAPTIONS, FEATURES, IMAGES, LENGTH, REGIONS, WORDS, batch
 from benchmarks.step import Step
 from benchmarks.train import update
-from recap.core.config import CrossEntropy
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
+from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import BOS, Beams, repeated
-from recap.layers.attention import KeyValue
-from recap.layers.masks import key_mask
-from recap.layers.rows import Rows
 from recap.models.images import Images
 from recap.models.state import Memory
-from recap.models.transformer import Transformer
 from recap.models.transformer_layers import Past
+from recap.nn.attention import KeyValue
+from recap.nn.masks import key_mask
+from recap.nn.rows import Rows
+from recap.papers.transformer.model import Transformer
 
 
 class Concatenated(Past):

@@ -189,10 +189,10 @@ def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 def extract() -> Iterator[dict[str, object]]:
     """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and the GPU's share)."""
-    from recap.core.config.features.grid import GridFeatures
     from recap.core.device import select_device
     from recap.features.grid import Backbone
     from recap.features.pictures import decode, in_order
+    from recap.settings.features.grid import GridFeatures
 
     class Noise:
         def open_rgb(self, file: str) -> object:

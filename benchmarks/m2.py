@@ -12,11 +12,11 @@ from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.plain_decoding import NEVER, padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from benchmarks.step import cross_entropy, learner, plain_learner
-from recap.core.config import CrossEntropy, SelfCritical
-from recap.layers.fast.linear import fixed_weights
 from recap.models.images import InputSpec
-from recap.models.m2 import M2
 from recap.models.registry import build_model
+from recap.nn.fast.linear import fixed_weights
+from recap.papers.m2.model import M2
+from recap.settings import CrossEntropy, SelfCritical
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer
 

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import Attention, KeyValue, MultiHeadAttention
-from recap.layers.fast import Dropout, Linear
-from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import Memory
-from recap.models.transformer import Transformer
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
+from recap.nn.fast import Dropout, Linear
+from recap.nn.rows import Rows
+from recap.papers.transformer.model import Transformer
 
 PAD, BOS, EOS = 0, 1, 2
 

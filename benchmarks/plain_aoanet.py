@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu, linear
 
-from recap.layers.dot_product import DotProductAttention
-from recap.models.aoanet import AoANet
+from recap.nn.dot_product import DotProductAttention
+from recap.papers.aoanet.model import AoANet
 
 
 def heads(x: Tensor, of: DotProductAttention) -> Tensor:

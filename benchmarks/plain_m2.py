@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from benchmarks.plain import BOS, EOS, PAD
-from recap.layers.dot_product import ProjectedAttention
-from recap.layers.fast import Linear
-from recap.layers.memory_attention import MemoryAttention
-from recap.models.m2 import M2
-from recap.models.m2_layers import MeshedDecoderLayer
+from recap.nn.dot_product import ProjectedAttention
+from recap.nn.fast import Linear
+from recap.papers.m2.layers import MeshedDecoderLayer
+from recap.papers.m2.memory_attention import MemoryAttention
+from recap.papers.m2.model import M2
 
 
 def product(of: Linear, x: Tensor) -> Tensor:

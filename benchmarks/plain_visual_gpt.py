@@ -15,8 +15,8 @@ from torch.nn.functional import dropout, gelu, linear
 
 from benchmarks.plain import PAD
 from benchmarks.plain_m2 import product
-from recap.models.visual_gpt import VisualGpt
-from recap.models.visual_gpt_layers import VisualBlock
+from recap.papers.visualgpt.layers import VisualBlock
+from recap.papers.visualgpt.model import VisualGpt
 
 
 def attend(of: nn.Module, query: Tensor, source: Tensor, hidden: Tensor, dropped: float = 0.0) -> Tensor:

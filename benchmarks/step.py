@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from benchmarks.figures import Case, product_rate
 from benchmarks.plain import torch_dropout
 from benchmarks.shapes import batch
-from recap.core.config import CrossEntropy, Stage
 from recap.models.base import Captioner
+from recap.settings import CrossEntropy, Stage
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 

@@ -11,10 +11,10 @@ from benchmarks import cached, plain
 from benchmarks.figures import Case, seconds
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models, vectors
 from benchmarks.step import Step, floor
-from recap.core.config import CrossEntropy, SelfCritical, Stage
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.images import Images
+from recap.nn.fast.linear import fixed_weights
+from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective

@@ -11,10 +11,10 @@ from benchmarks.plain import repeated
 from benchmarks.plain_decoding import padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, WORDS, batch, vectors
 from benchmarks.step import cross_entropy
-from recap.core.config import CrossEntropy
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.models.visual_gpt import VisualGpt
+from recap.papers.visualgpt.model import VisualGpt
+from recap.settings import CrossEntropy
 
 LAYERS = 3  # of the decoder's twelve: two models of 182 M parameters and their moments do not fit everywhere
 SHAPES = f"3+{LAYERS} layers of 768, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"

@@ -23,11 +23,11 @@ from benchmarks.figures import Case, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated, torch_dropout
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from benchmarks.step import floor, learner, without_dropout
-from recap.core.config import CrossEntropy, SelfCritical, Stage
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
+from recap.nn.fast.linear import fixed_weights
+from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.optim import build_optimizer

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recap.core.differences import differences, listed
-from recap.core.labels import row_setting
+from recap.plan.labels import row_setting
 
 DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"

@@ -19,8 +19,8 @@ from snakemake.persistence import MetadataRecord
 from snakemake.persistence.file import FilePersistence
 from workflow.hashes import Hashes
 
-from recap.core import provenance
 from recap.core.errors import DataError
+from recap.plan import provenance
 
 Entry = dict[str, Any]
 Entries = dict[str, Entry]

@@ -12,9 +12,9 @@ import yaml
 
 from recap.core.files.atomic import write_text
 from recap.core.hashing import value_hash
-from recap.core.labels import setting_names
-from recap.core.plan import RunPlan
-from recap.core.run_spec import execution
+from recap.plan.labels import setting_names
+from recap.plan.run_plan import RunPlan
+from recap.plan.run_spec import execution
 
 
 class SpecText(str):

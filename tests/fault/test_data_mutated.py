@@ -16,9 +16,6 @@ from PIL import Image
 
 from helpers.generators import jpeg, karpathy
 from helpers.mutate import outcomes
-from recap.core.config import SECTIONS
-from recap.core.config.datasets.scenes import ScenesDataset
-from recap.core.params import read_mapping, resolve, validate
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus, write_corpus
 from recap.data.datasets.coco import read_list, read_plain
@@ -33,6 +30,9 @@ from recap.data.files.versions import read_versions
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.settings import SECTIONS
+from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.params import read_mapping, resolve, validate
 
 # Pillow says on the side what it finds wrong with a TIFF.
 pytestmark = [

@@ -14,7 +14,6 @@ import torch
 
 from helpers.feature_files import SIZES, regions, six_columns, ten_columns, write_hdf5, write_npz, write_vinvl
 from helpers.mutate import outcomes
-from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features import hdf5, store
 from recap.features.importers import job, m2_hdf5
@@ -22,6 +21,7 @@ from recap.features.importers.base import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.settings.features.imported import FORMATS, ImportedFeatures
 
 COUNT = 10_000
 WHOLE_JOB = 100  # of how many mutants one goes through the whole import

@@ -18,21 +18,21 @@ from helpers.score_files import make_table, write_scores
 from helpers.tiny_workspace import ROOT
 from recap.artifacts.verify import problems
 from recap.captioning.run_files import find_run_files
-from recap.core import provenance
-from recap.core.by_hand import by_hand
-from recap.core.config import Profile
-from recap.core.config.models import model_configs
 from recap.core.errors import RecapError
 from recap.core.files import checksums
 from recap.core.hashing import value_hash
-from recap.core.plan import RunPlan
-from recap.core.run import row_runs
 from recap.data.texts import read_texts
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import Vocabulary, load_vocabulary
 from recap.models.check import check_models
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained
+from recap.plan import provenance
+from recap.plan.by_hand import by_hand
+from recap.plan.run import row_runs
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
+from recap.settings.models import model_configs
 from recap.statistics.collect import collect
 from recap.tracking.records import read_runs
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from recap.core.config.features.grid import GridFeatures
 from recap.features.grid import Backbone
+from recap.settings.features.grid import GridFeatures
 
 CPU = torch.device("cpu")
 

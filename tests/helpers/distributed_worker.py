@@ -10,10 +10,10 @@ import torch
 
 from helpers.model_cases import RandomStore, still
 from helpers.training import CAPTIONS, Store, V
-from recap.core.config import CrossEntropy
-from recap.core.config.models import model_configs
 from recap.models.images import InputSpec
 from recap.models.registry import build_model, model_config
+from recap.settings import CrossEntropy
+from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.loop import Training

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from helpers.feature_files import DIM, SIZES, regions
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.importers.job import import_features
+from recap.settings.features.imported import ImportedFeatures
 
 
 def import_settings(format, *sources, **changes):

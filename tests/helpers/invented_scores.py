@@ -3,8 +3,8 @@
 import random
 
 from helpers.score_files import write_run
-from recap.core.metrics import score_info, server_names
-from recap.core.run import row_runs
+from recap.plan.run import row_runs
+from recap.settings.metrics import score_info, server_names
 from recap.statistics.compare import compare_table
 
 USUAL = {"BLEU-1": 0.79, "BLEU-2": 0.62, "BLEU-3": 0.48, "BLEU-4": 0.37, "METEOR": 0.28, "ROUGE-L": 0.57}

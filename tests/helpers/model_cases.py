@@ -2,9 +2,9 @@
 
 import torch
 
-from recap.core.config.models import model_configs
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
+from recap.settings.models import model_configs
 
 B, C, T, N, V = 3, 2, 6, 9, 11  # images, captions of each, tokens, vectors (a grid of 3 x 3), ids
 PAD, BOS, EOS = 0, 1, 2

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
-from recap.core.config import Profile
-from recap.core.plan import RunPlan
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 

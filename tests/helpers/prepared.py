@@ -41,11 +41,11 @@ class Prepared:
 
 def prepare(folder, without=()):
     """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
-    from recap.core.config.datasets.scenes import ScenesDataset
     from recap.data.corpus.build import build_corpus
     from recap.data.corpus.corpus import Corpus
     from recap.data.subsets.subsample import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
+    from recap.settings.datasets.scenes import ScenesDataset
 
     spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
     build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recap.core.config import Table
-from recap.core.run import row_runs
+from recap.plan.run import row_runs
+from recap.settings import Table
 
 SIGNATURE = "pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|beam:3|len:20|lp:0|recap:0.1.0"
 # Image scores of the first seed; each further seed adds 0.01 to every image.

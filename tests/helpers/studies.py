@@ -6,9 +6,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from recap.core.config import Study
-from recap.core.params import merged, resolve, validate
 from recap.data.corpus.corpus import Caption, write_corpus
+from recap.settings import Study
+from recap.settings.params import merged, resolve, validate
 from recap.studies.make import make_study
 from recap.studies.responses import Response
 from recap.studies.sheets import Sheets

@@ -4,10 +4,10 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.config import EvaluationSpec, Execution, RunSpec
-from recap.core.config.datasets.scenes import ScenesDataset
-from recap.core.config.features import Features
-from recap.core.params import validate
+from recap.settings import EvaluationSpec, Execution, RunSpec
+from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.features import Features
+from recap.settings.params import validate
 
 MODEL = {"kind": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}

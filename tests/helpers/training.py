@@ -2,9 +2,9 @@
 
 import torch
 
-from recap.core.config import CrossEntropy, SelfCritical
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import CaptionBatches
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective

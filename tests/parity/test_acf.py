@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
-from recap.layers.cluster_attention import ClusterAttention
-from recap.layers.cluster_matrix import block_means, chain, grid_matrix, log_complement, merged, repeat_blocks
-from recap.layers.grid_clusters import GridClusters
-from recap.layers.line_clusters import LineClusters
-from recap.layers.region_grid import cell_of_region, region_cells
-from recap.layers.rows import Rows
+from recap.nn.rows import Rows
+from recap.papers.acf.cluster_attention import ClusterAttention
+from recap.papers.acf.cluster_matrix import block_means, chain, grid_matrix, log_complement, merged, repeat_blocks
+from recap.papers.acf.grid_clusters import GridClusters
+from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.region_grid import cell_of_region, region_cells
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TOLERANCE = 1e-10

@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from helpers.model_cases import V, log_probabilities, random_images, random_tokens
-from recap.core.config.models import model_configs
 from recap.core.errors import ConfigError
-from recap.layers.positional import sinusoid_table
-from recap.layers.rows import Rows
 from recap.models.images import InputSpec
-from recap.models.official import transformer, zodiac
 from recap.models.registry import build_model
+from recap.nn.positional import sinusoid_table
+from recap.nn.rows import Rows
+from recap.papers.transformer import released as transformer
+from recap.papers.zodiac import released as zodiac
+from recap.settings.models import model_configs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 D, HEADS, HIDDEN, FEATURES = 6, 2, 12, 7

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from recap.core.errors import ConfigError
-from recap.layers.attention_on_attention import AoAAttention
-from recap.layers.rows import Rows
 from recap.models.images import Images, InputSpec
-from recap.models.official import aoanet
-from recap.models.official.names import rename
 from recap.models.registry import build_model
+from recap.models.released_names import rename
+from recap.nn.rows import Rows
+from recap.papers.aoanet import released as aoanet
+from recap.papers.aoanet.attention_on_attention import AoAAttention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

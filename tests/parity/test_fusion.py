@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from recap.layers.fusion import FusionAttention, FusionGate, Masks, Source
-from recap.layers.positioned import PositionedAttention
-from recap.layers.residual import Residual
-from recap.layers.rows import Rows
+from recap.nn.residual import Residual
+from recap.nn.rows import Rows
+from recap.papers.fusion.fusion_attention import FusionAttention, FusionGate, Masks, Source
+from recap.papers.fusion.positioned import PositionedAttention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from recap.layers.attention import MultiHeadAttention
-from recap.layers.box_positions import BoxPositions, cell_positions
-from recap.layers.direction import direction_index
-from recap.layers.geometry import Boxes, cell_boxes, relative_geometry, sinusoidal_embedding
-from recap.layers.positional import grid_table
-from recap.layers.relative_spatial import RelativeSpatialEncoding
-from recap.layers.rows import Rows
+from recap.nn.attention import MultiHeadAttention
+from recap.nn.positional import grid_table
+from recap.nn.rows import Rows
+from recap.papers.fusion.box_positions import BoxPositions, cell_positions
+from recap.papers.fusion.direction import direction_index
+from recap.papers.fusion.geometry import Boxes, cell_boxes, relative_geometry, sinusoidal_embedding
+from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 AS_RELEASED = {"plus_one": True, "size_ratio": "m_over_n"}  # ORT's and DLCT's code

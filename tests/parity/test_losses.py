@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recap.core.config import NoamSchedule
+from recap.settings import NoamSchedule
 from recap.training.objectives.cross_entropy import smoothed_cross_entropy
 from recap.training.objectives.self_critical import policy_loss
 from recap.training.optim import learning_rate

@@ -11,18 +11,18 @@ import torch
 from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
-from recap.layers.dot_product import ProjectedAttention
-from recap.layers.feed_forward import FeedForward
-from recap.layers.memory_attention import MemoryAttention
-from recap.layers.meshed import MeshedGate
-from recap.layers.residual import Residual
-from recap.layers.rows import Rows
 from recap.models.images import Images, InputSpec
-from recap.models.m2_layers import MeshedDecoderLayer
-from recap.models.official import m2
-from recap.models.official.names import rename
 from recap.models.registry import build_model
+from recap.models.released_names import rename
 from recap.models.transformer_layers import EncoderLayer
+from recap.nn.dot_product import ProjectedAttention
+from recap.nn.feed_forward import FeedForward
+from recap.nn.residual import Residual
+from recap.nn.rows import Rows
+from recap.papers.m2 import released as m2
+from recap.papers.m2.layers import MeshedDecoderLayer
+from recap.papers.m2.memory_attention import MemoryAttention
+from recap.papers.m2.meshed import MeshedGate
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}

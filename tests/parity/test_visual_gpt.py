@@ -8,17 +8,17 @@ import torch
 from torch import nn
 
 from helpers.model_cases import built, log_probabilities, random_images, random_tokens
-from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError
-from recap.layers.masks import key_mask
-from recap.layers.rows import Rows
-from recap.layers.srau import SelfResurrecting
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import rename_gpt2
 from recap.models.images import Images, InputSpec
-from recap.models.official.visual_gpt import rename_official
 from recap.models.registry import build_model
-from recap.models.visual_gpt_layers import encoder_layer
+from recap.nn.masks import key_mask
+from recap.nn.rows import Rows
+from recap.papers.visualgpt.layers import encoder_layer
+from recap.papers.visualgpt.released import rename_official
+from recap.papers.visualgpt.settings import VisualGptModel
+from recap.papers.visualgpt.srau import SelfResurrecting
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, LEVELS = 16, 4, 3

@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 from recap.core.errors import ConfigError
-from recap.layers.rows import Rows
-from recap.layers.x_linear import XLinear
 from recap.models.global_memory import GlobalMemory
 from recap.models.images import Images, InputSpec
-from recap.models.official import up_down, x_transformer, xlan
-from recap.models.official.names import X_LINEAR, rename
 from recap.models.registry import build_model
-from recap.models.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
+from recap.models.released_names import X_LINEAR, rename
+from recap.nn.rows import Rows
+from recap.papers.up_down import released as up_down
+from recap.papers.xlan import released as xlan
+from recap.papers.xlan import released_x_transformer as x_transformer
+from recap.papers.xlan.x_linear import XLinear
+from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import gelu
 
 from helpers.model_cases import PAD, T, built, log_probabilities, random_images, random_tokens, stepwise
-from recap.core.config.models import model_configs
+from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["zodiac"].example()
 RELEASED = {"rap_scope": "as_released", "layer_norm": "unbiased"}

@@ -5,17 +5,17 @@ import torch
 from torch import nn
 
 from helpers.model_cases import B, C, N, T, built, log_probabilities, random_images, random_tokens
-from recap.core.config.models.acf import AcfModel
-from recap.core.config.models.transformer import TransformerModel
 from recap.core.errors import ConfigError
-from recap.core.params import validate
-from recap.layers.cluster_windows import GridWindow, LineWindow
-from recap.layers.grid_clusters import GridClusters
-from recap.layers.line_clusters import LineClusters
-from recap.layers.region_grid import region_cells
-from recap.layers.rows import Rows
 from recap.models.images import Images, Stream
 from recap.models.state import Memory
+from recap.nn.rows import Rows
+from recap.papers.acf.cluster_windows import GridWindow, LineWindow
+from recap.papers.acf.grid_clusters import GridClusters
+from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.region_grid import region_cells
+from recap.papers.acf.settings import AcfModel
+from recap.papers.transformer.settings import TransformerModel
+from recap.settings.params import validate
 
 PAPER = {"norm": "biased", "context": "exclusive_mean", "self_factor": False}
 GRID = PAPER | {"rate": 1, "height": None, "box": "bounding_box", "share_directions": True}

@@ -12,8 +12,8 @@ from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main
 from recap.cli.by_hand import Files
-from recap.core.by_hand import by_hand
 from recap.core.errors import ConfigError
+from recap.plan.by_hand import by_hand
 from recap.training.by_hand import FirstBatches, Shown
 
 PARAMS = ROOT / "tests" / "workflow" / "params"

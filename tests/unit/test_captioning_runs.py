@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 
 import recap
 from recap.captioning.run_files import find_run_files
-from recap.core import used_inputs
-from recap.core.config.recipes import DecodingRules
 from recap.core.errors import ConfigError, FeatureError, RecapError, TrainingError
 from recap.core.files.json_files import write_json
 from recap.features.store import FeatureStore
+from recap.plan import used_inputs
+from recap.settings.recipes import DecodingRules
 
 
 @pytest.fixture

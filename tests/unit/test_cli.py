@@ -18,9 +18,9 @@ from recap import __version__
 from recap.cli import build_parser, main
 from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
-from recap.core.config.specs import completed
 from recap.core.errors import nearest
-from recap.core.params import load_named
+from recap.settings.params import load_named
+from recap.settings.specs import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,20 +11,20 @@ from safetensors.torch import save_file
 
 from helpers.model_cases import built, random_images
 from helpers.prepared import prepare
-from recap.core.config.models.acf import AcfModel
-from recap.core.config.models.transformer import TransformerModel
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import load_vocabulary
-from recap.evaluation.alignment import late_interaction, mutual_argmax
-from recap.evaluation.clusters import caption_with_clusters, clusters_of_vectors
-from recap.layers.region_grid import region_cells
-from recap.models.cluster_maps import cluster_maps
 from recap.models.images import InputSpec, Stream
 from recap.models.registry import build_model
+from recap.papers.acf.alignment import late_interaction, mutual_argmax
+from recap.papers.acf.captioned_clusters import caption_with_clusters, clusters_of_vectors
+from recap.papers.acf.cluster_maps import cluster_maps
+from recap.papers.acf.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
+from recap.papers.acf.drawing import ClusterMap, as_text, color, shaded, write_clusters
+from recap.papers.acf.region_grid import region_cells
+from recap.papers.acf.settings import AcfModel
+from recap.papers.transformer.settings import TransformerModel
 from recap.reporting.attention import grid_boxes
-from recap.reporting.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
-from recap.reporting.clusters import ClusterMap, as_text, color, shaded, write_clusters
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WORDS = ["a", "man", "on", "a", "horse"]

@@ -5,11 +5,11 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from recap.core.config.vocabulary import BytePairRule
 from recap.core.errors import ConfigError, DataError
 from recap.data.vocabulary.bpe import SPECIAL_PIECES, BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
 from recap.runs.captions import caption_tensor
+from recap.settings.vocabulary import BytePairRule
 from recap.training.job import _begins_word
 from recap.training.objectives.cross_entropy import truncated_to_words
 

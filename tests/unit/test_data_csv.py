@@ -3,11 +3,11 @@ import random
 import pytest
 
 from helpers.generators import jpeg
-from recap.core.config.datasets.csv_captions import Shares
 from recap.core.errors import DataError, RecapError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.csv_captions import draw, read_rows, read_splits
+from recap.settings.datasets.csv_captions import Shares
 
 ROWS = """\
 file,split,caption

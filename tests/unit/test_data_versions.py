@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from recap.core.errors import ConfigError, DataError
-from recap.core.params import load_named
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
 from recap.data.files.versions import entry_of, read_versions
+from recap.settings.params import load_named
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 

@@ -9,10 +9,10 @@ import torch
 
 from helpers.distributed_worker import CONFIG, train
 from helpers.training import CAPTIONS, Store
-from recap.core.config import CrossEntropy
-from recap.core.config.models import model_configs
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
+from recap.settings import CrossEntropy
+from recap.settings.models import model_configs
 from recap.training.distributed import Group
 from recap.training.validation import validator
 

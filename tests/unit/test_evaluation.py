@@ -10,10 +10,7 @@ import yaml
 from safetensors.torch import save_file
 
 from helpers.feature_stores import write_store
-from recap.core.config import EvaluationSpec, Execution
-from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import ConfigError, MetricError
-from recap.core.params import validate
 from recap.core.signatures import parse_signature
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
@@ -23,6 +20,9 @@ from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
+from recap.settings import EvaluationSpec, Execution
+from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.params import validate
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}

@@ -7,12 +7,12 @@ import pytest
 from workflow.specs import SpecText, write_executions
 
 from recap.cli import main
-from recap.core.config import Execution, ExecutionFile, Profile, Recipe
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.core.params import validate
-from recap.core.plan import RunPlan
-from recap.core.run_spec import evaluation_spec, run_spec
+from recap.plan.run_plan import RunPlan
+from recap.plan.run_spec import evaluation_spec, run_spec
+from recap.settings import Execution, ExecutionFile, Profile, Recipe
+from recap.settings.params import validate
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 STAGE = {"epochs": 1, "learning_rate": 0.1}

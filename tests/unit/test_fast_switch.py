@@ -10,7 +10,7 @@ from torch import nn
 
 import recap
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
-from recap.layers.fast import (
+from recap.nn.fast import (
     Dropout,
     HeadNorm,
     Linear,
@@ -27,15 +27,15 @@ SOURCE = Path(recap.__file__).parent
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
-    ("layers/additive.py", "Linear", 1): SMALL,
-    ("layers/clusters.py", "Linear", 1): "its halves are two products",
-    ("layers/x_linear.py", "Linear", 3): SMALL,
-    ("layers/residual.py", "Dropout", 1): RANDOM,
-    ("models/transformer.py", "Dropout", 1): RANDOM,
+    ("nn/additive.py", "Linear", 1): SMALL,
+    ("papers/acf/clusters.py", "Linear", 1): "its halves are two products",
+    ("papers/xlan/x_linear.py", "Linear", 3): SMALL,
+    ("nn/residual.py", "Dropout", 1): RANDOM,
+    ("papers/transformer/model.py", "Dropout", 1): RANDOM,
     ("models/transformer_decoder.py", "Dropout", 1): RANDOM,
-    ("models/up_down.py", "Dropout", 1): RANDOM,
+    ("papers/up_down/model.py", "Dropout", 1): RANDOM,
     (
-        "models/up_down.py",
+        "papers/up_down/model.py",
         "Linear",
         1,
     ): "applied once per image, to many rows",
@@ -67,8 +67,8 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr(linear, "_reordered", never)
     monkeypatch.setattr(deferred, "DeferredWeightGrad", never)
     monkeypatch.setattr(bilinear, "_Pool", never)
-    monkeypatch.setattr("recap.layers.fast.dropout.dropout_mask", never)
-    monkeypatch.setattr("recap.layers.fast.packing.PackedIndex.__init__", never)
+    monkeypatch.setattr("recap.nn.fast.dropout.dropout_mask", never)
+    monkeypatch.setattr("recap.nn.fast.packing.PackedIndex.__init__", never)
     layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))
@@ -102,14 +102,14 @@ def test_a_torch_without_the_private_operators_multiplies_plainly(missing, monke
 
 def test_layers_and_models_use_the_fast_layers():
     found = {}
-    for room in ("layers", "models"):
+    for room in ("nn", "models", "papers"):
         for path in (SOURCE / room).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) in ("nn.Linear", "nn.Dropout"):
                     key = path.relative_to(SOURCE).as_posix(), ast.unparse(node.func).removeprefix("nn.")
                     found[key] = found.get(key, 0) + 1
     allowed = {(file, name): count for file, name, count in ALLOWED}
-    assert found == allowed, "use recap.layers.fast.Linear and Dropout, or say here why not"
+    assert found == allowed, "use recap.nn.fast.Linear and Dropout, or say here why not"
 
 
 def test_the_norm_of_heads_is_torchs_group_norm():

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from helpers.feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
-from recap.core.config.features.grid import GridFeatures
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.importers.job import import_features
 from recap.features.importers.numbers import check_float32
 from recap.features.pretrain import pretrain_backbone
 from recap.features.records import ImageFeatures
 from recap.features.writer import build_store
+from recap.settings.features.grid import GridFeatures
+from recap.settings.features.imported import ImportedFeatures
 
 ROWS, WIDTH = 36, 2048
 

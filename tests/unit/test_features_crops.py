@@ -7,7 +7,6 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.config.features.crops import CropFeatures
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
@@ -15,6 +14,7 @@ from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.settings.features.crops import CropFeatures
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 SIZE = (60, 40)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from recap.core.config.features import Features
-from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError
-from recap.core.params import validate
 from recap.features.extraction import job_hash
+from recap.settings.features import Features
+from recap.settings.features.grid import GridFeatures
+from recap.settings.params import validate
 
 SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 

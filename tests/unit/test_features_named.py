@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from recap.core.config.features.crops import CropFeatures
-from recap.core.config.features.grid import GridFeatures
-from recap.core.params import load_named
 from recap.features.backbones import create, timm_library
 from recap.features.crops import CropEncoder
 from recap.features.grid import Backbone
 from recap.features.maps import as_maps
+from recap.settings.features.crops import CropFeatures
+from recap.settings.features.grid import GridFeatures
+from recap.settings.params import load_named
 
 PARAMS = Path(__file__).parents[2] / "params"
 NAMES = sorted(path.stem for path in (PARAMS / "features").glob("*.yaml"))

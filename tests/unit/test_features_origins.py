@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from helpers.feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
-from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
 from recap.features.importers import job
@@ -17,6 +16,7 @@ from recap.features.origins import ShownPictures, WholeFiles, file_mark, recall,
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.settings.features.imported import FORMATS, ImportedFeatures
 
 IDS = list(range(8))
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}

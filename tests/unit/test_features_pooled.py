@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.ndimage import label
 
-from recap.core.config.features.pooled import BOXES, PooledFeatures
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
@@ -20,6 +19,7 @@ from recap.features.pooled import extract_pooled
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.settings.features.pooled import BOXES, PooledFeatures
 
 SIZE, SIDE, WIDTH = 84, 7, 5
 SPEC = {"kind": "scenes", "train": 20, "val": 2, "test": 3, "size": SIZE, "seed": 1}

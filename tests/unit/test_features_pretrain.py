@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from recap.cli import main
-from recap.core.config.datasets.scenes import ScenesDataset
-from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
@@ -17,6 +15,8 @@ from recap.features.grid import extract_grid, weights_file
 from recap.features.job import ExtractionJob
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore
+from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.features.grid import GridFeatures
 
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 4}
 KNOWN = {"shape": ["ring", "star"], "colour": ["red"], "size": ["small"], "texture": ["plain"]}

@@ -8,14 +8,14 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.config.features import Features
-from recap.core.config.features.regions import RegionFeatures
 from recap.core.errors import ConfigError, FeatureError
-from recap.core.params import validate
 from recap.features import detectron
 from recap.features.regions import AttributeHead, Detector, network_input
 from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
 from recap.features.selection import choose, intersection_over_union, suppressed_confidence
+from recap.settings.features import Features
+from recap.settings.features.regions import RegionFeatures
+from recap.settings.params import validate
 
 DETECTRON = importlib.util.find_spec("detectron2") is not None
 

@@ -8,13 +8,13 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import binary_cross_entropy
 
-from recap.core.config.datasets.scenes import ScenesDataset
-from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
 from recap.features.grid import weights_file
 from recap.features.tune import tune_backbone
 from recap.features.word_head import word_loss
+from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.features.grid import GridFeatures
 
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "random", "out_index": 3, "image_size": 64, "grid": 4}
 TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 1e-3, "images_per_batch": 8}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.training import CONFIG, training
-from recap.core.config import CrossEntropy
+from recap.settings import CrossEntropy
 
 # Dropout draws other numbers on a GPU; a large epsilon keeps Adam from enlarging the rounding of gradients near 0.
 STILL = {**CONFIG, "dropout": 0.0, "feature_dropout": 0.0}

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from recap.core.errors import RecapError
-from recap.core.gpus import VISIBLE, claim, devices
+from recap.core.process.gpus import VISIBLE, claim, devices
 from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
 
 JOB = """
 import os, sys, time
-from recap.core.gpus import claim
+from recap.core.process.gpus import claim
 from recap.core.log import configure
 configure()
 claim(sys.argv[1], int(sys.argv[2]))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from recap.core.config import CrossEntropy, Recipe
-from recap.core.config.base import Strict, neutral
 from recap.core.differences import differences
 from recap.core.hashing import value_hash
-from recap.core.identities import ATTENTION, identities, job_code, neutral_keys
+from recap.plan.identities import ATTENTION, identities, job_code, neutral_keys
+from recap.settings import CrossEntropy, Recipe
+from recap.settings.base import Strict, neutral
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"

@@ -11,12 +11,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from recap.core.config.language_models import LanguageModel as Settings
 from recap.core.errors import ConfigError, DataError, TrainingError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.data.texts import read_texts, texts_outside
 from recap.data.vocabulary.text import tokenize
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.settings.language_models import LanguageModel as Settings
 from recap.training import language_model
 from recap.training.checkpoint import STATE
 from recap.training.language_model import LanguageModelTraining, pretrain_language_model
@@ -196,9 +196,9 @@ def test_settings_that_cannot_be_trained_are_refused(files, tmp_path):
 
 
 def test_a_captioner_begins_with_it_and_another_vocabulary_is_refused(files, tmp_path):
-    from recap.core.config.models.visual_gpt import VisualGptModel
     from recap.models.images import InputSpec
     from recap.models.registry import build_model
+    from recap.papers.visualgpt.settings import VisualGptModel
 
     out, words = pretrain(files, tmp_path), load_vocabulary(files / "vocabulary.json")
     sizes = {key: SIZES[key] for key in ("d_model", "heads", "d_feed_forward")}

@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 
-from recap.layers.additive import AdditiveAttention
-from recap.layers.attention import MultiHeadAttention
-from recap.layers.attention_on_attention import AoAAttention, AttentionOnAttention
-from recap.layers.dot_product import DotProductAttention, ProjectedAttention
-from recap.layers.fast import PackedIndex, attended, switch
-from recap.layers.masks import causal_mask, key_mask
-from recap.layers.memory_attention import MemoryAttention
-from recap.layers.meshed import MeshedGate
-from recap.layers.rows import Rows
-from recap.layers.x_linear import XLinear
-from recap.layers.zoneup import ZodiacMultiHead
+from recap.nn.additive import AdditiveAttention
+from recap.nn.attention import MultiHeadAttention
+from recap.nn.dot_product import DotProductAttention, ProjectedAttention
+from recap.nn.fast import PackedIndex, attended, switch
+from recap.nn.masks import causal_mask, key_mask
+from recap.nn.rows import Rows
+from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
+from recap.papers.m2.memory_attention import MemoryAttention
+from recap.papers.m2.meshed import MeshedGate
+from recap.papers.xlan.x_linear import XLinear
+from recap.papers.zodiac.zoneup import ZodiacMultiHead
 
 B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
 ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}

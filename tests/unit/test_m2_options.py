@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from helpers.model_cases import random_images, random_tokens
-from recap.core.config import Model
 from recap.core.errors import ConfigError
-from recap.core.params import validate
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.settings import Model
+from recap.settings.params import validate
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SMALL = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 24, "memory_slots": 3}

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from recap.core.errors import MetricError
-from recap.core.metrics import METRICS, column_names, score_info
 from recap.core.signatures import parse_signature
 from recap.metrics.base import Metric, Result
 from recap.metrics.evaluate import evaluate_captions
+from recap.settings.metrics import METRICS, column_names, score_info
 
 REFERENCES = {3: ["a dog runs"], 7: ["two bikes", "a red bike"]}
 HYPOTHESES = {7: "two red bikes", 3: "a dog"}

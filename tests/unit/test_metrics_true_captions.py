@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from recap.core.errors import ConfigError, DataError, MetricError
 from recap.core.files.checksums import record
-from recap.core.metrics import score_info
-from recap.core.params import load_profile
-from recap.core.plan import RunPlan
 from recap.core.seeding import generator
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
@@ -22,6 +19,9 @@ from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOTS, invent_scene
 from recap.data.datasets.scenes.truth import Statement, Things, is_true, parse, read_truth
 from recap.metrics.evaluate import evaluate_captions
+from recap.plan.run_plan import RunPlan
+from recap.settings.metrics import score_info
+from recap.settings.params import load_profile
 
 PARAMS = Path(__file__).parents[2] / "params"
 SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recap.core.errors import MetricError
-from recap.core.metrics import score_info
 from recap.core.seeding import generator
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
@@ -16,6 +15,7 @@ from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import invent_scene
 from recap.data.datasets.scenes.truth import Statement, Things, relation_is_true
 from recap.metrics.evaluate import evaluate_captions
+from recap.settings.metrics import score_info
 
 SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}
 CIRCLES = Things(2, "small", "red", "striped", "circle")

@@ -1,4 +1,4 @@
-"""What every registered model promises; `recap.core.config.models` says which there are, with examples and variants."""
+"""What every registered model promises; `recap.settings.models` says which there are, with examples and variants."""
 
 from dataclasses import dataclass, field, replace
 
@@ -27,13 +27,13 @@ from helpers.model_cases import (
     wider,
 )
 from helpers.training import Killed, training
-from recap.core.config import CrossEntropy, SelfCritical
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
-from recap.layers.fast import switch
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
+from recap.nn.fast import switch
+from recap.settings import CrossEntropy, SelfCritical
 
 # The variants of a kind are its options: `make test` runs the example of each kind, `make test-all` the variants, too.
 CASES = [

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from recap.layers.attention import MultiHeadAttention
-from recap.layers.rows import Rows
 from recap.models.cache import INITIAL_TOKENS, KeyValueCache
+from recap.nn.attention import MultiHeadAttention
+from recap.nn.rows import Rows
 
 B, H, K, LAYERS = 3, 2, 4, 2
 

@@ -6,10 +6,10 @@ import sys
 import pytest
 import yaml
 
-from recap.core.config import Profile
 from recap.core.errors import ConfigError
-from recap.core.plan import RunPlan
 from recap.models.check import check_models
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
 
 
 def planned(tmp_path, **model):

@@ -5,14 +5,14 @@ import torch
 
 from helpers.feature_stores import write_store
 from helpers.model_cases import built, changed, log_probabilities, random_images, random_tokens
-from recap.core.config.models import model_configs
 from recap.core.errors import ConfigError, DataError
-from recap.layers.direction import direction_index, direction_vectors
-from recap.layers.geometry import SMALLEST_SIDE, Boxes, cell_boxes, relative_geometry
-from recap.layers.relative_spatial import RelativeSpatialEncoding
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
+from recap.papers.fusion.direction import direction_index, direction_vectors
+from recap.papers.fusion.geometry import SMALLEST_SIDE, Boxes, cell_boxes, relative_geometry
+from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
 from recap.runs.inputs import FeatureSources
+from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["fusion"].example()
 RIGHT, DOWN, LEFT, UP = range(4)

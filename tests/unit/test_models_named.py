@@ -7,10 +7,10 @@ import pytest
 import torch
 import yaml
 
-from recap.core.params import load_named
-from recap.layers.positional import grid_table, sinusoid_table
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.nn.positional import grid_table, sinusoid_table
+from recap.settings.params import load_named
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path for params in ("params", "tests/workflow/params") for path in (ROOT / params).glob("models/*.yaml"))

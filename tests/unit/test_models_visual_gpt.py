@@ -8,15 +8,15 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
-from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError, RecapError
 from recap.data.vocabulary.words import Vocabulary
-from recap.layers.level_attention import LevelAttention
-from recap.layers.rows import Rows
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model
-from recap.models.visual_gates import visual_gates
+from recap.nn.rows import Rows
+from recap.papers.visualgpt.level_attention import LevelAttention
+from recap.papers.visualgpt.settings import VisualGptModel
+from recap.papers.visualgpt.visual_gates import visual_gates
 from recap.runs.pretrained import pretrained_file
 
 CONFIG = VisualGptModel.example()

@@ -10,7 +10,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from recap.core.config import (
+from recap.nn.fast.uncompiled import uncompiled_optimizer
+from recap.settings import (
     ConstantSchedule,
     CosineSchedule,
     CrossEntropy,
@@ -19,8 +20,7 @@ from recap.core.config import (
     StepSchedule,
     TableSchedule,
 )
-from recap.core.params import load_named
-from recap.layers.fast.uncompiled import uncompiled_optimizer
+from recap.settings.params import load_named
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
 from recap.training.radam import RAdam
 
@@ -187,7 +187,7 @@ def test_an_optimizer_that_cannot_be_compiled_takes_the_same_steps(kind, options
 def test_a_step_does_not_import_the_compiler():
     code = """
         import sys, torch
-        from recap.core.config import ConstantSchedule, CrossEntropy
+        from recap.settings import ConstantSchedule, CrossEntropy
         from recap.training.optim import build_optimizer
         layer = torch.nn.Linear(2, 2)
         stage = CrossEntropy(epochs=1, schedule=ConstantSchedule(learning_rate=0.1))

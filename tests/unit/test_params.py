@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.config import SECTIONS, Profile
 from recap.core.errors import ConfigError
-from recap.core.params import load_named, load_profile, read_mapping, validate
-from recap.core.plan import RunPlan
+from recap.plan.run_plan import RunPlan
+from recap.settings import SECTIONS, Profile
+from recap.settings.params import load_named, load_profile, read_mapping, validate
 
 PARAMS = Path(__file__).resolve().parent.parent / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(

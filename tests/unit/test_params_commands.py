@@ -11,10 +11,10 @@ import recap
 from helpers.plans import PARAMS, edited
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
-from recap.core.config import SECTIONS
 from recap.core.counted import counted
-from recap.core.identities import neutral_keys
-from recap.core.params import load_named, names
+from recap.plan.identities import neutral_keys
+from recap.settings import SECTIONS
+from recap.settings.params import load_named, names
 
 TINY = ROOT / "tests" / "workflow" / "params"
 
@@ -48,7 +48,7 @@ def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
     keys = {key.rpartition(".")[2] for section, key in page if section.startswith(("features", "models", "recipes"))}
     assert keys >= {name.partition(".")[2] for name in neutral_keys() if name.startswith(("Recipe", "Stage", "Self"))}
     assert keys >= {"truncate_to_words", "vectors"}
-    assert page["recipes/visualgpt_whole", "scst.dropout"] == (False, "default (recap.core.config.recipes)")
+    assert page["recipes/visualgpt_whole", "scst.dropout"] == (False, "default (recap.settings.recipes)")
     assert page["models/visual_gpt+tau=0.2", "tau"] == (0.2, "params/tables/visualgpt/t4.yaml: row 'tau02': model")
     assert yaml.safe_load(printed("params", "show", "acf/t1/acf", "--params", str(PARAMS)))["row"]["stage"] == "scst"
 
@@ -58,7 +58,7 @@ def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
     assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
     row = {key: found for (section, key), found in settings(text).items() if section == "row"}
     assert row["seeds"] == ([1, 2, 3, 4], "params/tables/visualgpt/t1_f001.yaml")
-    assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.core.config.tables)")
+    assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.tables)")
     assert row["baseline"] == ("transformer_l3", "params/tables/visualgpt/t1_f001.yaml")
     table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
     (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")

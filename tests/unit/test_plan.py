@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
-from recap.core.config import Profile
 from recap.core.errors import ConfigError
-from recap.core.params import load_named, load_profile, names, profiles_of_tables, read_mapping
-from recap.core.plan import RunPlan
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
+from recap.settings.params import load_named, load_profile, names, profiles_of_tables, read_mapping
 
 SCALES = ("paper", "photos", "scenes")
 PROFILES = sorted(path.stem for path in PARAMS.glob("*.yaml") if path.stem != "titles")
@@ -72,7 +72,7 @@ def test_values_of_a_recipe_have_the_file_that_set_them_last():
     assert found["xe.epochs"] == (70, "params/recipes/xlan.yaml")
     assert found["xe.scheduled_sampling"] == (None, "params/recipes/xlan_as_printed.yaml")
     assert found["scst.schedule.kind"] == ("constant", "params/recipes/xlan_as_printed.yaml")
-    assert found["scst.schedule.warmup"] == (0, "default (recap.core.config.schedules)")
+    assert found["scst.schedule.warmup"] == (0, "default (recap.settings.schedules)")
     assert found["xe.schedule.warmup"] == (10000, "params/recipes/xlan.yaml")
 
 

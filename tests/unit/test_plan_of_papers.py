@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.config import Profile
-from recap.core.params import load_profile, names, read_mapping
-from recap.core.plan import RunPlan
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
+from recap.settings.params import load_profile, names, read_mapping
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.models.visual_gates import visual_gates
-from recap.reporting import gates
-from recap.reporting.gates import CaptionGates, VisualScores, part_scores, write_gates
+from recap.papers.visualgpt import gates_figure as gates
+from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores, part_scores, write_gates
+from recap.papers.visualgpt.settings import VisualGptModel
+from recap.papers.visualgpt.visual_gates import visual_gates
 
 WORDS = ["a", "dog", "and", "two", "<b>cats</b>", "run", "on", "$5", "grass", "=1+1"]
 

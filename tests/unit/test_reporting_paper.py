@@ -6,7 +6,7 @@ import io
 import pytest
 
 from helpers.score_files import BASE, BETTER, make_table, write_run, write_scores
-from recap.core.run import row_runs
+from recap.plan.run import row_runs
 from recap.reporting.paper import paper_table, short_name
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table

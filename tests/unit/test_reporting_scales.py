@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 
-from recap.core.config import Table
-from recap.core.metrics import METRICS
 from recap.metrics.base import Metric
 from recap.reporting.content import table_content
+from recap.settings import Table
+from recap.settings.metrics import METRICS
 from recap.statistics.comparison import compare_rows, correct
 
 

@@ -9,11 +9,11 @@ import yaml
 from PIL import Image
 
 from helpers.score_files import make_table, write_scores
-from recap.core.config import Profile
-from recap.core.config.figures import Figure
 from recap.core.errors import ConfigError, RecapError
-from recap.core.plan import RunPlan
+from recap.plan.run_plan import RunPlan
 from recap.reporting.sweep import write_sweep
+from recap.settings import Profile
+from recap.settings.figures import Figure
 from recap.statistics.compare import compare_table
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import RecapError
-from recap.core.run import row_runs
+from recap.plan.run import row_runs
 from recap.reporting.latex import escape
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table

@@ -4,7 +4,7 @@ import pytest
 
 from helpers.plans import edited, planned
 from recap.core.errors import ConfigError
-from recap.core.params import read_mapping
+from recap.settings.params import read_mapping
 
 SCALES = ("paper", "photos", "scenes")
 

@@ -7,12 +7,12 @@ from helpers.feature_stores import write_store
 from helpers.model_cases import log_probabilities, random_tokens
 from helpers.plans import PARAMS, edited, planned
 from helpers.prepared import prepare
-from recap.core.config.models import model_configs
-from recap.core.config.models.visual_gpt import VisualGptModel
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.vectors import check_vectors
+from recap.settings.models import model_configs
 
 LIMITED = [name for name, kind in model_configs().items() if "max_vectors" in kind.model_fields]
 EXAMPLE = VisualGptModel.example().model_dump()

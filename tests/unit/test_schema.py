@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 import yaml
 
-from recap.core.params import load_named
-from recap.core.schema import schemas, write_schemas
+from recap.settings.params import load_named
+from recap.settings.schema import schemas, write_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]

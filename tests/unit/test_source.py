@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from recap.core import source
-from recap.core.config import EvaluationSpec, Execution, RunSpec
-from recap.core.config.models import model_source
-from recap.core.identities import EVALUATION, PICTURES, TRAINING
-from recap.core.metrics import METRICS
-from recap.core.source import MACHINERY, code_digest, reached
+from recap.plan import source
+from recap.plan.identities import EVALUATION, PICTURES, TRAINING
+from recap.plan.source import MACHINERY, code_digest, reached
+from recap.settings import EvaluationSpec, Execution, RunSpec
+from recap.settings.metrics import METRICS
+from recap.settings.models import model_source
 
 LAYER = '''"""What it is."""
 
@@ -160,10 +160,10 @@ def test_what_is_left_out_is_not_followed():
 
 
 def test_a_model_is_followed_only_where_it_is_named():
-    assert not any(module.startswith("recap.models.zodiac") for module, _ in reached([TRAINING]))
+    assert not any(module.startswith("recap.papers.zodiac.model") for module, _ in reached([TRAINING]))
     modules = {module for module, _ in reached([TRAINING, *model_source("zodiac")])}
-    assert {"recap.models.zodiac", "recap.models.transformer", "recap.core.config.models.zodiac"} <= modules
-    assert "recap.models.xlan" not in modules
+    assert {"recap.papers.zodiac.model", "recap.papers.transformer.model", "recap.papers.zodiac.settings"} <= modules
+    assert "recap.papers.xlan.model" not in modules
 
 
 @pytest.mark.parametrize("start", ["recap.training.jobb", "recap.training.job:trane", "nowhere.job"])
@@ -179,10 +179,10 @@ def test_an_unknown_module_to_leave_out_is_refused():
 
 # Settings are built and checked by the first three, which pydantic calls; the last two make the line of the log.
 CARRIERS = (
-    "recap.core.config.base",
-    "recap.core.config.kinds",
-    "recap.core.config.models",
-    "recap.core.metrics",
+    "recap.settings.base",
+    "recap.settings.kinds",
+    "recap.settings.models",
+    "recap.settings.metrics",
     "recap.evaluation.job._line",
 )
 
@@ -204,8 +204,8 @@ CARRIERS = (
     ],
 )
 def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(prepare, kind, stage, settings):
-    from recap.core.config.models import model_configs
     from recap.evaluation.job import evaluate
+    from recap.settings.models import model_configs
     from recap.training.job import train
 
     folder = prepare().folder

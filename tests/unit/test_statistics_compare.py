@@ -8,7 +8,7 @@ import pytest
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import MetricError, RecapError
 from recap.core.files.checksums import NAME, record
-from recap.core.run import row_runs
+from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
 from recap.statistics.paired import compare_paired
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from helpers.studies import make, position_of, study_of
-from recap.core.config import Study
 from recap.core.errors import ConfigError, DataError
+from recap.settings import Study
 from recap.studies.agreement import agreement
 from recap.studies.analysis import analyse, equal_answers, equal_shares, share
 from recap.studies.collect import collect

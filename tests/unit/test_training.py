@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.training import STAGES, training
-from recap.core.config import CrossEntropy, SelfCritical
 from recap.core.errors import TrainingError
 from recap.runs.folder import _curve
+from recap.settings import CrossEntropy, SelfCritical
 from recap.training.job import warn_if_no_better
 from recap.training.objectives.logged import Logged
 

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.training import Killed, training
-from recap.core.config import CrossEntropy, SelfCritical
+from recap.settings import CrossEntropy, SelfCritical
 from recap.training.average import WeightAverage
 
 XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5, weight_average=0.6)

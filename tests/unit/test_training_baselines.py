@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from helpers.training import CAPTIONS, CONFIG, Store, V, training
-from recap.core.config import CrossEntropy, SelfCritical
 from recap.data.vocabulary.words import EOS
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.captions import caption_tensor
+from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from recap.core.config import CrossEntropy
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.captions import caption_tensor
+from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.compiled import compile_passes
 from recap.training.objectives.cross_entropy import CrossEntropyObjective

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from helpers.training import CONFIG, STAGES, Store, V, training
-from recap.core.config import ScheduledSampling, SelfCritical
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS
 from recap.decoding.sampling import nucleus, within
@@ -13,6 +12,7 @@ from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.captions import caption_tensor
+from recap.settings import ScheduledSampling, SelfCritical
 from recap.training.objectives.cross_entropy import sampled_inputs
 from recap.training.objectives.logged import policy_numbers
 from recap.training.objectives.self_critical import advantages

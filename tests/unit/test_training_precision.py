@@ -8,8 +8,8 @@ import yaml
 
 from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, IMAGES, training
-from recap.core.config.recipes import CrossEntropy
-from recap.core.config.run import CrossEntropyRun
+from recap.settings.recipes import CrossEntropy
+from recap.settings.run import CrossEntropyRun
 from recap.training import precision
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from helpers.training import IDENTITY, STAGES, Killed, training
-from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
+from recap.settings import SelfCritical
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])

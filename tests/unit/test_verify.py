@@ -7,10 +7,10 @@ from safetensors.numpy import save_file
 
 from recap.artifacts.verify import problems
 from recap.cli import main
-from recap.core import provenance
 from recap.core.errors import RecapError
 from recap.core.files import checksums
 from recap.core.hashing import sha256_file
+from recap.plan import provenance
 
 RUN = "results/tiny/runs/a/seed-1/xe"
 

@@ -13,8 +13,8 @@ from helpers.model_cases import (
     stepwise,
     wider,
 )
-from recap.core.config.models import model_configs
-from recap.models.transformer import Transformer
+from recap.papers.transformer.model import Transformer
+from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["zodiac"].example()
 SCOPES = [

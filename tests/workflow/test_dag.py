@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from helpers.tiny_workspace import ROOT, counts
-from recap.core import used_inputs
+from recap.plan import used_inputs
 
 ONE_OF_EACH = {
     "corpus_with_images_boxes",

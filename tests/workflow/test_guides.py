@@ -29,7 +29,7 @@ TINY = {
 VALIDATE = """
 import sys
 from pathlib import Path
-from recap.core.params import load_named
+from recap.settings.params import load_named
 for name in sys.argv[1:]:
     load_named(Path("params"), *name.split("/", 1))
 """

@@ -7,18 +7,18 @@ import sys
 
 import pytest
 
-from recap.core.config.datasets import DATASETS, DatasetConfig
-from recap.core.config.features import FEATURES
-from recap.core.config.outside import NamesFiles, OutsideFile
+from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.features import FEATURES
+from recap.settings.outside import NamesFiles, OutsideFile
 
 MODULE = """
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from recap.core.config.datasets import DATASETS, DatasetConfig
-from recap.core.config.features import FEATURES, FeaturesConfig
-from recap.core.config.outside import OutsideFile
+from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.features import FEATURES, FeaturesConfig
+from recap.settings.outside import OutsideFile
 
 
 @DATASETS.register

@@ -6,21 +6,21 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from recap.core.config.datasets import PICTURES
-from recap.core.config.features import FEATURES
-from recap.core.config.language_models import LANGUAGE_MODEL
-from recap.core.config.vocabulary import HUB
-from recap.core import used_inputs
+from recap.settings.datasets import PICTURES
+from recap.settings.features import FEATURES
+from recap.settings.language_models import LANGUAGE_MODEL
+from recap.settings.vocabulary import HUB
+from recap.plan import used_inputs
 from recap.core.errors import RecapError
-from recap.core.metrics import METRICS
-from recap.core.gpus import devices
-from recap.core.plan import RunPlan
-from recap.core.params import load_profile
-from recap.core.run import Run, file_name, row_runs
-from recap.core.run_spec import evaluation_spec, execution, run_spec
-from recap.core.source import code_digest
-from recap.core.identities import ATTENTION, EVALUATION, GATES, TRAINING, job_code
-from recap.core.identities import PICTURES as PICTURE_SOURCE
+from recap.settings.metrics import METRICS
+from recap.core.process.gpus import devices
+from recap.plan.run_plan import RunPlan
+from recap.settings.params import load_profile
+from recap.plan.run import Run, file_name, row_runs
+from recap.plan.run_spec import evaluation_spec, execution, run_spec
+from recap.plan.source import code_digest
+from recap.plan.identities import ATTENTION, EVALUATION, GATES, TRAINING, job_code
+from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.versions import entry_of, read_versions
 from recap.models.check import check_models

@@ -1,6 +1,6 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
-from recap.core.labels import series_of
+from recap.plan.labels import series_of
 
 REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]

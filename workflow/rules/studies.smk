@@ -1,9 +1,9 @@
 """Human studies: forms of all raters from test captions, and the tables of what they answered."""
 
 import recap.studies
-from recap.core.config.studies import SIMULATED
+from recap.settings.studies import SIMULATED
 from recap.core.hashing import sha256_file
-from recap.core.planned_studies import planned_studies, study_runs, study_scale
+from recap.plan.studies import planned_studies, study_runs, study_scale
 from recap.studies.make import FILES as STUDY_FILES
 from recap.studies.response_files import ENDINGS as RESPONSE_FILES
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from recap.core.errors import DataError
 from recap.core.files.json_files import read_json, write_json
-from recap.core.params import read_mapping
+from recap.settings.params import read_mapping
 
 LOCK = Path("dvc.lock")
 LISTINGS = Path("dvc.listings.json")

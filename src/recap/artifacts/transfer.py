@@ -14,7 +14,7 @@ from recap.artifacts.dvc_cache import DvcCache, place
 from recap.artifacts.listings import LISTINGS, LOCK, Output, listed, outputs, read_listings, write_listings
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
-from recap.core.params import read_mapping
+from recap.settings.params import read_mapping
 
 STAGES = Path("dvc.yaml")
 

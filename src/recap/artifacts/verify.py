@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recap.core import provenance
 from recap.core.errors import RecapError, first_line
 from recap.core.files import checksums
 from recap.core.hashing import sha256_file
+from recap.plan import provenance
 
 LISTS = (checksums.NAME, provenance.NAME)
 

@@ -19,10 +19,7 @@ import torch
 from recap.captioning.photo_features import PhotoFeatures
 from recap.captioning.pictures import Photo, name_of, read_photo
 from recap.captioning.run_files import RunFiles
-from recap.core.config.features.grid import GridFeatures
-from recap.core.config.recipes import Evaluation
 from recap.core.errors import DataError, RecapError, TrainingError
-from recap.core.params import validate
 from recap.core.progress import without_progress
 from recap.data.vocabulary.special import EOS
 from recap.decoding.constraints import Rules, constrained
@@ -31,6 +28,9 @@ from recap.evaluation.decode import Candidate, decode_candidates
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
 from recap.runs.saved import load_model
+from recap.settings.features.grid import GridFeatures
+from recap.settings.params import validate
+from recap.settings.recipes import Evaluation
 
 if TYPE_CHECKING:
     from PIL.Image import Image

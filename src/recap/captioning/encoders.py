@@ -12,13 +12,13 @@ import torch
 
 from recap.captioning.pictures import PicturesInMemory
 from recap.captioning.run_files import Extractor
-from recap.core.config.features.grid import GridFeatures
 from recap.core.errors import DataError, FeatureError
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.grid import Backbone
 from recap.features.maps import ChannelScale
 from recap.features.pictures import decode
 from recap.features.records import ImageFeatures
+from recap.settings.features.grid import GridFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

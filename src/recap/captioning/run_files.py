@@ -10,21 +10,21 @@ from typing import Any
 
 from pydantic import FiniteFloat
 
-from recap.core import used_inputs
-from recap.core.config.features import FEATURES, FeaturesConfig
-from recap.core.config.recipes import DecodingRules, Evaluation
 from recap.core.errors import ConfigError, FeatureError, TrainingError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import value_hash
-from recap.core.labels import labels, row_setting
-from recap.core.params import read_mapping, validate
-from recap.core.result_tables import read_tables
 from recap.core.signatures import parse_signature
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
+from recap.plan import used_inputs
+from recap.plan.labels import labels, row_setting
+from recap.plan.result_tables import read_tables
+from recap.settings.features import FEATURES, FeaturesConfig
+from recap.settings.params import read_mapping, validate
+from recap.settings.recipes import DecodingRules, Evaluation
 from recap.statistics.scores import read_metrics
 
 CONFIG = "config.yaml"

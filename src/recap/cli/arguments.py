@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recap.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from recap.core.config import ExecutionFile
+    from recap.settings import ExecutionFile
 
 Arguments = argparse.Namespace
 Group = Any  # a parser, or a group of its options, whose class has no public name
@@ -67,7 +67,7 @@ def paths(parser: Group, *names: str, required: bool = True, **described: str) -
 
 
 def spec(parser: Parser, keys: str, *, among: Group | None = None) -> None:
-    """Add ``--spec``, whose keys are those of a class in ``recap.core.config``; the help page lists them.
+    """Add ``--spec``, whose keys are those of a class in ``recap.settings``; the help page lists them.
 
     Args:
         parser: of the command.
@@ -84,8 +84,8 @@ def typed(arguments: Arguments, keys: str) -> Any:
     Raises:
         ConfigError: it has an unknown key, lacks one or has a wrong value.
     """
-    from recap.core.config.specs import SPECS
-    from recap.core.params import validate
+    from recap.settings.params import validate
+    from recap.settings.specs import SPECS
 
     return validate(SPECS[keys], arguments.spec, "--spec")
 
@@ -96,7 +96,7 @@ def checked(arguments: Arguments, keys: str) -> dict[str, Any]:
     Raises:
         ConfigError: it has an unknown key, lacks one or has a wrong value.
     """
-    from recap.core.config.specs import completed
+    from recap.settings.specs import completed
 
     return completed(keys, arguments.spec)
 
@@ -118,8 +118,8 @@ def given_execution(arguments: Arguments) -> ExecutionFile:
     Raises:
         ConfigError: the file is missing, or has an unknown key or a wrong value.
     """
-    from recap.core.config import ExecutionFile
-    from recap.core.params import read_mapping, validate
+    from recap.settings import ExecutionFile
+    from recap.settings.params import read_mapping, validate
 
     values = read_mapping(arguments.execution) if arguments.execution else {}
     execution: ExecutionFile = validate(ExecutionFile, values, str(arguments.execution))

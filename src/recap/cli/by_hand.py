@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from recap.cli.arguments import Arguments
-from recap.core.by_hand import NAME, ByHand, by_hand
-from recap.core.config.language_models import LANGUAGE_MODEL
-from recap.core.config.vocabulary import HUB
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.row_settings import data_parts
-from recap.core.run import Run
+from recap.plan.by_hand import NAME, ByHand, by_hand
+from recap.plan.row_settings import data_parts
+from recap.plan.run import Run
+from recap.settings.language_models import LANGUAGE_MODEL
+from recap.settings.vocabulary import HUB
 
 Command = Callable[[list[str]], None]  # runs the words of a `recap` command
 

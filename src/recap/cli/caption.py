@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from recap.cli.arguments import Arguments, chosen
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
-from recap.core.gpus import claim
 from recap.core.log import log
+from recap.core.process.gpus import claim
 
 if TYPE_CHECKING:
     from recap.captioning.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together

@@ -56,9 +56,9 @@ def _add_params(parser: Parser) -> None:
 
 def check(a: Arguments) -> None:
     """Validate a profile."""
-    from recap.core.params import load_profile, read_mapping
-    from recap.core.plan import RunPlan
     from recap.models.check import check_models
+    from recap.plan.run_plan import RunPlan
+    from recap.settings.params import load_profile, read_mapping
 
     plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
     check_models(plan)
@@ -67,7 +67,7 @@ def check(a: Arguments) -> None:
 
 def tables(a: Arguments) -> None:
     """List the tables with their profiles."""
-    from recap.core.params import profiles_of_tables
+    from recap.settings.params import profiles_of_tables
 
     for name, profiles in profiles_of_tables(a.params).items():
         print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
@@ -75,7 +75,7 @@ def tables(a: Arguments) -> None:
 
 def schema(a: Arguments) -> None:
     """Write the schemas."""
-    from recap.core.schema import write_schemas
+    from recap.settings.schema import write_schemas
 
     for path in write_schemas(a.out):
         print(path)
@@ -84,7 +84,7 @@ def schema(a: Arguments) -> None:
 def identities(a: Arguments) -> None:
     """Print or write the identities."""
     from recap.core.files.json_files import write_json
-    from recap.core.identities import identities as found
+    from recap.plan.identities import identities as found
 
     values = found(a.params)
     if a.write is None:

@@ -8,7 +8,7 @@ from typing import Any
 from recap.cli.arguments import Arguments, add_compute, chosen, mapping, paths, spec
 from recap.cli.parser import Commands, command
 from recap.core.files import checksums
-from recap.core.gpus import claim
+from recap.core.process.gpus import claim
 
 
 def add_features(commands: Commands) -> None:
@@ -176,7 +176,7 @@ def _info(a: Arguments) -> None:
 
 def _settings(a: Arguments, keys: str) -> Any:
     """Return the spec as an object of its class."""
-    from recap.core.config.specs import SPECS
-    from recap.core.params import validate
+    from recap.settings.params import validate
+    from recap.settings.specs import SPECS
 
     return validate(SPECS[keys], a.spec, "--spec")

@@ -62,7 +62,7 @@ def _add_gates(commands: Commands) -> None:
 
 
 def _gates(a: Arguments) -> None:
-    from recap.evaluation.gates import write_gates_figures
+    from recap.papers.visualgpt.gates import write_gates_figures
 
     given = "corpus vocabulary features run name count beam heading out"
     write_gates_figures(image_roots=a.images, **chosen(a, given))
@@ -93,7 +93,7 @@ def _add_clusters(commands: Commands) -> None:
 
 
 def _clusters(a: Arguments) -> None:
-    from recap.evaluation.clusters_figure import write_clusters_figure
+    from recap.papers.acf.clusters_figure import write_clusters_figure
 
     given = "corpus vocabulary features runs labels image_ids count beam layers threshold heading untrained out"
     write_clusters_figure(image_roots=a.images, **chosen(a, given))
@@ -117,7 +117,7 @@ def _add_alignment(commands: Commands) -> None:
 
 
 def _alignment(a: Arguments) -> None:
-    from recap.evaluation.alignment import write_alignment
+    from recap.papers.acf.alignment import write_alignment
 
     write_alignment(**chosen(a, "corpus vocabulary features runs labels split beam out"))
 
@@ -158,9 +158,9 @@ def _add_sweep(commands: Commands) -> None:
 
 def _sweep(a: Arguments) -> None:
     settings = checked(a, "Figure")
-    from recap.core.config.figures import Figure
-    from recap.core.params import validate
     from recap.reporting.sweep import write_sweep
+    from recap.settings.figures import Figure
+    from recap.settings.params import validate
 
     figure = validate(Figure, settings, "figure")
     write_sweep(figure=figure, statistics=a.statistics, png=a.figure, out=a.out)

@@ -59,7 +59,7 @@ def _add_folder(parser: Parser) -> None:
 
 def list_files(a: Arguments) -> None:
     """Print the files of a section in columns, or the sections."""
-    from recap.core.catalog import files_of, section_names
+    from recap.plan.catalog import files_of, section_names
 
     if a.section is None:
         _print_columns([[name, str(len(section_names(a.params, name))), what] for name, what in SECTIONS.items()])
@@ -76,8 +76,8 @@ def _print_columns(rows: list[list[str]]) -> None:
 
 def show(a: Arguments) -> None:
     """Print the settings of a row as YAML, with the source of each value as a comment."""
-    from recap.core.by_hand import plan_of_row
-    from recap.core.row_settings import row_settings
+    from recap.plan.by_hand import plan_of_row
+    from recap.plan.row_settings import row_settings
 
     plan = plan_of_row(a.params, a.row, a.scale, seed=None)
     table, row = plan.row(a.row)

@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
     """Parses the words of one command.
 
     Attributes:
-        spec_keys: name of the class in ``recap.core.config`` that says which keys ``--spec`` takes, or None.
+        spec_keys: name of the class in ``recap.settings`` that says which keys ``--spec`` takes, or None.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         page = super().format_help()
         if self.spec_keys is None:
             return page
-        from recap.core.config.specs import described
+        from recap.settings.specs import described
 
         return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
 

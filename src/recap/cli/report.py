@@ -41,8 +41,8 @@ def _statistics(a: Arguments) -> None:
 
 
 def _table_of(values: dict[str, Any]) -> Any:
-    from recap.core.config import Table
-    from recap.core.params import validate
+    from recap.settings import Table
+    from recap.settings.params import validate
 
     return validate(Table, values, "table")
 

@@ -37,8 +37,8 @@ def _add_study(parser: Parser) -> None:
 
 def _study(a: Arguments) -> Any:
     """Return the study that the options name, with its name and scale."""
-    from recap.core.config.specs import StudySpec
-    from recap.core.params import load_named
+    from recap.settings.params import load_named
+    from recap.settings.specs import StudySpec
 
     if a.spec is not None:
         return typed(a, "StudySpec")
@@ -135,9 +135,9 @@ def _add_serve(commands: Commands) -> None:
 
 
 def _serve(a: Arguments) -> None:
-    from recap.core.config.studies import PLACEHOLDER
     from recap.core.errors import ConfigError
     from recap.core.log import log
+    from recap.settings.studies import PLACEHOLDER
     from recap.studies.pictures import read_pictures
     from recap.studies.server import make_app, public_host, serve
     from recap.studies.sheets import read_sheets

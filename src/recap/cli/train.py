@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from recap.cli.arguments import Arguments, Group, add_execution, chosen, given_execution, paths, spec, typed
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
-from recap.core.gpus import claim
-from recap.core.labels import row_setting, series_of
 from recap.core.log import labelled
+from recap.core.process.gpus import claim
+from recap.plan.labels import row_setting, series_of
 
 if TYPE_CHECKING:
-    from recap.core.config import ExecutionFile, RunSpec
+    from recap.settings import ExecutionFile, RunSpec
 
 FILES = ("corpus", "vocabulary", "subset", "features")
 WITH_SPEC = (*FILES, "state", "init", "weights", "execution")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.config.language_models import LanguageModel, SceneTexts
 from recap.core.errors import DataError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
@@ -16,6 +15,7 @@ from recap.data.datasets.scenes.captions import describe
 from recap.data.files.json_files import read_jsons
 from recap.data.files.members import DAMAGED
 from recap.data.vocabulary.text import tokenize
+from recap.settings.language_models import LanguageModel, SceneTexts
 
 
 @dataclass(frozen=True)

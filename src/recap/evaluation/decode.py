@@ -17,8 +17,8 @@ from recap.decoding.diverse import diverse_beam_search
 from recap.decoding.limits import DecodingLimits
 from recap.decoding.step import with_banned_tokens
 from recap.features.prefetch import prefetch
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
+from recap.nn.fast.linear import fixed_weights
 from recap.runs.inputs import ReadsImages
 
 

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import torch
 
-from recap.core.config import Evaluation, EvaluationSpec, Execution
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import sha256_file, value_hash
-from recap.core.identities import job_code
 from recap.core.log import log
-from recap.core.metrics import score_info
 from recap.core.process.graceful_stop import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
@@ -27,8 +24,11 @@ from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
+from recap.plan.identities import job_code
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model, run_model_config
+from recap.settings import Evaluation, EvaluationSpec, Execution
+from recap.settings.metrics import score_info
 
 
 @GracefulStop("evaluate")

@@ -22,9 +22,9 @@ from recap.core.progress import progress
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import PAD
 from recap.evaluation.captioned import BATCH, check_labels, opened
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.images import Images
+from recap.nn.fast.linear import fixed_weights
 from recap.runs.captions import caption_tensor, split_captions
 from recap.statistics.paired import Paired, compare_paired
 

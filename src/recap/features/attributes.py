@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from recap.core.config.features import FeaturesConfig
 from recap.core.errors import FeatureError
 from recap.core.hashing import value_hash
 from recap.features.store import FeatureStore
+from recap.settings.features import FeaturesConfig
 
 CHANNEL_SCALE = "channel_scale"  # by what standardised channels were brought to one scale, which photos need as well
 

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recap.core.config.features.crops import CropFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import sha256_file
@@ -25,6 +24,7 @@ from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
+from recap.settings.features.crops import CropFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

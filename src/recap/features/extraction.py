@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config.features import FeaturesConfig
 from recap.core.errors import ConfigError, DataError
 from recap.core.hashing import value_hash
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.job import ExtractionJob
@@ -18,6 +16,8 @@ from recap.features.origins import Origins, ShownPictures
 from recap.features.pictures import in_order
 from recap.features.records import ImageFeatures
 from recap.features.writer import build_store
+from recap.plan.source import code_digest
+from recap.settings.features import FeaturesConfig
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from recap.core.config.features.grid import GridFeatures
 from recap.core.device import half_precision, select_device
 from recap.core.errors import ConfigError
 from recap.core.hashing import sha256_file
@@ -27,6 +26,7 @@ from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
+from recap.settings.features.grid import GridFeatures
 
 STANDARDISED_OVER = 256  # training pictures over which features are standardised
 _CODE = ("recap.features.backbones", "recap.features.grid", "recap.features.maps")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.features import FeaturesConfig
 from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
+from recap.settings.features import FeaturesConfig
 
 _SAMPLE = 64
 

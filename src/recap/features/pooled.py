@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.config.features.pooled import BOXES, PooledFeatures
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json
@@ -31,6 +30,7 @@ from recap.features.layout import GRID, REGION, SEGMENT
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.settings.features.pooled import BOXES, PooledFeatures
 
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
 _CODE = ("recap.features.pooled", "recap.features.areas")

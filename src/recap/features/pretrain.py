@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core.config.features.grid import GridFeatures
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.files import checksums
@@ -30,7 +29,8 @@ from recap.core.seeding import derived_seed
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode
-from recap.layers.fast.uncompiled import uncompiled_optimizer
+from recap.nn.fast.uncompiled import uncompiled_optimizer
+from recap.settings.features.grid import GridFeatures
 
 NAMES = ("shape", "colour", "size", "texture")
 MOST = 2  # middles of boxes told apart in one cell

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from recap.core.config.features.regions import RegionFeatures
 from recap.core.device import select_device
 from recap.features.attributes import describe
 from recap.features.detectron import built, configured, load
@@ -24,6 +23,7 @@ from recap.features.job import ExtractionJob
 from recap.features.layout import GRID, REGION
 from recap.features.records import ImageFeatures
 from recap.features.selection import choose, suppressed_confidence
+from recap.settings.features.regions import RegionFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

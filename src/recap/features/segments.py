@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
-from recap.core.config.features.segments import SegmentFeatures
 from recap.core.device import select_device
 from recap.features.attributes import describe
 from recap.features.detectron import built, configured, load
@@ -24,6 +23,7 @@ from recap.features.job import ExtractionJob
 from recap.features.layout import SEGMENT
 from recap.features.records import ImageFeatures
 from recap.features.regions import network_input
+from recap.settings.features.segments import SegmentFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -21,7 +21,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from recap.core.config.features.grid import GridFeatures, WordTuning
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.files.atomic import atomic_path
@@ -35,7 +34,8 @@ from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights
 from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, decode, in_order
 from recap.features.word_head import WordHead, word_loss
-from recap.layers.fast.uncompiled import uncompiled_optimizer
+from recap.nn.fast.uncompiled import uncompiled_optimizer
+from recap.settings.features.grid import GridFeatures, WordTuning
 
 _Batch: TypeAlias = tuple[Tensor, list[int], Tensor]  # pictures of all views, number of views and words of each image
 

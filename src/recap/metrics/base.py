@@ -92,7 +92,7 @@ class Result:
 
 
 class Metric(ABC):
-    """Scores captions; `recap.core.metrics.METRICS` says by which name each is asked for.
+    """Scores captions; `recap.settings.metrics.METRICS` says by which name each is asked for.
 
     Attributes:
         names: of its scores, as tables call them.

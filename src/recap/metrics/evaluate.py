@@ -36,7 +36,7 @@ def evaluate_captions(
     Args:
         references: image id -> raw reference captions.
         hypotheses: image id -> raw generated caption.
-        metrics: which metrics to run, of `recap.core.metrics.METRICS`.
+        metrics: which metrics to run, of `recap.settings.metrics.METRICS`.
         settings: how the captions were made: ``split``, ``split_hash``, ``beam``, ``max_length``, ``length_penalty``
             and, where decoding was constrained, ``constraints``.
         out: folder for the three files; ``metrics.json`` is written last. Scores from outside are looked for here, too.

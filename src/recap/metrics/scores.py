@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recap.core.errors import MetricError, nearest
-from recap.core.metrics import COCO, METRICS
 from recap.metrics import coco
 from recap.metrics.base import Captions, Gap, Metric, Result
 from recap.metrics.java import java_executable
+from recap.settings.metrics import COCO, METRICS
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -6,7 +6,7 @@
     state  = model.start(memory)                    one token at a time: equal to teacher forcing
     log_probabilities, state = model.step(tokens, state)
 
-Shape letters as in `recap.layers`: B images, C captions or beams, T tokens, N vectors, D width, V ids.
+Shape letters as in `recap.nn`: B images, C captions or beams, T tokens, N vectors, D width, V ids.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Captioner(nn.Module, ABC):
     """Base of all models: what training, decoding and figures ask of one.
 
     A constructor takes `inputs: InputSpec` first and the keys of the model's settings by name. Sizes have no defaults
-    here; the settings (`recap.core.config.models`) own them.
+    here; the settings (`recap.settings.models`) own them.
 
     Attributes:
         recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no

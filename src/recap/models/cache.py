@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from recap.layers.attention import KeyValue
+from recap.nn.attention import KeyValue
 
 INITIAL_TOKENS = 24  # tokens per beam for which space is made at first; the space doubles when it is used up
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.config import ModelConfig
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
-from recap.core.identities import job_code
 from recap.core.log import log
-from recap.core.plan import RunPlan
+from recap.plan.identities import job_code
+from recap.plan.run_plan import RunPlan
+from recap.settings import ModelConfig
 
 # Of the right order; what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000

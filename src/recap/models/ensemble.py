@@ -14,10 +14,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from recap.layers.stack import Stack
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import PER_BEAM, Memory, State
+from recap.nn.stack import Stack
 
 
 @dataclass(frozen=True)

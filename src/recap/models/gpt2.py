@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.layers.attention import MultiHeadAttention
-from recap.layers.fast import Dropout, Linear, PackedIndex, product
-from recap.layers.feed_forward import FeedForward
-from recap.layers.masks import causal_mask
-from recap.layers.rows import Rows
-from recap.layers.stack import Stack
 from recap.models.transformer_layers import Past
+from recap.nn.attention import MultiHeadAttention
+from recap.nn.fast import Dropout, Linear, PackedIndex, product
+from recap.nn.feed_forward import FeedForward
+from recap.nn.masks import causal_mask
+from recap.nn.rows import Rows
+from recap.nn.stack import Stack
 
 DEVIATION = 0.02  # of GPT-2's random weights
 

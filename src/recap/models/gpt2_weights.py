@@ -19,7 +19,7 @@ from recap.core.files import checksums
 from recap.core.files.json_files import parse_json
 from recap.core.log import log
 from recap.data.vocabulary.base import AnyVocabulary
-from recap.layers.attention import MultiHeadAttention
+from recap.nn.attention import MultiHeadAttention
 
 METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary
 # The released model's names, after "transformer." if the whole model was saved.

@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from recap.layers.attention import Attention, KeyValue
-from recap.layers.fast import Linear, deferred_weight_grad
-from recap.layers.recurrent import LSTMCell
-from recap.layers.rows import Rows
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory
 from recap.models.state import PER_BEAM, Memory, State
+from recap.nn.attention import Attention, KeyValue
+from recap.nn.fast import Linear, deferred_weight_grad
+from recap.nn.recurrent import LSTMCell
+from recap.nn.rows import Rows
 
 
 @dataclass(frozen=True, kw_only=True)

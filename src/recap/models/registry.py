@@ -1,4 +1,4 @@
-"""From settings to a model; which kinds there are, the classes in `recap.core.config.models` say.
+"""From settings to a model; which kinds there are, the classes in `recap.settings.models` say.
 
 A model's module is imported when one is built, so that the source of one kind is no part of what another depends on.
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from recap.core.config import Model, ModelConfig
-from recap.core.config.models import implementation, model_configs
 from recap.core.errors import ConfigError
-from recap.core.params import validate
 from recap.core.plugins import resolve
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
+from recap.settings import Model, ModelConfig
+from recap.settings.models import implementation, model_configs
+from recap.settings.params import validate
 
 NO_ARGUMENTS = frozenset(ModelConfig.model_fields)  # keys that all kinds have are no sizes of a model
 

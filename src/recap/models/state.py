@@ -1,6 +1,6 @@
 """What a model carries: the memory of encoded images, and the state of decoding between two tokens.
 
-Shape letters as in `recap.layers`: B images, C captions or beams, N vectors, D width.
+Shape letters as in `recap.nn`: B images, C captions or beams, N vectors, D width.
 """
 
 from __future__ import annotations

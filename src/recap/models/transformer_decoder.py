@@ -10,15 +10,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from recap.layers.fast import Linear, PackedIndex, fast
-from recap.layers.masks import causal_mask, key_mask
-from recap.layers.positional import sinusoid_table
-from recap.layers.rows import Rows
-from recap.layers.stack import Stack
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.state import PER_BEAM, Memory, State
 from recap.models.transformer_layers import Past
+from recap.nn.fast import Linear, PackedIndex, fast
+from recap.nn.masks import causal_mask, key_mask
+from recap.nn.positional import sinusoid_table
+from recap.nn.rows import Rows
+from recap.nn.stack import Stack
 
 MAX_POSITIONS = 512  # maximum tokens per caption
 

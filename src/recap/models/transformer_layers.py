@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from recap.layers.attention import Attention, KeyValue
-from recap.layers.residual import Residual
-from recap.layers.rows import Rows
 from recap.models.cache import KeyValueCache
+from recap.nn.attention import Attention, KeyValue
+from recap.nn.residual import Residual
+from recap.nn.rows import Rows
 
 
 class EncoderLayer(nn.Module):

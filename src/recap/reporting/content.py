@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recap.core.config import Table
 from recap.core.errors import RecapError
-from recap.core.metrics import score_info
 from recap.reporting.notes import table_notes
 from recap.reporting.text import plain
+from recap.settings import Table
+from recap.settings.metrics import score_info
 from recap.statistics.comparison import UNITS
 
 NONE = "--"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config import Table
 from recap.core.files.atomic import atomic_path, write_text
 from recap.data.corpus.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.reporting.colours import colour_of
 from recap.reporting.samples import Sample, choose_samples, samples_markdown
 from recap.reporting.text import plain
+from recap.settings import Table
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recap.core.metrics import score_info
 from recap.reporting.text import plain
+from recap.settings.metrics import score_info
 from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recap.core.config import Table
-from recap.core.metrics import score_info, server_names
 from recap.core.signatures import parse_signature
 from recap.reporting.content import NONE, number
 from recap.reporting.text import plain
+from recap.settings import Table
+from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT
 
 _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config import Table
 from recap.core.errors import MetricError
-from recap.core.run import row_runs
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
+from recap.plan.run import row_runs
 from recap.reporting.text import plain
+from recap.settings import Table
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics, split_of
 
 

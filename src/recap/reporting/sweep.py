@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config.figures import Figure
 from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.files.spreadsheet import no_formula
-from recap.core.metrics import score_info
 from recap.reporting.colours import colour_of
 from recap.reporting.text import plain
+from recap.settings.figures import Figure
+from recap.settings.metrics import score_info
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recap.core.config import Table
 from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import no_formula
@@ -19,6 +18,7 @@ from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
+from recap.settings import Table
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import yaml
 
-from recap.core.config import Execution
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
@@ -20,6 +19,7 @@ from recap.core.hashing import value_hash
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import read_weights
+from recap.settings import Execution
 
 
 def write_run(

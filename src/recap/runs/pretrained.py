@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from recap.core.config.vocabulary import HUB
 from recap.core.errors import ConfigError, first_line
+from recap.settings.vocabulary import HUB
 
 FILE = "model.safetensors"
 

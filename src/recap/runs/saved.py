@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.config import Model, ModelConfig
 from recap.core.errors import TrainingError, first_line
 from recap.core.files.checksums import check
-from recap.core.params import read_mapping, validate
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.weights import read_weights
+from recap.settings import Model, ModelConfig
+from recap.settings.params import read_mapping, validate
 
 
 def load_weights(model: Captioner, path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.config import ModelConfig
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.core.row_checks import too_many_vectors
 from recap.features.store import FeatureStore
+from recap.plan.row_checks import too_many_vectors
+from recap.settings import ModelConfig
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:

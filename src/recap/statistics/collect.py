@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config import Row, Table
 from recap.core.errors import MetricError
-from recap.core.metrics import server_names
-from recap.core.run import row_runs
 from recap.core.signatures import parse_signature
+from recap.plan.run import row_runs
+from recap.settings import Row, Table
+from recap.settings.metrics import server_names
 from recap.statistics.scores import Metrics, read_image_scores, read_metrics, split_of
 
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from recap.core.config import Row, Table
 from recap.core.errors import MetricError
 from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.core.log import log
-from recap.core.metrics import score_info
+from recap.settings import Row, Table
+from recap.settings.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 from recap.statistics.power import seeds_needed

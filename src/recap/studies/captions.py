@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from recap.core.config import Study
 from recap.core.errors import DataError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.data.corpus.corpus import Corpus
 from recap.reporting.text import plain
+from recap.settings import Study
 
 EMPTY = "(empty caption)"
 Captions = dict[str, dict[str, dict[int, str]]]  # setup -> system -> image id -> caption

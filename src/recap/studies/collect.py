@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from recap.core.config import Strict
 from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.core.problems import first_problem
+from recap.settings import Strict
 from recap.studies.response_files import Found, read_responses
 from recap.studies.responses import Answers, Response, check_answers, check_response
 from recap.studies.sheets import Item, Sheet, Sheets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from recap.core.config import Study
+from recap.settings import Study
 
 AGREED = "I have read this and take part."
 _SECONDS = {"preference": 20, "questions": 15}  # per item, for the estimate of the minutes

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from recap.core.config import Study
 from recap.core.errors import DataError
 from recap.core.seeding import generator
 from recap.reporting.text import plain
+from recap.settings import Study
 from recap.studies.sheets import BEST, Item
 
 _CANDIDATES = 200  # captions of other images among which those with the fewest common words are taken

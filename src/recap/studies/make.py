@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from recap.core.config import Study
 from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files import checksums
@@ -14,6 +13,7 @@ from recap.core.log import log
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
+from recap.settings import Study
 from recap.studies.captions import Captions, read_captions_of, reference_captions
 from recap.studies.crowd import batch_csv, template_html
 from recap.studies.design import Task, preference_tasks, question_tasks

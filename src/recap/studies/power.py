@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from recap.core.config import Study
 from recap.core.errors import ConfigError
+from recap.settings import Study
 
 ALPHA, POWER = 0.05, 0.8
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from recap.core.config import Strict
 from recap.core.errors import DataError
 from recap.core.problems import first_problem
+from recap.settings import Strict
 from recap.studies.sheets import Sheets
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer

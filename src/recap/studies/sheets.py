@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from recap.core.config import Strict, Study
 from recap.core.errors import DataError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.problems import first_problem
+from recap.settings import Strict, Study
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
 YES_NO = ("no", "yes")

@@ -11,7 +11,7 @@ from recap.core.counted import counted
 from recap.core.errors import RecapError
 from recap.core.files.json_files import write_json
 from recap.core.log import log
-from recap.core.result_tables import read_tables
+from recap.plan.result_tables import read_tables
 from recap.tracking.records import Record, read_runs
 from recap.tracking.store import open_store
 from recap.tracking.tables import describe_settings, table_record

@@ -20,9 +20,9 @@ from recap.core.errors import ConfigError, RecapError, nearest
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file, value_hash
-from recap.core.labels import labels, series_of, setting_names
-from recap.core.metrics import METRICS, score_info
-from recap.core.params import read_mapping, validate
+from recap.plan.labels import labels, series_of, setting_names
+from recap.settings.metrics import METRICS, score_info
+from recap.settings.params import read_mapping, validate
 from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.

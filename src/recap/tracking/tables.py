@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.hashing import value_hash
-from recap.core.labels import row_setting
+from recap.plan.labels import row_setting
 from recap.tracking.records import LAYOUT, Record, digest, percent
 
 # MLflow truncates a description after 8,000 characters.
@@ -31,7 +31,7 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
 
     Args:
         profile: name of the profile; part of the record's key.
-        table: its statistics, as `recap.core.result_tables.read_tables` returns them.
+        table: its statistics, as `recap.plan.result_tables.read_tables` returns them.
         results: the folder ``results/<profile>``.
         reports: the folder ``reports/<profile>``.
 

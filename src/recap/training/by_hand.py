@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
-from recap.core.config import Evaluation, Execution, RunSpec
 from recap.core.device import select_device
 from recap.evaluation.decode import decode_images
 from recap.runs.pretrained import pretrained_file
+from recap.settings import Evaluation, Execution, RunSpec
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.job import Inputs, build_training, finish, load_inputs, prepare

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import torch
 
-from recap.core.config import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
-from recap.core.identities import TRAINING, job_code
 from recap.core.log import log
 from recap.core.process.graceful_stop import GracefulStop
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
-from recap.layers.fast import fast
 from recap.models.base import Captioner
 from recap.models.registry import build_model
+from recap.nn.fast import fast
+from recap.plan.identities import TRAINING, job_code
 from recap.runs.captions import split_captions, training_captions
 from recap.runs.counters import Counters
 from recap.runs.folder import write_run
@@ -31,6 +30,7 @@ from recap.runs.inputs import FeatureSources
 from recap.runs.pretrained import pretrained_file
 from recap.runs.resident import ResidentFeatures
 from recap.runs.saved import load_weights
+from recap.settings import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import Identity
 from recap.training.compiled import compile_passes

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core.config import CosineSchedule
-from recap.core.config.language_models import LanguageModel as Settings
 from recap.core.device import select_device
 from recap.core.errors import TrainingError
 from recap.core.files import checksums
@@ -25,14 +23,16 @@ from recap.core.precision import mixed
 from recap.core.process.graceful_stop import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
-from recap.core.source import code_digest
 from recap.data.texts import texts_outside
 from recap.data.vocabulary.special import BOS, EOS, PAD, UNK
 from recap.data.vocabulary.words import load_vocabulary
-from recap.layers.fast import PackedIndex
-from recap.layers.fast.uncompiled import uncompiled_optimizer
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import save_language_model
+from recap.nn.fast import PackedIndex
+from recap.nn.fast.uncompiled import uncompiled_optimizer
+from recap.plan.source import code_digest
+from recap.settings import CosineSchedule
+from recap.settings.language_models import LanguageModel as Settings
 from recap.training.checkpoint import Identity, load_state, mismatch, restore_random_states, save_state, set_aside
 from recap.training.loop import SAVED
 from recap.training.optim import learning_rate

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.log import log
 from recap.core.process.graceful_stop import GracefulStop
@@ -21,6 +20,7 @@ from recap.core.progress import time_left
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
 from recap.runs.weights import plain_weights, save_weights
+from recap.settings import Stage
 from recap.training.average import WeightAverage
 from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import (

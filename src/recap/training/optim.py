@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from recap.core.config import (
+from recap.nn.fast.uncompiled import uncompiled_optimizer
+from recap.settings import (
     CosineSchedule,
     NoamSchedule,
     PlateauSchedule,
@@ -18,7 +19,6 @@ from recap.core.config import (
     StepThenPlateauSchedule,
     TableSchedule,
 )
-from recap.layers.fast.uncompiled import uncompiled_optimizer
 from recap.training.radam import RAdam
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from recap.core.config import RunSpec
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.core.precision import KINDS, ROUNDS, mixed, now, product_seconds, quicker, told
 from recap.models.base import Captioner
+from recap.settings import RunSpec
 from recap.training.batches import Batch
 from recap.training.step import Objective
 

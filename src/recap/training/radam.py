@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from recap.layers.fast.switch import fast
+from recap.nn.fast.switch import fast
 
 TRUSTED_LENGTH = 5.0  # of the average behind the second moment, rho_t: the update is rectified above it
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from recap.core.config import Stage
 from recap.core.errors import TrainingError
 from recap.core.files.json_files import write_json
 from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.counters import Counters
+from recap.settings import Stage
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.objectives.logged import Logged

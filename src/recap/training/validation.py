@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recap.core.config import Stage
 from recap.evaluation.decode import decode_images
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
 from recap.runs.inputs import ReadsImages
+from recap.settings import Stage
 from recap.training.distributed import Group
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.config.datasets import Dataset, DatasetConfig
 from recap.core.files import checksums
-from recap.core.params import validate
 from recap.core.plugins import resolve
 from recap.data.corpus.corpus import write_corpus
+from recap.settings.datasets import Dataset, DatasetConfig
+from recap.settings.params import validate
 
 if TYPE_CHECKING:
     from recap.data.datasets.base import Reader

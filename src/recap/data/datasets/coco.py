@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recap.core.config.datasets.coco import CocoDataset
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
@@ -19,6 +18,7 @@ from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_jsons
 from recap.data.vocabulary.text import is_storable, tokenize
+from recap.settings.datasets.coco import CocoDataset
 
 # Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
 IMAGES = {"train": 113_287, "val": 5_000, "test": 5_000}

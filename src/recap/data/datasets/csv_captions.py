@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recap.core.config.datasets.csv_captions import CsvDataset, Shares
 from recap.core.errors import DataError, nearest
 from recap.core.hashing import sha256_file
 from recap.core.seeding import derived_seed
@@ -16,6 +15,7 @@ from recap.data.corpus.corpus_file import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary.text import is_storable, tokenize
+from recap.settings.datasets.csv_captions import CsvDataset, Shares
 
 _SEPARATORS = ",;\t"  # Excel writes semicolons where a comma is the decimal point
 

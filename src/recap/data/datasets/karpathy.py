@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recap.core.config.datasets.karpathy import KarpathyDataset
 from recap.core.errors import DataError, nearest
 from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
@@ -14,6 +13,7 @@ from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_json_of
 from recap.data.vocabulary.text import clean_tokens, is_storable, tokenize
+from recap.settings.datasets.karpathy import KarpathyDataset
 
 
 def build(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built:

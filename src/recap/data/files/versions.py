@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from recap.core.config.base import Strict
 from recap.core.errors import ConfigError, nearest
-from recap.core.params import validate
+from recap.settings.base import Strict
+from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
 HASH_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}

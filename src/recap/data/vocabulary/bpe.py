@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recap.core.config.vocabulary import HUB, BytePairRule
 from recap.core.errors import DataError, first_line
 from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
-from recap.core.params import validate
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+from recap.settings.params import validate
+from recap.settings.vocabulary import HUB, BytePairRule
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

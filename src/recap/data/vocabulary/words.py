@@ -9,16 +9,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from recap.core.config.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.core.errors import DataError
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
-from recap.core.params import validate
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+from recap.settings.params import validate
+from recap.settings.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
 
 __all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_array, decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
+from recap.settings.features.imported import ImportedFeatures
 
 
 class BottomUpTsv:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError, first_line
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
+from recap.settings.features.imported import ImportedFeatures
 
 _LARGEST = 2**29  # bytes of an unpacked array; more is no feature of one picture
 

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.features.imported import FORMATS, ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.source import code_digest
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import ImageIdLookup, Source, existing
@@ -19,6 +17,8 @@ from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
+from recap.plan.source import code_digest
+from recap.settings.features.imported import FORMATS, ImportedFeatures
 
 
 def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:

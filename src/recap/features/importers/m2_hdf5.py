@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features.hdf5 import UnreadableHdf5, ask
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.layout import GRID, REGION, image_digest
 from recap.features.origins import Mark, file_mark
 from recap.features.records import ImageFeatures
+from recap.settings.features.imported import ImportedFeatures
 
 _LONGEST_SIDE = 2**20  # pixels
 _COLUMNS = {"boxes": "boxes", "cls_prob": "class_probabilities", "mask": "cells"}

@@ -11,13 +11,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.config.features.imported import ImportedFeatures
 from recap.core.errors import FeatureError
 from recap.features.importers.base import ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
+from recap.settings.features.imported import ImportedFeatures
 
 
 class VinvlTsv:

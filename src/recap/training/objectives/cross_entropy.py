@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from recap.core.config import CrossEntropy
 from recap.data.vocabulary.special import BANNED, PAD, UNK
 from recap.decoding.sampling import draw
 from recap.decoding.step import with_banned_tokens
-from recap.layers.fast.linear import fixed_weights
 from recap.models.base import Captioner
 from recap.models.state import Memory
+from recap.nn.fast.linear import fixed_weights
+from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged
 

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recap.core.config import SelfCritical
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.limits import DecodingLimits
 from recap.decoding.sampling import nucleus, sample, within
 from recap.decoding.step import ban_tokens, with_banned_tokens
-from recap.layers.fast.linear import fixed_weights
 from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
+from recap.nn.fast.linear import fixed_weights
+from recap.settings import SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged, policy_numbers
 

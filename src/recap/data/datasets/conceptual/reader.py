@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.config.datasets.conceptual import SURVIVORS, ConceptualDataset
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
@@ -19,6 +18,7 @@ from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_r
 from recap.data.datasets.conceptual.tsv import Row, read_tsv
 from recap.data.subsets.subsample import rank
 from recap.data.vocabulary.text import tokenize
+from recap.settings.datasets.conceptual import SURVIVORS, ConceptualDataset
 
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from recap.core.config.datasets.iu_xray import IuXrayDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
@@ -25,6 +24,7 @@ from recap.data.datasets.iu_xray.split import Study, annotated, drawn
 from recap.data.datasets.iu_xray.text import tokenize_report
 from recap.data.files.images import MAX_BYTES
 from recap.data.files.members import members, stem
+from recap.settings.datasets.iu_xray import IuXrayDataset
 
 _PICTURES = (".png", ".jpg", ".jpeg")
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.config.datasets import PICTURES
-from recap.core.config.datasets.scenes import ScenesDataset
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path
 from recap.core.files.json_files import write_json
@@ -23,6 +21,8 @@ from recap.data.datasets.base import Built
 from recap.data.datasets.scenes.captions import CAPTIONS, describe
 from recap.data.datasets.scenes.layout import MAX_PER_KIND, Scene, invent_scene
 from recap.data.vocabulary.text import tokenize
+from recap.settings.datasets import PICTURES
+from recap.settings.datasets.scenes import ScenesDataset
 
 _TIME = (2000, 1, 1, 0, 0, 0)
 

@@ -1,0 +1,123 @@
+"""Defers the weight gradient of layers that a loop applies at every time step: one product after the loop per weight.
+
+Left to itself, autograd makes a gradient of the weight's size at every time step and adds them up; with 50 rows per
+step, writing them costs more than multiplying. Who calls whom, for one weight in a loop of two steps:
+
+    forward    weight -> _Collect -> _Product(x_1) -> _Product(x_2)      each _Product records its input
+    backward   _Product(x_2) -> _Product(x_1) -> _Collect -> weight      each _Product records its output's gradient,
+                                                                         _Collect returns sum_t gradient_t^T x_t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from recap.nn.fast.switch import fast
+from recap.nn.fast.uncompiled import uncompiled
+
+_Loop = dict[tuple[int, tuple[int, ...]], "DeferredWeightGrad"]  # by a weight's address and shape
+_loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
+
+
+@contextmanager
+def deferred_weight_grad() -> Iterator[None]:
+    """Within, for the length of a loop over time steps, every `product` with a weight defers the weight's gradient."""
+    if not fast() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        yield
+        return
+    weights: _Loop = {}
+    token = _loop.set(weights)
+    try:
+        yield
+    finally:
+        _loop.reset(token)
+        for deferred in weights.values():
+            deferred.close()
+
+
+def deferred_product(x: Tensor, weight: Tensor) -> Tensor | None:
+    """x [..., P] times weight [Q, P] -> [..., Q]; None outside of `deferred_weight_grad`."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return None
+    weights = _loop.get()
+    if weights is None:
+        return None
+    key = (weight.data_ptr(), tuple(weight.shape))
+    if key not in weights:
+        weights[key] = DeferredWeightGrad(weight)
+    return weights[key].product(x)
+
+
+class DeferredWeightGrad:
+    """The products with one weight [Q, P] within one loop."""
+
+    @uncompiled  # a compiler cannot follow what is handed over between forward and backward
+    def __init__(self, weight: Tensor) -> None:
+        kind = weight.device.type
+        if torch.is_autocast_enabled(kind):
+            weight = weight.to(torch.get_autocast_dtype(kind))
+        self._inputs: list[Tensor] = []
+        self._grads: dict[int, Tensor] = {}  # by time step, so that a second backward pass replaces the first
+        self._weight: Tensor | None = cast(Tensor, _Collect.apply(weight, self))
+
+    @uncompiled
+    def product(self, x: Tensor) -> Tensor:
+        """[..., P] -> [..., Q]."""
+        assert self._weight is not None, "the loop has ended"
+        x = x.to(self._weight.dtype)
+        return cast(Tensor, _Product.apply(x, self._weight, self))
+
+    def close(self) -> None:
+        """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
+        self._weight = None
+
+    def record_input(self, x: Tensor) -> int:
+        """Keep the rows of a product; returns its number."""
+        self._inputs.append(x.detach().flatten(0, -2))
+        return len(self._inputs) - 1
+
+    def record_grad(self, number: int, grad: Tensor) -> None:
+        """Keep the gradient of a product's output."""
+        self._grads[number] = grad.flatten(0, -2)
+
+    def weight_grad(self) -> Tensor:
+        """Return the weight's gradient over all products, [Q, P]."""
+        rows = torch.cat([self._inputs[number] for number in self._grads])
+        return torch.cat([*self._grads.values()]).mT @ rows
+
+
+class _Collect(torch.autograd.Function):
+    """The weight itself; its backward runs after that of every product, because all of them use its output."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
+        ctx.owner = owner
+        ctx.set_materialize_grads(False)
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *_: None) -> tuple[Tensor, None]:
+        return ctx.owner.weight_grad(), None
+
+
+class _Product(torch.autograd.Function):
+    """x times the weight, whose gradient goes to the owner."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.owner, ctx.number = owner, owner.record_input(x)
+        return linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (weight,) = ctx.saved_tensors
+        ctx.owner.record_grad(ctx.number, grad)
+        return grad @ weight, None, None

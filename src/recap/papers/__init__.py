@@ -1,0 +1,5 @@
+"""One folder per paper or baseline, with all that only it needs, in the form of a plug-in from outside the package.
+
+A folder's `__init__` makes its settings known to `recap.settings.models.MODELS`; `model` is the architecture, imported
+when a model is built; `released` has the names of the parameters in the paper's released checkpoints.
+"""

@@ -1,0 +1,142 @@
+"""Captions of chosen images with the clusters of patches and words in each layer, from a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recap.core.errors import FeatureError
+from recap.data.vocabulary.words import BOS
+from recap.evaluation.captioned import CaptionedImages, caption_images
+from recap.models.base import Captioner
+from recap.models.images import Stream
+from recap.models.registry import build_model
+from recap.papers.acf.cluster_maps import cluster_maps
+from recap.papers.acf.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
+from recap.papers.acf.drawing import ClusterMap
+from recap.papers.acf.grid_clusters import grid_size
+from recap.papers.acf.region_grid import region_cells
+from recap.reporting.attention import Box, grid_boxes
+from recap.runs.saved import run_model_config
+
+
+def caption_with_clusters(
+    *,
+    run: Path,
+    label: str,
+    features: Sequence[Path],
+    vocabulary: Path,
+    image_ids: Sequence[int],
+    beam: int,
+    threshold: float,
+    untrained: bool = False,
+) -> dict[int, list[ClusterMap]]:
+    """Return a trained model's captions of images with the clusters of each layer, on the CPU.
+
+    Args:
+        run: the run folder.
+        label: of the model in the figure.
+        features: the feature stores that training saw.
+        vocabulary: the vocabulary of the training.
+        image_ids: images to caption.
+        beam: of the search.
+        threshold: C~ from which neighbors are one cluster.
+        untrained: whether the clusters of the same captions under the model's random initial weights come next.
+
+    Raises:
+        RecapError: a file does not fit, or the vectors are no grid.
+    """
+    found = caption_images(
+        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
+    )
+    models = {label: found.model}
+    if untrained:
+        models[f"{label}, untrained"] = _untrained(run, found)
+
+    def drawn(image: int) -> list[ClusterMap]:
+        where = f"{features[0]}: image {image}"
+        return [_cluster_map(found, image, model, name, threshold, where) for name, model in models.items()]
+
+    return {image: drawn(image) for image in image_ids}
+
+
+def _untrained(run: Path, found: CaptionedImages) -> Captioner:
+    """Return the model of a run with random weights, the same on every call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_model(run_model_config(run), found.sources.input_spec(found.vocabulary)).eval()
+
+
+def _cluster_map(
+    found: CaptionedImages, image: int, model: Captioner, label: str, threshold: float, where: str
+) -> ClusterMap:
+    """Return the clusters of an image and its caption in each layer of a model; where: the features, for the error."""
+    images = found.sources.read([image])
+    maps = cluster_maps(model, images, torch.tensor([[[BOS, *found.captions[image]]]]))
+    height = getattr(model, "region_rows", None)
+    boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
+    words = found.words(image)
+    # A row of C~ is of the token that goes in: the first one is <bos>.
+    tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
+    return ClusterMap(
+        label=label,
+        words=words,
+        boxes=boxes,
+        words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
+        patches_of_layer=patches,
+    )
+
+
+def clusters_of_vectors(
+    matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition]]:
+    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+
+    Args:
+        matrices: C~ of the cells by layer; none where the encoder is classic: then nothing is drawn.
+        stream: one image.
+        height: rows of the grid in which regions are laid out; None: the vectors are the cells of a square grid.
+        threshold: C~ from which neighbors are one cluster.
+        where: of the features, for the error.
+
+    Raises:
+        FeatureError: the vectors are no grid.
+    """
+    if not matrices:
+        return [], {}
+    cells, rows = _cells(stream, height, where)
+    clusters = partitions(_of_elements(matrices, cells), grid_neighbors(_numbers(cells), rows), threshold)
+    return _boxes(stream) if height else grid_boxes(rows), clusters
+
+
+def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
+    """Return the vector in each cell of the grid that the model sees, [M], -1 where there is none, and its rows."""
+    vectors = stream.mask.shape[1]
+    if height is not None and stream.boxes is not None:
+        cells = region_cells(stream.boxes, stream.mask, height)[0]
+        return cells.masked_fill(cells == vectors, -1), height
+    try:
+        rows, _ = grid_size(vectors, None)
+    except ValueError as error:
+        raise FeatureError(f"{what} has {vectors} vectors, no square grid to draw") from error
+    return torch.arange(vectors), rows
+
+
+def _numbers(cells: Tensor) -> list[int | None]:
+    return [None if cell < 0 else cell for cell in cells.tolist()]
+
+
+def _of_elements(matrices: Mapping[int, Tensor], cells: Tensor) -> dict[int, list[list[float]]]:
+    """C~ of cells -> of the vectors in their own order."""
+    place = torch.argsort(cells)[int((cells < 0).sum()) :]
+    return {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
+
+
+def _boxes(stream: Stream) -> list[Box]:
+    """Return the boxes of an image's regions as fractions of it."""
+    assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
+    scaled = stream.boxes[0] / stream.sizes[0].repeat(2)
+    return [(x, y, right, bottom) for x, y, right, bottom in scaled[stream.mask[0]].clamp(0, 1).tolist()]

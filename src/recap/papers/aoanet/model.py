@@ -1,0 +1,144 @@
+"""AoANet: attention on attention, in a refiner of the image vectors and around an LSTM.
+
+Paper: Huang et al. 2019, "Attention on Attention for Image Captioning"; code: husthuaan/AoANet, not opened here. As the
+released code has it:
+
+    x = relu(W f);   x = x + AoA(norm(x), x),  6 times, without feed-forward layers;   x = norm(x)
+    h, c = LSTM([word ; mean x + context], h, c)
+    context = AoA(h, attention(norm(h), x)),   logits = W context
+
+with GLU(W [attended ; query]) for the AoA, in the decoder with h as the query; the LSTM's input is 2 D wide, because
+mean and context are added. Norms use the unbiased standard deviation. The decoder's attention has no output projection.
+Departs: the refiner's layers are drawn one by one, where the release copies the first one's initial weights; attention
+weights are dropped in the decoder, too, whose attention is the refiner's class in the release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
+from recap.models.recurrent import ContextCaptioner, ContextState
+from recap.models.state import State
+from recap.nn.dot_product import DotProductAttention
+from recap.nn.fast import Dropout, Linear
+from recap.nn.masks import key_mask
+from recap.nn.recurrent import LSTMCell
+from recap.nn.residual import Residual, UnbiasedLayerNorm
+from recap.nn.rows import Rows
+from recap.nn.stack import Stack
+from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
+
+ORDER = "attended_query"  # of what the AoA concatenates
+
+
+class RefinerLayer(nn.Module):
+    """x + dropout(AoA attention(norm(x))) of image vectors, rows of [B, 1, N, D]."""
+
+    def __init__(self, *, d_model: int, attention: AoAAttention, dropout: float) -> None:
+        super().__init__()
+        self.attention = attention
+        self.around = Residual(d_model=d_model, norm="pre", norm_kind="unbiased", dropout=dropout)
+
+    def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
+        """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
+
+        def attend(y: Tensor) -> Tensor:
+            rows = x.like(y)
+            return self.attention(rows, self.attention.key_value(rows), attn_mask=attn_mask).values
+
+        return x.like(self.around(x.values, attend))
+
+
+class AoANet(ContextCaptioner):
+    """AoANet.
+
+    Args:
+        inputs: width F of the main stream and number V of ids.
+        d_model: D, width of everything; heads: H.
+        refiner_layers: layers that refine the image vectors; 0: they are only embedded.
+        feature_dropout: on embedded vectors; refiner_dropout: on what a refiner layer adds; attention_dropout: on
+            attention weights; aoa_dropout: within the refiner's AoA; word_dropout: on words; context_dropout: on the
+            context, both where the LSTM reads it and before the output layer.
+    """
+
+    def __init__(
+        self,
+        inputs: InputSpec,
+        *,
+        d_model: int,
+        heads: int,
+        refiner_layers: int,
+        feature_dropout: float,
+        refiner_dropout: float,
+        attention_dropout: float,
+        aoa_dropout: float,
+        word_dropout: float,
+        context_dropout: float,
+    ) -> None:
+        super().__init__()
+        aoa_attention = partial(
+            AoAAttention,
+            d_model=d_model,
+            heads=heads,
+            order=ORDER,
+            attention_dropout=attention_dropout,
+            aoa_dropout=aoa_dropout,
+        )
+        self.d_model = d_model
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        self.feature_dropout = Dropout(feature_dropout)
+        self.refiner = Stack[RefinerLayer](
+            RefinerLayer(d_model=d_model, attention=aoa_attention(), dropout=refiner_dropout)
+            for _ in range(refiner_layers)
+        )
+        self.refiner_norm = UnbiasedLayerNorm(d_model) if refiner_layers else nn.Identity()
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
+        self.word_dropout = Dropout(word_dropout)
+        self.lstm = LSTMCell(2 * d_model, d_model)
+        self.query_norm = UnbiasedLayerNorm(d_model)
+        self.attention = DotProductAttention(
+            d_model=d_model,
+            heads=heads,
+            d_key=d_model // heads,
+            d_value=d_model // heads,
+            dropout=attention_dropout,
+        )
+        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
+        self.context_dropout = Dropout(context_dropout)
+        self.output_dropout = Dropout(context_dropout)
+        self.output = Linear(d_model, inputs.vocabulary_size)
+
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> refined vectors and their mean; vectors that the mask hides change nothing."""
+        mask = images.main.mask
+        x = self.feature_dropout(torch.relu(self.feature_embedding(images.main.values)))
+        rows = Rows(x.masked_fill(~mask[..., None], 0)[:, None])
+        for layer in self.refiner:
+            rows = self.run_layer(layer, rows, key_mask(mask))
+        values = self.refiner_norm(rows.values)[:, 0]
+        return GlobalMemory(values, mask, masked_mean(values, mask))
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state; a training model drops here, too."""
+        state = self.advance(self.embed(tokens), cast(ContextState, state))
+        return self.log_probabilities(self.output_dropout(state.context)), state
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
+        return self.lstm.project_input(self.word_dropout(torch.relu(self.word_embedding(tokens))), 0)
+
+    def advance(self, token: Tensor, state: ContextState) -> ContextState:
+        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
+        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
+        # The LSTM reads mean + context: the projection is linear, so that each is projected by itself.
+        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
+        query, mask = Rows(self.query_norm(h)[:, :, None]), key_mask(state.memory.mask)
+        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        return replace(state, position=state.position + 1, h=h, c=c, context=self.aoa(h, attended))

@@ -1,0 +1,40 @@
+"""Settings of AoANet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from recap.settings.models.base import MODELS, Probability, WithHeads
+from recap.settings.sizes import LayersOr0, Width
+
+
+@MODELS.register
+class AoANetModel(WithHeads):
+    """AoANet: attention on attention in the encoder (refiner) and around an LSTM."""
+
+    implementation: ClassVar[str] = "recap.papers.aoanet.model:AoANet"
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"refiner_layers": 0},)
+
+    kind: Literal["aoanet"]
+    d_model: Width = 1024
+    heads: Width = 8
+    refiner_layers: LayersOr0 = Field(6, description="0: no refiner, and no norm after it")
+    feature_dropout: Probability = Field(0.5, description="on embedded visual vectors")
+    refiner_dropout: Probability = Field(0.1, description="on what a refiner layer adds")
+    attention_dropout: Probability = Field(0.1, description="on attention weights")
+    aoa_dropout: Probability = Field(0.3, description="on query and attended vector in the refiner")
+    word_dropout: Probability = 0.5
+    context_dropout: Probability = Field(0.5, description="on the context, into the LSTM and into the output layer")
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two refiner layers of width 16."""
+        return cls(kind="aoanet", d_model=16, heads=2, refiner_layers=2)
+
+    @property
+    def noam_width(self) -> int:
+        """The model's width."""
+        return self.d_model

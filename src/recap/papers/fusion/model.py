@@ -1,0 +1,213 @@
+"""Fusion Transformer: two streams of an image, encoded with relative directions and fused under the guidance of words.
+
+Paper: Guo et al., "Fusion Transformer for Image Captioning"; no code was released, so this is what its equations say
+(numbers in brackets), completed where they are silent by the papers that it follows, DLCT and ORT:
+
+    two encoders, of the grid and of regions     modified self-attention (15-17): absolute positions on queries and keys
+                                                 (12-14), a bias of geometry and direction (6-11)
+    decoder                                      causal self-attention; language guidance (18), fusion attention (19)
+                                                 and gate (20-21); feed-forward
+
+Each reading that the paper leaves open is an option, and its default is said in docs/fusion_transformer.md. Its
+second stream may also be segments of a panoptic model ("segmentation + grid"), which the paper names in one row and
+does not describe.
+Departs: nothing known. Embedding of vectors: linear, ReLU, dropout 0.1, norm; post-norm; words as in `Transformer`.
+Expected: 55.2 M parameters with 2048-d grid and regions, D 512, 3+3 layers, COCO's 9,487 words + <unk>; the paper
+prints none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from torch import Tensor, nn
+
+from recap.core.errors import ConfigError
+from recap.models.images import Images, InputSpec
+from recap.models.state import Memory
+from recap.models.transformer_decoder import TransformerDecoder
+from recap.nn.feed_forward import FeedForward
+from recap.nn.masks import key_mask
+from recap.nn.residual import Residual
+from recap.nn.rows import Rows
+from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Masks, Source
+from recap.papers.fusion.layers import (
+    BoxGeometry,
+    CellGeometry,
+    FusionDecoderLayer,
+    PositionedEncoderLayer,
+    StreamEncoder,
+)
+from recap.papers.fusion.positioned import PositionedAttention
+from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+
+GRID = "grid"
+SECOND = ("region", "segment")
+
+
+@dataclass(frozen=True)
+class FusionMemory(Memory):
+    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys.
+
+    Attributes:
+        second: regions or segments.
+        positions: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none.
+    """
+
+    second: Memory
+    positions: tuple[Tensor, Tensor] | None
+
+    def select(self, images: Tensor) -> FusionMemory:
+        """Return the memory of some of the images, given by index."""
+        positions = None if self.positions is None else (self.positions[0][images], self.positions[1][images])
+        return FusionMemory(self.values[images], self.mask[images], self.second.select(images), positions)
+
+
+class Fusion(TransformerDecoder):
+    """The Fusion Transformer.
+
+    Args:
+        inputs: widths of the grid and of the second stream, and number V of ids.
+        d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
+        dropout: residual, embedding and feed-forward dropout.
+        feature_dropout: after the projection of vectors.
+        second_geometry: "boxes": the second stream is regions or segments with boxes; "cells": another square grid.
+        directions_per_quadrant, direction, plus_one: see `relative_spatial.RelativeSpatialEncoding`.
+        geometry_weights: W_G is of each "stream", shared by its layers, or of each "layer".
+        position_site: "before" or "after" the projections, see `recap.papers.fusion.positioned`.
+        cell_positions: "index" or "angle", see `recap.papers.fusion.box_positions.cell_positions`.
+        box_position_bias: of W_emb.
+        add_norm: where residual and norm stand in the decoder's second sub-layer: around each of its four "attentions",
+            "after_gate" around all of it, "both", or "none".
+        gate_bias: of W_f.
+        decoder_positions: add absolute positions to the decoder's keys, too.
+    """
+
+    def __init__(
+        self,
+        inputs: InputSpec,
+        *,
+        d_model: int,
+        heads: int,
+        d_feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        dropout: float,
+        feature_dropout: float,
+        second_geometry: str,
+        directions_per_quadrant: int,
+        direction: str,
+        plus_one: bool,
+        geometry_weights: str,
+        position_site: str,
+        cell_positions: str,
+        box_position_bias: bool,
+        add_norm: str,
+        gate_bias: bool,
+        decoder_positions: bool,
+    ) -> None:
+        super().__init__()
+
+        def residual() -> Residual:
+            return Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+
+        def feed_forward() -> FeedForward:
+            return FeedForward(d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout)
+
+        def spatial() -> RelativeSpatialEncoding:
+            return RelativeSpatialEncoding(
+                heads=heads, per_quadrant=directions_per_quadrant, direction=direction, plus_one=plus_one
+            )
+
+        def encoder(stream: str, geometry: BoxGeometry | CellGeometry) -> StreamEncoder:
+            return StreamEncoder(
+                inputs.sizes[stream],
+                d_model=d_model,
+                dropout=feature_dropout,
+                geometry=geometry,
+                spatial=spatial,
+                encodings=encoder_layers if geometry_weights == "layer" else 1,
+                layers=[
+                    PositionedEncoderLayer(
+                        attention=PositionedAttention(d_model=d_model, heads=heads, site=position_site),
+                        feed_forward=feed_forward(),
+                        residual=residual,
+                    )
+                    for _ in range(encoder_layers)
+                ],
+            )
+
+        def cells() -> CellGeometry:
+            return CellGeometry(d_model=d_model, form=cell_positions)
+
+        def boxes() -> BoxGeometry:
+            return BoxGeometry(d_model=d_model, bias=box_position_bias)
+
+        _, self.second_stream = self.reads(inputs)
+        self.reads_boxes = (self.second_stream,) if second_geometry == "boxes" else ()
+        self.decoder_positions = decoder_positions
+        self.grid_encoder = encoder(GRID, cells())
+        self.second_encoder = encoder(self.second_stream, boxes() if second_geometry == "boxes" else cells())
+        self.build_decoder(
+            vocabulary_size=inputs.vocabulary_size,
+            d_model=d_model,
+            dropout=dropout,
+            layers=(
+                FusionDecoderLayer(
+                    attention=PositionedAttention(d_model=d_model, heads=heads),
+                    fusion=FusionAttention(
+                        d_model=d_model,
+                        heads=heads,
+                        gate_bias=gate_bias,
+                        residual=residual if add_norm in ("attentions", "both") else None,
+                    ),
+                    feed_forward=feed_forward(),
+                    residual=residual,
+                    around_fusion=add_norm in ("after_gate", "both"),
+                )
+                for _ in range(decoder_layers)
+            ),
+            norm=nn.Identity(),
+        )
+
+    @classmethod
+    def reads(cls, inputs: InputSpec) -> Sequence[str]:
+        """Return the grid and the second stream.
+
+        Raises:
+            ConfigError: there is no grid, or not one second stream.
+        """
+        second = [name for name in SECOND if name in inputs.sizes]
+        if GRID not in inputs.sizes or len(second) != 1:
+            raise ConfigError(
+                f"the Fusion Transformer needs the stream {GRID} and one of {' and '.join(SECOND)}, not "
+                f"{', '.join(inputs.sizes)}; name features of a grid, and features of regions or segments"
+            )
+        return GRID, second[0]
+
+    def encode(self, images: Images) -> FusionMemory:
+        """Images -> FusionMemory; vectors that a mask hides change nothing."""
+        grid, second = images[GRID], images[self.second_stream]
+        encoded, positions = zip(
+            *(
+                encoder(stream, self._if_any_is_hidden(key_mask(stream.mask)), self.run_layer)
+                for encoder, stream in ((self.second_encoder, second), (self.grid_encoder, grid))
+            ),
+            strict=True,
+        )
+        for_decoder = tuple(x.expand(len(images), -1, -1) for x in positions) if self.decoder_positions else None
+        return FusionMemory(
+            encoded[1], grid.mask, Memory(encoded[0], second.mask), cast("tuple[Tensor, Tensor] | None", for_decoder)
+        )
+
+    def _image_key_values(self, memory: Memory) -> Iterator[FusionKeyValues]:
+        memory = cast(FusionMemory, memory)
+        positions = memory.positions or (None, None)
+        second, grid = Source(memory.second.values, positions[0]), Source(memory.values, positions[1])
+        return (layer.fusion.key_value(second, grid) for layer in self.decoder)
+
+    def _cross_mask(self, x: Rows, memory: Memory) -> Masks:
+        masks = (key_mask(stream.mask) for stream in (cast(FusionMemory, memory).second, memory))
+        return Masks(*(self._if_any_is_hidden(mask) for mask in masks))

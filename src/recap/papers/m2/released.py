@@ -1,0 +1,55 @@
+"""From the parameter names of the released M2 (aimagelab/meshed-memory-transformer) to ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from recap.models.released_names import BUFFERS, rename
+
+LAYER_RULES = [
+    (r"^(encoder\.)layers\.(\d+\.)mhatt\.attention\.", r"\1\2attention."),
+    (r"^(encoder\.)layers\.(\d+\.)mhatt\.layer_norm\.", r"\1\2around_attention.norm."),
+    (r"^(decoder\.)layers\.(\d+\.)self_att\.attention\.", r"\1\2attention."),
+    (r"^(decoder\.)layers\.(\d+\.)self_att\.layer_norm\.", r"\1\2around_attention.norm."),
+    (r"^(decoder\.)layers\.(\d+\.)enc_att\.attention\.", r"\1\2cross."),
+    (r"^(decoder\.)layers\.(\d+\.)enc_att\.layer_norm\.", r"\1\2around_cross.norm."),
+    *((rf"^(decoder\.)layers\.(\d+\.)fc_alpha{level + 1}\.", rf"\1\2mesh.gates.{level}.") for level in range(3)),
+    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc1\.", r"\1\2feed_forward.inner."),
+    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc2\.", r"\1\2feed_forward.outer."),
+    (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.layer_norm\.", r"\1\2around_feed_forward.norm."),
+    (r"\.fc_q\.", ".query."),
+    (r"\.fc_k\.", ".key."),
+    (r"\.fc_v\.", ".value."),
+    (r"\.fc_o\.", ".output."),
+    (r"\.m_k$", ".memory_key"),
+    (r"\.m_v$", ".memory_value"),
+]
+KNOWN = (
+    r"(feature_embedding|feature_norm|word_embedding|output|(encoder|decoder)\.\d+\.(attention|cross|feed_forward)\.\w+"
+    r"|(encoder|decoder)\.\d+\.around_(attention|cross|feed_forward)\.norm|decoder\.\d+\.mesh\.gates\.\d)\.(weight|bias)"
+    r"|encoder\.\d+\.attention\.memory_(key|value)|positions"
+)
+
+
+def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Map the released M2's parameter names to ours (docs/parameters.md), for `positions: noise`.
+
+    Row 0 of its table of positions is of padding and left out; `max_tokens` is the number of the others.
+
+    Raises:
+        ConfigError: a name is none of the released model's.
+    """
+    rules = [
+        *LAYER_RULES,
+        (r"^encoder\.fc\.", "feature_embedding."),
+        (r"^encoder\.layer_norm\.", "feature_norm."),
+        (r"^decoder\.word_emb\.", "word_embedding."),
+        (r"^decoder\.pos_emb\.weight$", "positions"),
+        (r"^decoder\.fc\.", "output."),
+    ]
+    renamed = rename({name: x for name, x in state.items() if not BUFFERS.search(name)}, rules, known=KNOWN)
+    if "positions" in renamed:
+        renamed["positions"] = renamed["positions"][1:]
+    return renamed

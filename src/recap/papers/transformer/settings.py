@@ -1,0 +1,59 @@
+"""Settings of the Transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from recap.settings.base import neutral
+from recap.settings.models.base import MODELS, Probability, WithHeads
+from recap.settings.sizes import Layers, Width
+
+
+@MODELS.register
+class TransformerModel(WithHeads):
+    """Encoder-decoder Transformer on feature vectors."""
+
+    implementation: ClassVar[str] = "recap.papers.transformer.model:Transformer"
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"norm": "post"},
+        {"layer_norm": "unbiased"},
+        {"visual_positions": "grid"},
+    )
+
+    kind: Literal["transformer"]
+    d_model: Width = 512
+    heads: Width = 8
+    d_feed_forward: Width = 2048
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
+    norm: Literal["pre", "post"] = "pre"
+    layer_norm: Literal["biased", "unbiased"] = Field("biased", description="unbiased: Annotated Transformer's form")
+    dropout: Probability = 0.1
+    feature_dropout: Probability = Field(0.5, description="dropout after the feature projection")
+    visual_positions: Literal["none", "grid"] = Field("none", description="grid: fixed codes of row and column")
+    feed_forward_activation: Literal["none", "relu", "gelu"] = neutral("relu")
+
+    @field_validator("visual_positions")
+    @classmethod
+    def _halves(cls, value: str, info: ValidationInfo) -> str:
+        if value == "grid" and info.data.get("d_model", 0) % 4:
+            raise ValueError(f"grid positions need a d_model divisible by 4, not {info.data['d_model']}")
+        return value
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two layers each side of width 16."""
+        return cls(kind="transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
+
+    @property
+    def noam_width(self) -> int:
+        """The model's width."""
+        return self.d_model
+
+    @property
+    def fixed_vectors(self) -> bool:
+        """Grid positions read the side of the grid off the number of vectors."""
+        return self.visual_positions == "grid"

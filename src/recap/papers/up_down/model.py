@@ -1,0 +1,118 @@
+"""Up-Down: an attention LSTM and a language LSTM.
+
+Paper: Anderson et al. 2018, "Bottom-Up and Top-Down Attention", section 3.2, as the X-LAN code base carries it (its
+class has no configuration file; not opened here) and, with `feature_embedding`, as ImageCaptioning.pytorch has it:
+
+    h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1),   h2 = LSTM2([v ; h1], h2),   logits = W h2
+
+Departs: the mean and the attention leave out padded vectors, which the code's class does not; for images without
+padding they are equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
+from recap.models.recurrent import RecurrentCaptioner, RecurrentState
+from recap.models.state import PER_BEAM
+from recap.nn.activations import activation
+from recap.nn.additive import AdditiveAttention
+from recap.nn.fast import Linear
+from recap.nn.masks import key_mask
+from recap.nn.recurrent import LSTMCell
+from recap.nn.rows import Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpDownState(RecurrentState):
+    """Attention LSTM (h1, c1) and language LSTM (h2, c2) of each beam, [B, C, R]."""
+
+    h1: Tensor = field(metadata=PER_BEAM)
+    c1: Tensor = field(metadata=PER_BEAM)
+    h2: Tensor = field(metadata=PER_BEAM)
+    c2: Tensor = field(metadata=PER_BEAM)
+
+
+class UpDown(RecurrentCaptioner[UpDownState]):
+    """The Up-Down captioner.
+
+    Args:
+        inputs: width F of the main stream and number V of ids.
+        d_model: width of both LSTMs.
+        d_word: width of the word vectors.
+        d_attention: width of the attention's hidden layer.
+        d_feature: width to which visual vectors are projected (linear, ReLU, dropout); 0: used as they are.
+        attention_activation: tanh (paper) or relu.
+        word_activation: none or relu.
+        dropout: on projected features, words, and before the output layer.
+    """
+
+    def __init__(
+        self,
+        inputs: InputSpec,
+        *,
+        d_model: int,
+        d_word: int,
+        d_attention: int,
+        d_feature: int,
+        attention_activation: str,
+        word_activation: str,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        width = d_feature or inputs.feature_size
+        self.d_model = d_model
+        self.word_activation = activation(word_activation, known=("none", "relu"))
+        self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_word)
+        self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
+        self.attention = AdditiveAttention(
+            d_query=d_model, d_source=width, d_hidden=d_attention, activation=attention_activation
+        )
+        self.language_lstm = LSTMCell(width + d_model, d_model)
+        self.dropout = self.output_dropout = nn.Dropout(dropout)
+        self.output = Linear(d_model, inputs.vocabulary_size)
+
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> the vectors and their mean."""
+        features, mask = images.main.values, images.main.mask
+        if self.feature_embedding is not None:
+            features = self.dropout(torch.relu(self.feature_embedding(features)))
+        features = features.masked_fill(~mask[..., None], 0)
+        return GlobalMemory(features, mask, masked_mean(features, mask))
+
+    @property
+    def input_lstm(self) -> LSTMCell:
+        """The attention LSTM."""
+        return self.attention_lstm
+
+    def zero_state(self, zero: Tensor, **shared: Any) -> UpDownState:
+        """[B, 1, R] -> the state before the first token."""
+        return UpDownState(h1=zero, c1=zero, h2=zero, c2=zero, **shared)
+
+    def hidden(self, state: UpDownState) -> Tensor:
+        """Return the language LSTM's h."""
+        return state.h2
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids [...] -> their part of the attention LSTM's projected input, [..., 4R]."""
+        embedded = self.word_activation(self.word_embedding(tokens))
+        first = self.attention_lstm.weight_ih.shape[1] - embedded.shape[-1]
+        return self.attention_lstm.project_input(self.dropout(embedded), first)
+
+    def advance(self, token: Tensor, state: UpDownState) -> UpDownState:
+        """One time step; token: its part of the attention LSTM's projected input, [B, C, 4R]."""
+        attention_lstm, language_lstm = self.attention_lstm, self.language_lstm
+        projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)
+        h1, c1 = attention_lstm.step(projected, state.h1, state.c1)
+        query, mask = Rows(h1[:, :, None]), key_mask(state.memory.mask)
+        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(h1, attended.shape[-1])
+        h2, c2 = language_lstm.step(projected, state.h2, state.c2)
+        return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)

@@ -1,0 +1,38 @@
+"""Settings of Up-Down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from recap.settings.models.base import MODELS, ModelConfig, Probability
+from recap.settings.sizes import Width, WidthOr0
+
+
+@MODELS.register
+class UpDownModel(ModelConfig):
+    """The Up-Down model."""
+
+    implementation: ClassVar[str] = "recap.papers.up_down.model:UpDown"
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"d_feature": 12, "word_activation": "relu"},)
+
+    kind: Literal["up_down"]
+    d_model: Width = Field(1000, description="width of both LSTMs")
+    d_word: Width = 1000
+    d_attention: Width = 512
+    d_feature: WidthOr0 = Field(0, description="visual vectors are projected to this width; 0: used as they are")
+    attention_activation: Literal["tanh", "relu"] = "tanh"
+    word_activation: Literal["none", "relu"] = "none"
+    dropout: Probability = 0.5
+
+    @classmethod
+    def example(cls) -> Self:
+        """LSTMs of width 16."""
+        return cls(kind="up_down", d_model=16, d_word=8, d_attention=6)
+
+    @property
+    def noam_width(self) -> int:
+        """The width of the LSTMs."""
+        return self.d_model

@@ -1,0 +1,10 @@
+"""VisualGPT: a pretrained GPT-2 that describes images.
+
+Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for Image Captioning". `srau` has
+the self-resurrecting activation units, `level_attention` the attention to all levels of the encoder, `gates` and
+`gates_figure` the figures of the gates (section 5.6).
+"""
+
+from recap.papers.visualgpt.settings import VisualGptModel
+
+__all__ = ["VisualGptModel"]

@@ -1,0 +1,158 @@
+"""X-LAN: X-Linear attention in encoder and decoder, around an LSTM.
+
+Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning", section 3.3, Eq. 7-10; code:
+JDAI-CV/image-captioning, not opened here. As the released code has it, where that differs from the paper:
+  - 8 heads (D_B = 8 x 128, D_c = 8 x 64), CELU(1.3) and group norms in the blocks, keys and values updated as one;
+  - a norm after W_G; the LSTM reads [word ; global + context], 2 D wide, not four vectors side by side;
+  - the attended vector passes through norm(W [h ; v]) before the GLU.
+The rows of Table 3: `encoder_layers` 0 to 4, `decoder_attention` conventional or x_linear, `activation` relu or celu.
+Departs: with `decoder_attention: conventional` (not released) only the attention itself is exchanged, for Eq. 1.
+Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initialisation; the output layer is not tied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import celu, glu
+
+from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
+from recap.models.recurrent import ContextCaptioner, ContextState
+from recap.nn.activations import CELU_ALPHA
+from recap.nn.additive import AdditiveAttention
+from recap.nn.fast import Dropout, Linear
+from recap.nn.masks import key_mask
+from recap.nn.recurrent import LSTMCell
+from recap.nn.rows import Rows
+from recap.nn.stack import Stack
+from recap.papers.xlan.x_linear import FeatureMix, XLinear
+
+
+class XLanEncoder(nn.Module):
+    """Stacked X-Linear blocks over the regions, each queried by the last one's output (Eq. 7-8, 10)."""
+
+    def __init__(self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float) -> None:
+        super().__init__()
+        self.blocks = Stack[XLinear](blocks)
+        self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
+        self.dropout = Dropout(dropout)
+        self.projection = Linear((len(blocks) + 1) * d_model, d_model)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, regions: Tensor, mask: Tensor) -> GlobalMemory:
+        """[B, N, D], [B, N] -> updated regions and global vector."""
+        x, attn_mask = regions[:, None], key_mask(mask)
+        g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
+        summaries = [g]
+        for block, mix in zip(self.blocks, self.mixes, strict=True):
+            attended = block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values
+            g = self.dropout(attended)
+            x = mix(g, x)
+            summaries.append(g)
+        return GlobalMemory(x[:, 0], mask, self.norm(self.projection(torch.cat(summaries, -1)))[:, 0, 0])
+
+
+class AttendedState(nn.Module):
+    """v' = norm(W [h ; v]), then GLU(W' [v' ; h]): state and attended vector -> context, all [..., D]."""
+
+    def __init__(self, *, d_model: int) -> None:
+        super().__init__()
+        self.linear = Linear(2 * d_model, d_model)
+        self.norm = nn.LayerNorm(d_model)
+        self.gate = Linear(2 * d_model, 2 * d_model)
+
+    def forward(self, h: Tensor, attended: Tensor) -> Tensor:
+        """[..., D] and [..., D] -> [..., D]."""
+        v = self.norm(self.linear(torch.cat([h, attended], -1)))
+        return glu(self.gate(torch.cat([v, h], -1)), -1)
+
+
+class XLan(ContextCaptioner):
+    """X-LAN and the variants of its ablation.
+
+    Args:
+        inputs: width F of the main stream and number V of ids.
+        d_model: D, width of everything; heads: H; d_joint: width of B' in a head.
+        encoder_layers: blocks in the encoder; 0: the global vector is made of the mean alone.
+        decoder_attention: x_linear or conventional (Eq. 1, tanh, H * d_joint wide).
+        activation: of the blocks: celu, elu or relu; alpha: its scale.
+        feature_dropout: on regions; word_dropout: on words; attention_dropout: on the blocks' outputs;
+        joint_dropout: on B'; mix_dropout: on the update of the regions; context_dropout: on the context, both where
+            the LSTM reads it and, under teacher forcing, before the output layer.
+    """
+
+    def __init__(
+        self,
+        inputs: InputSpec,
+        *,
+        d_model: int,
+        heads: int,
+        d_joint: int,
+        encoder_layers: int,
+        decoder_attention: str,
+        activation: str,
+        alpha: float,
+        feature_dropout: float,
+        word_dropout: float,
+        attention_dropout: float,
+        joint_dropout: float,
+        mix_dropout: float,
+        context_dropout: float,
+    ) -> None:
+        super().__init__()
+        block = partial(
+            XLinear,
+            d_model=d_model,
+            heads=heads,
+            d_joint=d_joint,
+            activation_name=activation,
+            alpha=alpha,
+            dropout=joint_dropout,
+        )
+        self.d_model = d_model
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        self.feature_dropout = Dropout(feature_dropout)
+        self.encoder = XLanEncoder(
+            d_model=d_model,
+            blocks=[block() for _ in range(encoder_layers)],
+            dropout=attention_dropout,
+            mix_dropout=mix_dropout,
+        )
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
+        self.word_dropout = Dropout(word_dropout)
+        self.lstm = LSTMCell(2 * d_model, d_model)
+        self.attention: XLinear | AdditiveAttention = (
+            block()
+            if decoder_attention == "x_linear"
+            else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=heads * d_joint)
+        )
+        self.attention_dropout = Dropout(attention_dropout)
+        self.attended = AttendedState(d_model=d_model)
+        self.context_dropout = Dropout(context_dropout)
+        self.output_dropout = Dropout(context_dropout)
+        self.output = Linear(d_model, inputs.vocabulary_size)
+
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> regions and global vector; vectors that the mask hides change nothing."""
+        regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_ALPHA))
+        return cast(GlobalMemory, self.encoder(regions, images.main.mask))
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
+        embedded = self.word_dropout(celu(self.word_embedding(tokens), CELU_ALPHA))
+        return self.lstm.project_input(embedded, 0)
+
+    def advance(self, token: Tensor, state: ContextState) -> ContextState:
+        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
+        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
+        # The LSTM reads global + context: the projection is linear, so that each is projected by itself.
+        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
+        query, mask = Rows(h[:, :, None]), key_mask(state.memory.mask)
+        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        context = self.attended(h, self.attention_dropout(attended))
+        return replace(state, position=state.position + 1, h=h, c=c, context=context)

@@ -1,0 +1,255 @@
+"""X-Transformer: X-Linear attention in every place of an encoder-decoder Transformer.
+
+Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning", section 4.2 names it without a description;
+realised from the released configuration (JDAI-CV/image-captioning, not opened here): 6+6 layers, D 768, 8 heads,
+B' 48 wide in a head. Two streams run side by side: the vectors (regions or tokens) and a global vector g (one per
+image, one per token), which is the query of every block. With mix as in `recap.papers.xlan.x_linear.FeatureMix`:
+
+    encoder   g = block(g, x);  x = feed_forward(mix(g, x));  global = norm(W [g_0 .. g_L])
+    decoder   y = x + block(g, x, causal);  g' = norm(y + block(norm(y), regions));  x = feed_forward(mix(g', x))
+    words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the tokens so far)
+
+A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release (whose <pad> is its end).
+Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initialisation; the output layer is not tied.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import celu, glu
+
+from recap.data.vocabulary.special import PAD
+from recap.models.base import Captioner, token_mask
+from recap.models.cache import KeyValueCache
+from recap.models.global_memory import GlobalMemory, masked_mean
+from recap.models.images import Images, InputSpec
+from recap.models.state import PER_BEAM, Memory, State
+from recap.nn.activations import CELU_ALPHA
+from recap.nn.attention import KeyValue
+from recap.nn.fast import Dropout, Linear, PackedIndex, fast
+from recap.nn.masks import causal_mask, key_mask
+from recap.nn.positional import sinusoid_table
+from recap.nn.rows import Rows
+from recap.nn.stack import Stack
+from recap.papers.xlan.x_linear import XLinear
+from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
+
+MAX_POSITIONS = 128  # maximum tokens per caption
+
+
+@dataclass(frozen=True, kw_only=True)
+class XTransformerState(State):
+    """The tokens so far, their sum, and what is projected once per image.
+
+    Attributes:
+        cache: keys and values of the tokens.
+        token_mask: [B, C, T], True where a token is not padding.
+        total: sum of the embedded tokens, [B, C, D].
+        image: keys and values of the image for each decoder layer.
+        image_branch: A(global), [B, D].
+    """
+
+    cache: KeyValueCache = field(metadata=PER_BEAM)
+    token_mask: Tensor = field(metadata=PER_BEAM)
+    total: Tensor = field(metadata=PER_BEAM)
+    image: tuple[KeyValue, ...]
+    image_branch: Tensor
+
+
+class CeluNorm(nn.Module):
+    """norm(CELU(W x)): [..., D] -> [..., D]."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.linear = Linear(d_model, d_model)
+        self.norm = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.norm(celu(self.linear(x), CELU_ALPHA))
+
+
+class XTransformer(Captioner):
+    """The X-Transformer.
+
+    Args:
+        inputs: width F of the main stream and number V of ids.
+        d_model, heads, d_joint, d_feed_forward, encoder_layers, decoder_layers: sizes.
+        activation, alpha: of the blocks; see `recap.papers.xlan.x_linear`.
+        max_vectors: only so many vectors of an image are read (released: 50); None: all.
+        feature_dropout: on regions; dropout: on block outputs of the encoder, g_0, and in feed-forward layers;
+        decoder_dropout: on block outputs of the decoder; joint_dropout: on B'; mix_dropout: on the updates;
+        word_dropout: on words; output_dropout: before the output layer.
+    """
+
+    def __init__(
+        self,
+        inputs: InputSpec,
+        *,
+        d_model: int,
+        heads: int,
+        d_joint: int,
+        d_feed_forward: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        activation: str,
+        alpha: float,
+        max_vectors: int | None,
+        feature_dropout: float,
+        dropout: float,
+        decoder_dropout: float,
+        joint_dropout: float,
+        mix_dropout: float,
+        word_dropout: float,
+        output_dropout: float,
+    ) -> None:
+        super().__init__()
+        block = partial(
+            XLinear,
+            d_model=d_model,
+            heads=heads,
+            d_joint=d_joint,
+            activation_name=activation,
+            alpha=alpha,
+            dropout=joint_dropout,
+        )
+        update = partial(
+            Update, d_model=d_model, d_feed_forward=d_feed_forward, dropout=dropout, mix_dropout=mix_dropout
+        )
+        self.max_vectors = max_vectors
+        self.d_model = d_model
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        self.feature_norm = nn.LayerNorm(d_model)
+        self.feature_dropout = Dropout(feature_dropout)
+        self.dropout = Dropout(dropout)
+        self.encoder = Stack[XEncoderLayer](
+            XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
+        )
+        self.global_projection = Linear((encoder_layers + 1) * d_model, d_model)
+        self.global_norm = nn.LayerNorm(d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
+        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
+        self.word_norm = nn.LayerNorm(d_model)
+        self.word_dropout = Dropout(word_dropout)
+        self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
+        self.decoder = Stack[XDecoderLayer](
+            XDecoderLayer(
+                d_model=d_model,
+                words=block(),
+                image=block(),
+                update=update() if index < decoder_layers - 1 else None,
+                dropout=decoder_dropout,
+            )
+            for index in range(decoder_layers)
+        )
+        self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
+        self.output_norm = nn.LayerNorm(d_model)
+        self.output_dropout = Dropout(output_dropout)
+        self.output = Linear(d_model, inputs.vocabulary_size)
+
+    def encode(self, images: Images) -> GlobalMemory:
+        """Images -> vectors and global vector; vectors that the mask hides change nothing."""
+        features, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
+        x = self.feature_norm(celu(self.feature_embedding(features), CELU_ALPHA))
+        x = self.feature_dropout(x)
+        g, x, attn_mask = masked_mean(x, mask)[:, None, None], x[:, None], key_mask(mask)
+        summaries = [g]
+        for layer in self.encoder:
+            g, x = layer(g, x, attn_mask)
+            summaries.append(g)
+        summary = self.global_norm(self.global_projection(torch.cat(summaries, -1)))
+        return GlobalMemory(x[:, 0], mask, summary[:, 0, 0])
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        return self._decode(tokens, memory, None)
+
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in pairs of tokens only."""
+        if not fast():
+            return self.decode(tokens, memory)[token_mask]
+        return self._decode(tokens, memory, PackedIndex(token_mask))
+
+    def _decode(self, tokens: Tensor, memory: Memory, index: PackedIndex | None) -> Tensor:
+        """Run the decoder on [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
+        mask = self._token_mask(tokens, 0)
+        self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
+        x = self._embed(tokens, 0)
+        branch = Rows.pack(self._image_branch(memory)[:, None, None].expand_as(x), index)
+        g = branch.like(self._first_global(branch.values, Rows.pack(running_mean(x, mask), index).values))
+        rows, summaries = Rows.pack(x, index), [g.values]
+        for layer in self.decoder:
+            image, own = layer.image.key_value(Rows(memory.values[:, None])), layer.words.key_value(rows)
+            g, rows = layer(g, rows, tokens=own, self_mask=self_mask, image=image, cross_mask=key_mask(memory.mask))
+            summaries.append(g.values)
+        return self._readout(summaries)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return self.output(hidden)
+
+    def attention_modules(self) -> list[nn.Identity]:
+        """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
+        return [layer.image.weights for layer in self.decoder]
+
+    def start(self, memory: Memory) -> State:
+        """Project the image's keys once per layer and open an empty cache."""
+        images, device = len(memory.values), memory.values.device
+        return XTransformerState(
+            memory,
+            cache=KeyValueCache.empty(images, len(self.decoder), device),
+            token_mask=torch.ones(images, 1, 0, dtype=torch.bool, device=device),
+            total=memory.values.new_zeros(images, 1, self.d_model),
+            image=tuple(layer.image.key_value(Rows(memory.values[:, None])) for layer in self.decoder),
+            image_branch=self._image_branch(memory),
+        )
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
+
+        No gradient passes through the cache.
+        """
+        assert isinstance(state, XTransformerState)
+        cache = state.cache.extended()
+        new = self._token_mask(tokens[..., None], state.position)  # [B, C, 1]
+        mask = torch.cat([state.token_mask, new], 2)  # [B, C, tokens so far]
+        x = Rows(self._embed(tokens[..., None], state.position))  # [B, C, 1, D]
+        total = state.total + (x.values * new[..., None])[:, :, 0]
+        mean = total / mask.sum(-1, keepdim=True).clamp(min=1)
+        g = Rows(self._first_global(state.image_branch[:, None, None], mean[:, :, None]))
+        summaries, self_mask, cross_mask = [g.values], key_mask(mask), key_mask(state.memory.mask)
+        for index, layer in enumerate(self.decoder):
+            cache.append(index, layer.words.key_value(x))
+            own = cache.per_beam(index)  # pairs are costly here, so that a beam's copies pay
+            g, x = layer(g, x, tokens=own, self_mask=self_mask, image=state.image[index], cross_mask=cross_mask)
+            summaries.append(g.values)
+        log_probabilities = self.log_probabilities(self._readout(summaries)[:, :, 0])
+        return log_probabilities, replace(state, position=state.position + 1, cache=cache, token_mask=mask, total=total)
+
+    def _token_mask(self, tokens: Tensor, position: int) -> Tensor:
+        """Return where tokens [B, C, T], the first of them at `position`, are no padding; the first is none."""
+        return token_mask(tokens) if position == 0 else tokens != PAD
+
+    def _embed(self, tokens: Tensor, position: int) -> Tensor:
+        """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""
+        embedded = self.word_embedding(tokens) * math.sqrt(self.d_model)
+        positions = cast(Tensor, self.positions)[position : position + tokens.shape[-1]].to(embedded.dtype)
+        return self.word_dropout(self.word_norm(embedded + positions))
+
+    def _image_branch(self, memory: Memory) -> Tensor:
+        """A(global), [B, D]."""
+        return self.image_side(cast(GlobalMemory, memory).summary)
+
+    def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
+        """g_0 of each token: of the image's branch and the mean of the tokens so far, both [..., D] -> [..., D]."""
+        return self.dropout(image * self.word_side(mean))
+
+    def _readout(self, summaries: list[Tensor]) -> Tensor:
+        """All global vectors of a token -> what the output layer reads, [..., D]."""
+        return self.output_dropout(self.output_norm(glu(self.read_off(torch.cat(summaries, -1)), -1)))

@@ -1,0 +1,284 @@
+"""The runs that the rows of all requested tables need, planned before the first job; equal rows are trained once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import ConfigError, nearest
+from recap.plan.figures import planned_figure
+from recap.plan.labels import labels, series_of
+from recap.plan.row_checks import check_row
+from recap.plan.run import Run, file_name, row_runs
+from recap.plan.scale_text import Pair, sentence, short_sentence
+from recap.plan.scaling import PlannedRow, Scaler, layer_key
+from recap.plan.variants import Variant
+from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.settings.params import base_files, load_named, read_mapping, validate
+
+
+class RunPlan:
+    """Everything a profile needs, loaded and checked before the first job.
+
+    Attributes:
+        profile: the requested tables, scale and seeds.
+        params: the folder ``params/``.
+        tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
+        seeds: id of a table -> the seeds of its rows.
+        figures: id (``visualgpt/f7``) -> the figure, with the numbers on its axis.
+    """
+
+    def __init__(self, profile: Profile, params: Path) -> None:
+        self.profile = profile
+        self.params = params
+        self._files: dict[tuple[str, str], Any] = {}
+        self._variants: dict[tuple[str, str], Variant] = {}
+        self._variants_loaded: dict[str, Any] = {}
+        self._features: dict[str, tuple[str, ...]] = {}
+        self._lowest_equal: dict[tuple[str, ...], str] = {}
+        who = f"profile {profile.name!r}"
+        self.scale: Scale | None = self._asked("scales", profile.scale, who) if profile.scale else None
+        self._titles = _titles(params)
+        self.tables: dict[str, Table] = {}
+        self.seeds: dict[str, list[int]] = {}
+        # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
+        self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
+        files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
+        for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
+            self._add(table_id, self._asked("tables", table_id, who))
+        self.figures = {
+            name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
+            for name, file in files.items()
+        }
+
+    def _add(self, table_id: str, file: TableFile) -> None:
+        """Plan one table."""
+        scale = (str(self.profile.scale), self.scale) if self.scale else None
+        before, after = (Scaler(self.params, table_id, file, side) for side in (None, scale))
+        made, quoted = after.made_rows()
+        if file.printed_on is not None:
+            self._asked("datasets", file.printed_on, f"printed_on of table {table_id!r}")
+        seeds = self.profile.seeds or after.seeds()
+        rows, pairs = [], []
+        for row in made:
+            who = f"row {row.id!r} of table {table_id!r}"
+            planned = after.row(row)
+            self._load(planned, who)
+            pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
+            as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+            rows.append(self._row(row, planned, as_printed))
+        self.seeds[table_id] = seeds
+        faithful = all(row.as_printed for row in rows)
+        self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
+        self.tables[table_id] = Table(
+            title=file.title,
+            scale=self._scale_text([table_id]),
+            short_scale=short_sentence(scale=self.scale, titles=self._titles, pairs=pairs, as_printed=faithful),
+            printed_on=file.printed_on,
+            columns=file.columns,
+            baseline=file.baseline,
+            quoted=quoted,
+            rows=rows,
+            attention=[name for name in file.attention if name in {row.id for row in made}],
+            gates=file.gates if file.gates in {row.id for row in made} else None,
+            examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
+        )
+        file_names = [file_name(name) for name in self.tables]
+        if len(set(file_names)) != len(file_names):
+            raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
+
+    def _scale_text(self, table_ids: Sequence[str]) -> str:
+        """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
+        found = [self._replaced[table_id] for table_id in table_ids]
+        return sentence(
+            table=found[0][0],
+            scale=self.scale,
+            notes=list(dict.fromkeys(note for _, notes, _, _ in found for note in notes)),
+            titles=self._titles,
+            pairs=[pair for _, _, pairs, _ in found for pair in pairs],
+            seeds=len(self.seeds[table_ids[0]]),
+            as_printed=all(faithful for *_, faithful in found),
+        )
+
+    def _load(self, planned: PlannedRow, who: str) -> None:
+        """Load and check everything that a row names, and keep its variants."""
+        names = [("datasets", planned.dataset), ("subsets", planned.subset)]
+        for section, name in [*names, *(("features", name) for name in planned.features)]:
+            self._asked(section, name, who)
+        for variant in (planned.model, planned.recipe):
+            key = (variant.section, variant.name)
+            loaded = self._loaded(variant, who)
+            if self._files.setdefault(key, loaded) != loaded:
+                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
+            self._variants[key] = variant
+        check_row(planned, who, lambda section, name: self._asked(section, name, who))
+        self._features["+".join(planned.features)] = planned.features
+
+    def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
+        """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
+        recipe = planned.recipe.name
+        if planned.stage == "xe":
+            recipe = self._shared(recipe, "xe", "processes", "evaluation")
+        return Row(
+            id=row.id,
+            label=row.label,
+            dataset=planned.dataset,
+            subset=planned.subset,
+            features="+".join(planned.features),
+            model=planned.model.name,
+            recipe=recipe,
+            stage=planned.stage,
+            ensemble=row.ensemble,
+            printed=row.printed,
+            printed_sd=row.printed_sd,
+            as_printed=as_printed,
+        )
+
+    def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
+        """Return the settings of a row, for the sentence about what was replaced."""
+        model = self._loaded(row.model, who)
+        return {
+            "dataset": (row.dataset,),
+            "subset": self._asked("subsets", row.subset, who),
+            "features": row.features,
+            "model": (model.kind, model.model_dump(exclude={"kind"})),
+            "recipe": self._loaded(row.recipe, who),
+            "stage": row.stage,
+        }
+
+    def _asked(self, section: str, name: str, who: str) -> Any:
+        """Return a config object; an error also names the table, row or profile that asks for it."""
+        try:
+            return self.get(section, name)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (asked for by {who})") from error
+
+    def _loaded(self, variant: Variant, who: str) -> Any:
+        """Return the config object of a model or recipe with changes; rows that name the same share one."""
+        key = repr(variant)
+        if key not in self._variants_loaded:
+            try:
+                self._variants_loaded[key] = variant.load(self.params)
+            except ConfigError as error:
+                raise ConfigError(f"{error} (asked for by {who})") from error
+        return self._variants_loaded[key]
+
+    def get(self, section: str, name: str) -> Any:
+        """Return the config object of a part of a path, or of ``params/<section>/<name>.yaml``, loaded once."""
+        if (section, name) not in self._files:
+            self._files[section, name] = load_named(self.params, section, name)
+        return self._files[section, name]
+
+    def spec(self, section: str, name: str) -> dict[str, Any]:
+        """Return a config object as plain JSON values, complete with defaults."""
+        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
+        return values
+
+    def variant(self, section: str, name: str) -> Variant:
+        """Return a part of a path as file and changes."""
+        return self._variants.get((section, name), Variant(section, name))
+
+    def resolve_with_sources(self, section: str, name: str) -> dict[str, tuple[Any, str]]:
+        """Return the values behind a part of a path by dotted key, each with its source.
+
+        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default (MODULE)``.
+        """
+        return self.variant(section, name).with_sources(self.params)
+
+    def source(self, section: str, name: str) -> str:
+        """Return the source of a part of a path: the row or scale that changes it, or its file."""
+        variant = self.variant(section, name)
+        return variant.changes[-1].source if variant.changes else f"{self.params.name}/{section}/{variant.base}.yaml"
+
+    def source_of_seeds(self, table_id: str) -> str | None:
+        """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
+        if self.profile.seeds:
+            return f"profile {self.profile.name!r}"
+        layers = self.scale.layers(table_id) if self.scale else []
+        found = [key for key, layer in layers if layer.seeds is not None]
+        return f"{self.params.name}/scales/{self.profile.scale}.yaml: {layer_key(found[-1])}seeds" if found else None
+
+    def feature_names(self, part: str) -> tuple[str, ...]:
+        """Return the names of the features behind a part of a path."""
+        return self._features.get(part, (part,))
+
+    def row(self, row_id: str) -> tuple[str, Row]:
+        """Return the table's id and the row of ``xlan/t3/enc2``.
+
+        Raises:
+            ConfigError: the plan has no such row.
+        """
+        known = {
+            f"{table_id}/{row.id}": (table_id, row) for table_id, table in self.tables.items() for row in table.rows
+        }
+        if row_id not in known:
+            raise ConfigError(f"there is no row {row_id!r}; {nearest(row_id, known)}")
+        return known[row_id]
+
+    def table_runs(self, table_id: str) -> list[Run]:
+        """Return the scored runs of a table, each once."""
+        return sorted({run for row in self.tables[table_id].rows for run in row_runs(row, self.seeds[table_id])})
+
+    def scored(self) -> list[Run]:
+        """Return the runs whose captions are scored, each once."""
+        return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
+
+    def trained(self) -> list[Run]:
+        """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
+        scored = {part for run in self.scored() for part in run.parts()}
+        return sorted({self.weights(run) for run in scored} | {self.first_stage(run) for run in scored})
+
+    def weights(self, run: Run) -> Run:
+        """Return the training whose weights a scored run of one seed uses."""
+        return self.first_stage(run) if run.stage == "xe" else run
+
+    def first_stage(self, run: Run) -> Run:
+        """Return the cross-entropy training of a run, which recipes that differ only in the second stage share."""
+        return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
+
+    def _shared(self, recipe: str, *keys: str) -> str:
+        """Return the name of the lowest base of a recipe that equals it in ``keys``; looked up once."""
+        if (recipe, *keys) not in self._lowest_equal:
+            self._lowest_equal[recipe, *keys] = self._find_lowest_equal(recipe, *keys)
+        return self._lowest_equal[recipe, *keys]
+
+    def _find_lowest_equal(self, recipe: str, *keys: str) -> str:
+        variant = self.variant("recipes", recipe)
+        bases = [Path(source).stem for source, _ in base_files(self.params, "recipes", variant.base)][::-1]
+        own = self.get("recipes", recipe)
+        equal = recipe
+        for base in bases:
+            if any(getattr(self.get("recipes", base), key) != getattr(own, key) for key in keys):
+                break
+            equal = base
+        return equal
+
+    def labels(self) -> dict[str, str]:
+        """Return the label of every series of runs, in the order of the tables' rows."""
+        rows = {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}
+        return labels(rows, [series_of(run.path) for run in self.trained()])
+
+    def names(self) -> set[tuple[str, str]]:
+        """Return section and name of everything in tables and rows that becomes part of a path."""
+        rows = [row for table in self.tables.values() for row in table.rows]
+        features = {("features", name) for row in rows for name in self.feature_names(row.features)}
+        parts = {("datasets", row.dataset) for row in rows} | {("subsets", row.subset) for row in rows} | features
+        return parts | set(self._variants) | {("tables", file_name(name)) for name in self.tables}
+
+    def datasets(self) -> list[str]:
+        """Return the names of the data sets in use."""
+        return sorted({run.dataset for run in self.scored()})
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe by name."""
+        recipe: Recipe = self.get("recipes", name)
+        return recipe
+
+
+def _titles(params: Path) -> Titles:
+    """Read the titles of data sets and features; the file is optional."""
+    path = params / "titles.yaml"
+    titles: Titles = validate(Titles, read_mapping(path) if path.exists() else {}, str(path))
+    return titles

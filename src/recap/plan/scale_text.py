@@ -1,0 +1,180 @@
+"""The sentence under a table that says what was replaced in it, made from what was replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from recap.settings import Scale, Subset, TableFile, Titles
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Pair(NamedTuple):
+    """A row's settings as the table has them, and as they are made.
+
+    Each has `dataset` and `features` (tuples of names), `subset`, `model` (kind and values), `recipe` and `stage`.
+    """
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def sentence(
+    *,
+    table: TableFile,
+    scale: Scale | None,
+    notes: Sequence[str],
+    titles: Titles,
+    pairs: Sequence[Pair],
+    seeds: int,
+    as_printed: bool,
+) -> str:
+    """Return the sentences under a table; where no scale was applied, they do not speak of one.
+
+    Args:
+        table: as its file has it.
+        scale: at which it is made, or none.
+        notes: those of the scale for this table.
+        titles: what data sets and features are called.
+        pairs: one per row.
+        seeds: number of runs of each row.
+        as_printed: whether every row has the data set and the settings of the printed numbers.
+    """
+    said = [
+        *_named(pairs, "dataset", titles.datasets),
+        *_subsets(pairs),
+        *_named(pairs, "features", titles.features),
+        *_models(pairs, titles.weights),
+        *_epochs(pairs),
+        *([f"{_runs(seeds)} in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
+    ]
+    opening = _opening(scale, as_printed)
+    own = [table.note, "" if scale and not scale.paper else table.paper_note]
+    printed = [f"Printed: {table.source}."] if table.source else []
+    first = f"Scale of this run: {_said(opening, said)}" if opening else ""
+    return " ".join(part for part in [first, *own, *notes, *printed] if part)
+
+
+def short_sentence(*, scale: Scale | None, titles: Titles, pairs: Sequence[Pair], as_printed: bool) -> str:
+    """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
+    opening = _opening(scale, as_printed)
+    return _said(opening, _named(pairs, "dataset", titles.datasets)) if opening else ""
+
+
+def _opening(scale: Scale | None, as_printed: bool) -> str:
+    """Return how the scale calls itself; one that replaces nothing says so only of settings that are the print's."""
+    return scale.opening if scale and (as_printed or not scale.paper) else ""
+
+
+def _said(opening: str, said: Sequence[str]) -> str:
+    return f"{opening}: {'; '.join(said)}." if said else f"{opening}."
+
+
+def _changed(pairs: Sequence[Pair], key: str) -> list[tuple[Any, Any]]:
+    """Return old and new values of a key where they differ, each pair once, in the order of the rows."""
+    found = [(pair.before[key], pair.after[key]) for pair in pairs]
+    return list(dict.fromkeys((old, new) for old, new in found if old != new))
+
+
+def _named(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]:
+    """Return `NEW in place of OLD` of names; old ones with the same replacement together."""
+    old: dict[str, list[str]] = {}
+    for before, after in _changed(pairs, key):
+        new = _listed([titles.get(name, name) for name in after])
+        old.setdefault(new, []).extend(titles.get(name, name) for name in before)
+    return [f"{new} in place of {_listed(list(dict.fromkeys(names)))}" for new, names in old.items()]
+
+
+def _subsets(pairs: Sequence[Pair]) -> list[str]:
+    shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
+    return [f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new]
+
+
+def _share(subset: Subset) -> str:
+    what = "images" if subset.unit == "image" else "captions"
+    return "all" if subset.fraction == 1 else f"{100 * subset.fraction:.4g} % of the training {what}"
+
+
+def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
+    """Return for each kind of model which of its settings are others."""
+    changes: dict[str, dict[str, list[str]]] = {}
+    for pair in pairs:
+        (kind, before), (_, after) = pair.before["model"], pair.after["model"]
+        found = changes.setdefault(kind, {})
+        for name, text in _differences(before, after, titles).items():
+            if text not in found.setdefault(name, []):
+                found[name].append(text)
+    # Kinds that change alike are named together.
+    kinds: dict[str, list[str]] = {}
+    for kind, said in changes.items():
+        if said:
+            kinds.setdefault(", ".join(" or ".join(texts) for texts in said.values()), []).append(kind)
+    return [f"{_listed(names)} with {text}" for text, names in kinds.items()]
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]) -> dict[str, str]:
+    """Return the settings in which two models differ, in words: width and layers first, dropout in one word.
+
+    Weights have titles; they are said of models that begin with them.
+    """
+    keys = [key for key in before if before[key] != after[key]]
+    if not after.get("pretrained", True):
+        keys = [key for key in keys if key != "weights"]
+    layers = ["encoder_layers", "decoder_layers"]
+    said = {}
+    if "d_model" in keys:
+        said["d_model"] = f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
+    if set(layers) & set(keys):
+        both = ["+".join(_shown(side[key]) for key in layers if key in side) for side in (after, before)]
+        said["layers"] = f"{both[0]} layers in place of {both[1]}"
+    for key in keys:
+        if key == "weights":
+            said[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
+        elif key not in ("d_model", *layers) and not key.endswith("dropout"):
+            said[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
+    dropouts = [(before[key], after[key]) for key in keys if key.endswith("dropout")]
+    if dropouts:
+        said["dropout"] = "less dropout" if all(new < old for old, new in dropouts) else "other dropout"
+    return said
+
+
+def _epochs(pairs: Sequence[Pair]) -> list[str]:
+    """Return the epochs of both stages where recipes were replaced."""
+    replaced = [pair for pair in pairs if pair.before["recipe"] != pair.after["recipe"]]
+    if not replaced:
+        return []
+    old, new = ([_range(_of_stage(replaced, side, stage)) for stage in ("xe", "scst")] for side in Pair._fields)
+    if old == new:
+        return ["another recipe of as many epochs"]
+    second = f" and {new[1]} of self-critical training" if new[1] else ""
+    unit = "epoch" if new[0] == "1" else "epochs"
+    return [f"{new[0]} {unit} of cross-entropy{second} in place of {' and '.join(filter(None, old))}"]
+
+
+def _of_stage(pairs: Sequence[Pair], side: str, stage: str) -> set[int]:
+    """Return the epochs of a stage in those rows that train it, before or after."""
+    used = [getattr(pair, side)["recipe"] for pair in pairs if stage == "xe" or pair.after["stage"] == stage]
+    stages = [getattr(recipe, stage) for recipe in used]
+    return {stage.epochs for stage in stages if stage is not None}
+
+
+def _range(counts: set[int]) -> str:
+    found = sorted(counts)
+    return " to ".join(str(count) for count in dict.fromkeys([*found[:1], *found[-1:]]))
+
+
+def _runs(seeds: int) -> str:
+    return f"{_number(seeds)} {'run' if seeds == 1 else 'runs'} of each row"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

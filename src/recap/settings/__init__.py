@@ -1,0 +1,98 @@
+"""The typed config: the only description of what a YAML in ``params/`` may say.
+
+A profile (``params/demo.yaml``) names tables; a table's rows name a dataset, a subset, features, a model and a recipe;
+each of those is a separate file, where ``base: other`` means "as other, except".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recap.settings.base import Strict
+from recap.settings.datasets import Dataset
+from recap.settings.execution import Execution, ExecutionFile
+from recap.settings.features import Features
+from recap.settings.figures import FigureFile
+from recap.settings.language_models import LanguageModel
+from recap.settings.models import Model, ModelConfig
+from recap.settings.recipes import (
+    CrossEntropy,
+    DecodingRules,
+    Evaluation,
+    Recipe,
+    ScheduledSampling,
+    SelfCritical,
+    Stage,
+)
+from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.settings.scales import Replacements, Scale, Titles
+from recap.settings.schedules import (
+    ConstantSchedule,
+    CosineSchedule,
+    NoamSchedule,
+    PlateauSchedule,
+    Schedule,
+    StepSchedule,
+    StepThenPlateauSchedule,
+    TableSchedule,
+)
+from recap.settings.studies import Study
+from recap.settings.subsets import Subset
+from recap.settings.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+
+__all__ = [
+    "ConstantSchedule",
+    "CosineSchedule",
+    "CrossEntropy",
+    "CrossEntropyRun",
+    "Dataset",
+    "DecodingRules",
+    "Evaluation",
+    "EvaluationSpec",
+    "Execution",
+    "ExecutionFile",
+    "Features",
+    "FigureFile",
+    "LanguageModel",
+    "Model",
+    "ModelConfig",
+    "NoamSchedule",
+    "PlateauSchedule",
+    "Profile",
+    "QuotedRow",
+    "Recipe",
+    "Replacements",
+    "Row",
+    "RunSpec",
+    "RowFile",
+    "RowSettings",
+    "SECTIONS",
+    "Scale",
+    "Schedule",
+    "ScheduledSampling",
+    "SelfCritical",
+    "SelfCriticalRun",
+    "Stage",
+    "StepSchedule",
+    "StepThenPlateauSchedule",
+    "Strict",
+    "Study",
+    "Subset",
+    "Table",
+    "TableFile",
+    "TableSchedule",
+    "Titles",
+]
+
+SECTIONS: dict[str, Any] = {
+    "datasets": Dataset,
+    "subsets": Subset,
+    "features": Features,
+    "language_models": LanguageModel,
+    "models": Model,
+    "recipes": Recipe,
+    "scales": Scale,
+    "studies": Study,
+    "tables": TableFile,
+    "figures": FigureFile,
+}

@@ -1,0 +1,38 @@
+"""Settings of data sets, one kind per file; a plug-in adds its own with ``@DATASETS.register``."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from recap.settings.kinds import Kinds
+from recap.settings.outside import Name, NamesFiles
+from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
+
+DATASETS = Kinds("recap.settings.datasets")
+# The product with the pictures of a data set whose reader makes or collects them.
+PICTURES = "images.zip"
+
+
+class DatasetConfig(NamesFiles):
+    """What a data set's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys.
+
+    Attributes:
+        reader: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind.
+        products: files that the reader writes beside corpus.parquet.
+    """
+
+    reader: ClassVar[str]
+    products: ClassVar[tuple[str, ...]] = ()
+    kind: Name
+    vocabulary: VocabularyConfig = VocabularyRule()
+
+    def pictures_per_image(self) -> int:
+        """Return how many pictures an image has, whose vectors stand in a row: the views of a study."""
+        return 1
+
+    def picture_sources(self) -> list[str]:
+        """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
+        return [] if PICTURES in self.products else self.named_files()["images"]
+
+
+Dataset = Annotated[DatasetConfig, DATASETS]

@@ -1,0 +1,41 @@
+"""Microsoft COCO."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.outside import OutsideFile
+from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
+
+
+@DATASETS.register
+class CocoDataset(DatasetConfig):
+    """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists of pictures."""
+
+    reader: ClassVar[str] = "recap.data.datasets.coco:build"
+
+    kind: Literal["coco"]
+    annotations: list[OutsideFile] = Field(
+        min_length=1,
+        description="captions_*.json, or zips that hold them; without lists: dataset_coco.json or a zip of it",
+    )
+    val_list: OutsideFile | None = Field(None, description="Karpathy's validation pictures, one line 'path id' each")
+    test_list: OutsideFile | None = Field(
+        None, description="Karpathy's test pictures; every other picture is for training"
+    )
+    images: list[OutsideFile] = Field(
+        description="folders or zips with the pictures, under their names of 2014 or of 2017"
+    )
+    partial: bool = Field(False, description="the annotations cover a part of COCO: no count is asserted")
+    vocabulary: VocabularyConfig = VocabularyRule(splits="all")
+
+    @model_validator(mode="after")
+    def _lists_go_together(self) -> CocoDataset:
+        if (self.val_list is None) != (self.test_list is None):
+            raise ValueError("val_list and test_list go together")
+        if self.val_list is None and len(self.annotations) != 1:
+            raise ValueError("several annotations need val_list and test_list")
+        return self

@@ -1,0 +1,36 @@
+"""Conceptual Captions."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.outside import OutsideFile
+
+# What `recap data conceptual-download` writes beside the pictures: which of them are there.
+SURVIVORS = "survivors.parquet"
+
+
+@DATASETS.register
+class ConceptualDataset(DatasetConfig):
+    """Conceptual Captions: web pictures with one caption each; fetch them with `recap data conceptual-download`."""
+
+    reader: ClassVar[str] = "recap.data.datasets.conceptual.reader:build"
+
+    kind: Literal["conceptual"]
+    train: OutsideFile = Field(description="the training TSV (caption TAB url), plain or .gz; relative to `inputs`")
+    validation: OutsideFile = Field(
+        description="the public validation TSV, which is the test split; relative to `inputs`"
+    )
+    images: OutsideFile = Field(
+        description="folder with the downloads `train/` and `validation/`; relative to `inputs`"
+    )
+    val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
+    seed: int = Field(0, description="seed of that draw")
+
+    def outside_files(self) -> list[str]:
+        """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
+        lists = [f"{self.images}/{part}/{SURVIVORS}" for part in ("train", "validation")]
+        return [self.train, self.validation, *lists]

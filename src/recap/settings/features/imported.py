@@ -1,0 +1,50 @@
+"""Feature files that others made, and the formats that are known."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from recap.core.plugins import Registry
+from recap.settings.features import FEATURES, FeaturesConfig
+from recap.settings.names import OneOf
+from recap.settings.outside import OutsideFile
+
+# Each opens files of its format as a :class:`recap.features.importers.base.Source`.
+FORMATS = Registry(
+    "format",
+    {
+        "bottom_up_tsv": "recap.features.importers.bottom_up_tsv:BottomUpTsv",
+        "m2_hdf5": "recap.features.importers.m2_hdf5:M2Hdf5",
+        "grid_feats_pth": "recap.features.importers.folders:GridFeatsPth",
+        "vinvl_tsv": "recap.features.importers.vinvl_tsv:VinvlTsv",
+        "npz_folder": "recap.features.importers.folders:NpzFolder",
+    },
+)
+
+
+@FEATURES.register
+class ImportedFeatures(FeaturesConfig):
+    """Features that others extracted: docs/feature_files.md describes the formats."""
+
+    extractor: ClassVar[str] = "recap.features.importers.job:extract"
+    no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
+    from_pictures: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = True
+    renamed_keys: ClassVar[dict[str, str]] = {"form": "format"}
+
+    kind: Literal["imported"]
+    format: Annotated[str, OneOf(FORMATS.names)] = Field(serialization_alias="form")
+    sources: list[OutsideFile] = Field(min_length=1, description="files or a folder, relative to `inputs`")
+    grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
+    rows: PositiveInt | None = Field(None, description="keep only the first N regions")
+    clip_boxes: bool = Field(False, description="clip boxes to the picture")
+
+    def targets(self) -> list[str]:
+        """Return the importer, and what reads this format."""
+        return [self.extractor, FORMATS.target(self.format)]
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the files hold maps that are averaged to a grid."""
+        return self.grid**2 or None if self.format == "grid_feats_pth" else None

@@ -1,0 +1,66 @@
+"""Regions of a detectron2 detector."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from recap.settings.base import neutral
+from recap.settings.features import FEATURES, FeaturesConfig, Weights
+from recap.settings.outside import Name
+from recap.settings.sizes import Cells, Edge
+
+
+@FEATURES.register
+class RegionFeatures(FeaturesConfig):
+    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
+
+    extractor: ClassVar[str] = "recap.features.regions:extract_regions"
+    encoder: ClassVar[str] = "recap.captioning.encoders:regions"
+    needs_detectron2: ClassVar[bool] = True
+    has_boxes: ClassVar[bool] = True
+    renamed_keys: ClassVar[dict[str, str]] = {"renamed": "key_map"}
+
+    kind: Literal["regions"]
+    detector: Literal["bottom_up_r101_c4", "grid_feats_x101_c5", "faster_rcnn_r50_c4"]
+    weights: Weights = Field(
+        description="'random', or a file relative to `inputs`: .safetensors, or .pth and .pkl that hold tensors alone"
+    )
+    key_map: dict[Name, Name] = Field(
+        default_factory=dict,
+        serialization_alias="renamed",
+        description="prefix of a tensor's name in the weights file -> prefix in our detector",
+    )
+    classes: PositiveInt = Field(1600, description="classes without the background")
+    attributes: NonNegativeInt = Field(400, description="attributes; 0: the detector has no attribute head")
+    min_boxes: PositiveInt = 10
+    max_boxes: PositiveInt = Field(100, description="equal to min_boxes: a fixed number")
+    score_threshold: float = Field(0.2, ge=0, le=1)
+    nms: float = Field(0.3, gt=0, le=1, description="overlap above which the lower score of one class is dropped")
+    boxes: Literal["proposals", "regressed"] = Field(
+        "proposals", description="the original bottom-up features store the proposals"
+    )
+    vectors: Literal["pooled", "fc1"] = neutral(
+        "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
+    )
+    grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
+    short_side: Edge = 600
+    long_side: Edge = 1000
+    seed: int = Field(0, description="seed of random weights")
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> RegionFeatures:
+        if self.min_boxes > self.max_boxes:
+            raise ValueError("min_boxes is larger than max_boxes")
+        return self
+
+    @model_validator(mode="after")
+    def _has_layers(self) -> RegionFeatures:
+        if self.vectors == "fc1" and self.detector != "grid_feats_x101_c5":
+            raise ValueError(f"vectors: {self.detector} has no layer fc1; only grid_feats_x101_c5 has")
+        return self
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of boxes, if it is the same for all pictures."""
+        return self.max_boxes if self.min_boxes == self.max_boxes else None

@@ -1,0 +1,33 @@
+"""Segments of a detectron2 panoptic model."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from recap.settings.features import FEATURES, FeaturesConfig, Weights
+from recap.settings.sizes import Cells, Edge
+
+
+@FEATURES.register
+class SegmentFeatures(FeaturesConfig):
+    """What a detectron2 panoptic model sees, for the second stream of the Fusion Transformer's last row."""
+
+    extractor: ClassVar[str] = "recap.features.segments:extract_segments"
+    encoder: ClassVar[str] = "recap.captioning.encoders:segments"
+    needs_detectron2: ClassVar[bool] = True
+
+    kind: Literal["segments"]
+    weights: Weights = Field(description="'random', or a file relative to `inputs`, as for regions")
+    form: Literal["occupancy", "segments"] = Field(
+        "occupancy", description="share of each class in each cell; or one vector pooled over each segment"
+    )
+    grid: Cells = Field(7, description="cells per edge, for form occupancy")
+    short_side: Edge = 800
+    long_side: Edge = 1333
+    seed: int = Field(0, description="seed of random weights")
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the vectors are those of cells."""
+        return self.grid**2 if self.form == "occupancy" else None

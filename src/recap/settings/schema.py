@@ -1,0 +1,83 @@
+"""JSON schemas of the files in ``params/``, for editors; generated, because ``core.config`` is the only description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from recap.core.files.atomic import write_text
+from recap.settings import SECTIONS, Profile, Titles
+
+_BASE = {"type": "string", "description": "name of a file beside this one: as that one, except for the keys given here"}
+
+
+def schemas() -> dict[str, str]:
+    """Return the text of every schema file by its name: profiles, titles, and each folder of ``params/``."""
+    kinds = {
+        "profile": (Profile, False),
+        "titles": (Titles, False),
+        **{name: (kind, True) for name, kind in SECTIONS.items()},
+    }
+    return {f"{name}.schema.json": _text(_schema(kind, name, variant)) for name, (kind, variant) in kinds.items()}
+
+
+def write_schemas(out: Path) -> list[Path]:
+    """Write every schema into the folder ``out`` and return the paths."""
+    paths = []
+    for name, text in schemas().items():
+        write_text(out / name, text)
+        paths.append(out / name)
+    return paths
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _schema(kind: Any, name: str, variant: bool) -> dict[str, Any]:
+    """Return the schema of one kind of file; where ``base`` is allowed, a file that has it needs no other key."""
+    whole = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
+    definitions = whole.pop("$defs", {})
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"recap params: {name}"}
+    if not variant:
+        return {**whole, **head, "$defs": definitions}
+    changes = {f"{key}Changes": _loosened(value) for key, value in definitions.items()}
+    roots = [_with_base(root) for root in _roots(_loosened(whole), changes)]
+    return {
+        **head,
+        "type": "object",
+        "if": {"required": ["base"]},
+        "then": {"anyOf": roots},
+        "else": whole,
+        "$defs": {**definitions, **changes},
+    }
+
+
+def _loosened(node: Any) -> Any:
+    """Return a schema in which every key may be left out, and references go to the loosened definitions."""
+    if isinstance(node, list):
+        return [_loosened(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _loosened(value) for key, value in node.items() if key not in ("required", "discriminator")}
+    if "oneOf" in kept:
+        # Without its required keys a change fits several kinds at once.
+        kept["anyOf"] = kept.pop("oneOf")
+    if "$ref" in node:
+        kept["$ref"] = f"{node['$ref']}Changes"
+    return kept
+
+
+def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects that a file may be: the schema itself, or the kinds it chooses from."""
+    if "anyOf" in node:
+        return [root for option in node["anyOf"] for root in _roots(option, definitions)]
+    return [definitions[node["$ref"].rsplit("/", 1)[-1]]] if "$ref" in node else [node]
+
+
+def _with_base(root: dict[str, Any]) -> dict[str, Any]:
+    """Return an object schema that also allows the key ``base``."""
+    return {**root, "properties": {**root["properties"], "base": _BASE}}

@@ -1,0 +1,122 @@
+"""What ``--spec`` of the commands takes: the settings of one job, complete, as the workflow passes them."""
+
+from __future__ import annotations
+
+import json
+from textwrap import indent
+from typing import Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from recap.settings.base import Strict
+from recap.settings.datasets import Dataset
+from recap.settings.features import Features
+from recap.settings.features.grid import GridFeatures
+from recap.settings.features.imported import ImportedFeatures
+from recap.settings.figures import Figure
+from recap.settings.language_models import LanguageModel
+from recap.settings.params import validate
+from recap.settings.recipes import Recipe
+from recap.settings.run import EvaluationSpec, RunSpec
+from recap.settings.studies import Study
+from recap.settings.subsets import Subset
+from recap.settings.tables import Table
+from recap.settings.vocabulary import VocabularyConfig
+
+
+class ComparedTable(Strict):
+    """``recap statistics`` and ``recap report captions``."""
+
+    table: Table = Field(description="keys of params/tables/<table>.yaml")
+    seeds: list[int] = Field(min_length=1, description="seeds of its runs")
+    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of params/recipes/<name>.yaml")
+
+
+class Summary(Strict):
+    """``recap report summary``."""
+
+    rows: dict[str, list[str]] = Field(description="<table>.<row> -> paths of its runs below --scores")
+
+
+class Curve(Strict):
+    """A run whose curve is drawn."""
+
+    label: str = Field(description="the row that it belongs to, as tables call it")
+    seed: int
+    stage: Literal["xe", "scst"]
+    path: str = Field(description="its folder below --runs")
+    after: str | None = Field(None, description="path of the run that it continues: its epochs follow on the axis")
+
+
+class Curves(Strict):
+    """``recap report curves``."""
+
+    runs: list[Curve] = Field(description="the runs, each with `label`, `seed`, `stage`, `path` (folder below --runs)")
+
+
+class StudySpec(Strict):
+    """``recap study sheets`` and ``recap study power``."""
+
+    name: str = Field(min_length=1, description="of the study")
+    study: Study = Field(description="keys of params/studies/<name>.yaml")
+    scale: str = Field(
+        "Captions given by hand.", description="sentence for the table about how the models were trained"
+    )
+
+
+SPECS: dict[str, Any] = {
+    "ComparedTable": ComparedTable,
+    "Curves": Curves,
+    "Dataset": Dataset,
+    "EvaluationSpec": EvaluationSpec,
+    "Features": Features,
+    "Figure": Figure,
+    "GridFeatures": GridFeatures,
+    "ImportedFeatures": ImportedFeatures,
+    "LanguageModel": LanguageModel,
+    "RunSpec": RunSpec,
+    "StudySpec": StudySpec,
+    "Subset": Subset,
+    "Summary": Summary,
+    "Table": Table,
+    "VocabularyConfig": VocabularyConfig,
+}
+
+
+def completed(keys: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec with the defaults of what it leaves out, as plain JSON values; a complete one comes back as it is.
+
+    Args:
+        keys: name of its class in `SPECS`.
+        values: the spec.
+
+    Raises:
+        ConfigError: it has an unknown key, lacks one or has a wrong value.
+    """
+    kind = TypeAdapter(SPECS[keys])
+    plain: dict[str, Any] = kind.dump_python(validate(SPECS[keys], values, "--spec"), mode="json", by_alias=True)
+    return plain
+
+
+def described(keys: str) -> str:
+    """Return a line for each key of a spec; of several kinds, the keys of each."""
+    schema = TypeAdapter(SPECS[keys]).json_schema()
+    kinds = [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] for option in schema.get("oneOf", [])]
+    return "\n".join(f"{kind['title']}:\n{indent(_lines(kind), '  ')}" for kind in kinds) or _lines(schema)
+
+
+def _lines(schema: dict[str, Any]) -> str:
+    """Return the keys of one kind of object, those first that must be given."""
+    required = schema.get("required", [])
+    found = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
+    width = max(map(len, schema["properties"]))
+    return "\n".join(f"{name:{width}}  {_said(value, name in required)}" for name, value in found)
+
+
+def _said(schema: dict[str, Any], required: bool) -> str:
+    """Return what a key is, and its default."""
+    values = schema.get("enum", [schema.get("const", "an object: workflow/schemas/ lists its keys")])
+    said = schema.get("description") or ", ".join(map(str, values))
+    default = schema.get("default")
+    shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
+    return " ".join(filter(None, [said, shown]))

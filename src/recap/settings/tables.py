@@ -1,0 +1,186 @@
+"""Settings of tables and profiles: ``params/tables/`` and ``params/<profile>.yaml``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
+
+from recap.core.errors import nearest
+from recap.settings.base import Strict, neutral
+from recap.settings.execution import Execution, refuse_moved
+from recap.settings.metrics import column_names
+from recap.settings.names import OneOf
+
+
+def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
+    known = column_names()
+    unknown = sorted(set(printed) - set(known))
+    if unknown:
+        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], known)}")
+    return printed
+
+
+Printed = Annotated[dict[str, float], AfterValidator(_known_metrics)]
+
+
+Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
+Stages = Literal["xe", "scst"]
+
+
+class QuotedRow(Strict):
+    """One line of the paper's table that the paper quotes from others: it has no run."""
+
+    id: Id
+    label: str
+    printed: Printed = Field(description="metric -> printed value, in percent")
+
+
+class RowSettings(Strict):
+    """What a row trains; a table's `defaults` hold for every row that does not say otherwise."""
+
+    dataset: str | None = None
+    subset: str | None = Field(None, description="default: full")
+    features: str | list[str] | None = Field(None, description="a name, or a list for a model with several inputs")
+    model: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    recipe: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    stage: Stages | None = Field(None, description="default: scst")
+
+
+class RowFile(RowSettings):
+    """One line of a table as its file has it."""
+
+    id: Id
+    label: str
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    scales: list[str] | None = Field(
+        None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
+    )
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
+
+
+class Examples(Strict):
+    """Captions that a contact sheet shows because they say something."""
+
+    row: Id = Field(description="id of the row whose captions are searched")
+    phrases: list[str] = Field(min_length=1, description="words or phrases; a caption with each is shown")
+
+
+class _Table(Strict):
+    """What a table file and a planned table share."""
+
+    title: str
+    columns: list[Annotated[str, OneOf(column_names)]]
+    baseline: str = Field(description="id of the row that the others are compared with")
+    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
+    attention: list[str] = Field(
+        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
+    )
+    gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
+    examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
+    printed_on: str | None = neutral(
+        None,
+        description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
+        "without it no difference to them is shown",
+    )
+
+
+class TableFile(_Table):
+    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+
+    source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
+    note: str = Field("", description="sentences under the table at every scale")
+    paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
+    seeds: PositiveInt = Field(1, description="runs of each row in the paper")
+    defaults: RowSettings = RowSettings()
+    rows: list[RowFile] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TableFile:
+        _check_ids(self)
+        return self
+
+
+class Row(Strict):
+    """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
+
+    id: Id
+    label: str
+    dataset: str
+    subset: str = "full"
+    features: str = Field(description="names, joined by +")
+    model: str
+    recipe: str
+    stage: Stages = "scst"
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
+    as_printed: bool = neutral(
+        False, description="data set and settings are those of the printed numbers: differences to them are shown"
+    )
+
+
+class Table(_Table):
+    """A planned table: rows, columns, and the row that the others are tested against."""
+
+    scale: str = Field(description="sentences under the table: what was scaled down, and the table's own notes")
+    short_scale: str = neutral("", description="the scale and its data in one sentence; none: nothing was scaled")
+    rows: list[Row] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Table:
+        _check_ids(self)
+        return self
+
+
+def _check_ids(table: TableFile | Table) -> None:
+    """Refuse ids that are duplicated, or named and not there."""
+    ids = [row.id for row in table.rows]
+    every = ids + [row.id for row in table.quoted]
+    if len(set(every)) != len(every):
+        duplicate = next(name for name in every if every.count(name) > 1)
+        raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
+    if table.baseline not in ids:
+        raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
+    alone = [row.id for row in table.rows if not row.ensemble]
+    drawn = [("attention", name) for name in table.attention] + [("gates", table.gates)] * (table.gates is not None)
+    for key, name in drawn:
+        if name not in alone:
+            raise ValueError(f"{key} {name!r} is no row of single models; those are {', '.join(alone)}")
+    if table.examples and table.examples.row not in ids:
+        raise ValueError(f"examples.row {table.examples.row!r} is no row id; {nearest(table.examples.row, ids)}")
+
+
+class Profile(Strict):
+    """What one run of the workflow makes."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    figures: list[str] = Field(
+        default_factory=list, description="files below params/figures, without .yaml; their tables are made, too"
+    )
+    scale: str | None = Field(
+        None,
+        description="file of params/scales; none: the tables as they are",
+    )
+    seeds: list[int] | None = Field(
+        None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
+    )
+    inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
+    fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
+    execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
+    studies: list[str] = neutral([], description="human studies: files below params/studies, without .yaml")
+    sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_moved(cls, values: Any) -> Any:
+        return refuse_moved(values)
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: list[int] | None) -> list[int] | None:
+        if seeds is not None and len(set(seeds)) != len(seeds):
+            raise ValueError("a seed is duplicated")
+        return seeds
