@@ -68,7 +68,7 @@ class Guide:
         clone = folder / "recap"
         self.folder.mkdir()
         clone.mkdir()
-        for name in ("Snakefile", "workflow", "profiles", "tests", "pyproject.toml"):
+        for name in ("Snakefile", "workflow", "profiles", "tests", "docs", "pyproject.toml"):
             (clone / name).symlink_to(ROOT / name)
         shutil.copytree(ROOT / "params", clone / "params")
         for name, text in TINY.items():

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from recap.core.errors import ConfigError, FeatureError, TrainingError
 from recap.core.files.checksums import check
@@ -32,13 +32,16 @@ _SIGNED = {"beam": "beam", "max_length": "len", "length_penalty": "lp"}  # setti
 _PLACES = "resources"  # folder of outside files, unless a profile says otherwise
 
 
+_Folder = Annotated[str, Field(pattern="^[^/]+$")]  # each name is one folder of the run's path
+
+
 @dataclass(frozen=True)
 class _Spec:
-    dataset: str
-    subset: str
-    features: str
-    model: str
-    recipe: str
+    dataset: _Folder
+    subset: _Folder
+    features: _Folder
+    model: _Folder
+    recipe: _Folder
     seed: int
 
 
@@ -47,7 +50,7 @@ class _MadeFrom:
     """What is read of a run's `config.yaml`."""
 
     spec: _Spec
-    stage: str
+    stage: _Folder
     vocabulary_hash: str
     feature_hash: str
 
