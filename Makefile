@@ -2,6 +2,7 @@
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 # make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
+# make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make repro    the demo through DVC, which keeps every version of the results
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
@@ -10,7 +11,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-all lint bench ui audit clean
+.PHONY: demo run repro install test test-all lint schema bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -74,6 +75,9 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python -m workflow.lint
+
+schema: $(INSTALLED)
+	$(BIN)/python -P -m recap config schema --out workflow/schemas
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

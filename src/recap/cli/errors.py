@@ -51,6 +51,11 @@ def one_sentence() -> Iterator[None]:
         if not _reader_gone():
             raise
         sys.exit(141)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("recap"):
+            _leave_bug(error)
+            raise
+        _end(f"{error.name} is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'")
     except (MemoryError, ImportError) as error:
         if isinstance(error, ImportError) and _UNMAPPED not in str(error):
             _leave_bug(error)

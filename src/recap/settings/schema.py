@@ -1,4 +1,4 @@
-"""JSON schemas of the files in ``params/``, for editors; generated, because ``core.config`` is the only description."""
+"""JSON schemas of the files in ``params/``, for editors; ``recap.settings`` is the only description."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _lines(schema: dict[str, Any]) -> str:
 
 def _said(schema: dict[str, Any], required: bool) -> str:
     """Return what a key is, and its default."""
-    values = schema.get("enum", [schema.get("const", "an object: workflow/schemas/ lists its keys")])
+    values = schema.get("enum", [schema.get("const", "an object: `make schema` lists its keys")])
     said = schema.get("description") or ", ".join(map(str, values))
     default = schema.get("default")
     shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
