@@ -98,7 +98,7 @@ def put_under_dvc(folder):
         (folder / name).parent.mkdir(exist_ok=True)
         copy(ROOT / name, folder / name)
     stages = folder / "dvc.yaml"
-    stages.write_text(stages.read_text().replace("- profile: demo", "- profile: tiny"))
+    stages.write_text(stages.read_text().replace("demo", "tiny"))
     (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):

@@ -1,4 +1,4 @@
-"""Settings of tables and profiles: ``params/tables/`` and ``params/<profile>.yaml``."""
+"""Settings of tables (``params/<paper>/tables/``) and profiles (``profile.yaml`` of a paper, ``params/demo.yaml``)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Table(Strict):
 
 
 class TableFile(_Table):
-    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
 
     source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
     note: str = Field("", description="sentences under the table at every scale")
@@ -156,13 +156,13 @@ class Profile(Strict):
     """What one run of the workflow makes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3 is params/xlan/tables/t3.yaml")
     figures: list[str] = Field(
-        default_factory=list, description="files below params/figures, without .yaml; their tables are made, too"
+        default_factory=list, description="names of figures (visualgpt/f7); their tables are made, too"
     )
     scale: str | None = Field(
         None,
-        description="file of params/scales; none: the tables as they are",
+        description="name of a scale; none: the tables as they are",
     )
     seeds: list[int] | None = Field(
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
@@ -170,7 +170,7 @@ class Profile(Strict):
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
-    studies: list[str] = neutral([], description="human studies: files below params/studies, without .yaml")
+    studies: list[str] = neutral([], description="names of human studies: visualgpt/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
     @model_validator(mode="before")
@@ -184,3 +184,12 @@ class Profile(Strict):
         if seeds is not None and len(set(seeds)) != len(seeds):
             raise ValueError("a seed is duplicated")
         return seeds
+
+
+class PaperProfile(Profile):
+    """``params/<paper>/profile.yaml``: what is made of a paper at each scale; results are in folders NAME_SCALE."""
+
+    tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
+    scales: dict[str, dict[str, Any]] = Field(
+        min_length=1, description="scale -> keys of a profile that hold there, unless they are given for all scales"
+    )

@@ -1,0 +1,58 @@
+"""Finds the files of ``params/``: shared ones in ``<section>/``, those of a paper in ``<paper>/<section>/``.
+
+Every folder of ``params/`` that is no section is one of a paper, or of a group: there is no list of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.settings import SECTIONS
+
+OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/xlan/tables/t3.yaml is xlan/t3
+SCALES = "scales"  # all files of one name are one scale
+_NO_PROFILES = ("titles.yaml",)
+
+
+def papers(params: Path) -> list[str]:
+    """Return the names of the papers' folders."""
+    folders = params.iterdir() if params.is_dir() else ()
+    return sorted(path.name for path in folders if path.is_dir() and path.name not in SECTIONS)
+
+
+def names(params: Path, section: str) -> list[str]:
+    """Return the names of all files of a section, sorted."""
+    found = {file.stem for file in (params / section).glob("*.yaml")}
+    for paper in papers(params):
+        stems = (file.stem for file in (params / paper / section).glob("*.yaml"))
+        found |= {f"{paper}/{stem}" if section in OF_A_PAPER else stem for stem in stems}
+    return sorted(found)
+
+
+def files(params: Path, section: str, name: str) -> list[Path]:
+    """Return the files with a name, the shared one first; `../a`, `/a` and other spellings of a name have none."""
+    if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).as_posix() != name:
+        return []
+    paper, _, stem = name.rpartition("/")
+    if section in OF_A_PAPER:
+        return list(filter(_is_file, [params / paper / section / f"{stem}.yaml"]))
+    folders = [params, *(params / each for each in papers(params))]
+    return [path for folder in folders if _is_file(path := folder / section / f"{name}.yaml")]
+
+
+def label(params: Path, path: Path) -> str:
+    """Return what messages call a file of ``params/``."""
+    return f"{params.name}/{path.relative_to(params).as_posix()}"
+
+
+def profiles(params: Path) -> list[Path]:
+    """Return the files of all profiles."""
+    shared = (path for path in params.glob("*.yaml") if path.name not in _NO_PROFILES)
+    return [*sorted(shared), *sorted(params.glob("*/profile.yaml"))]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        return False
