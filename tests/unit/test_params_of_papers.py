@@ -112,7 +112,7 @@ def test_a_mistake_in_the_scales_of_a_profile_is_one_sentence(change, sentence):
 def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
     written = {"name": "demo", "scale": "scenes"}
     with pytest.raises(
-        ConfigError, match="demo.yaml: its results are at scale 'scenes'; for another add name=NAME to --config"
+        ConfigError, match="demo.yaml: its results are at scale 'scenes'; for another scale add name=NAME to --config"
     ):
         refuse_other_scale({**written, "scale": "photos"}, written, "demo.yaml")
     refuse_other_scale({**written, "scale": "photos", "name": "mine"}, written, "demo.yaml")

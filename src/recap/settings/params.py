@@ -188,6 +188,5 @@ def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], fi
     """
     changed = values.get("scale") != written.get("scale") and values.get("name") == written.get("name")
     if changed and "scales" not in written:
-        raise ConfigError(
-            f"{file}: its results are at scale {written.get('scale')!r}; for another add name=NAME to --config"
-        )
+        own = f"at scale {written['scale']!r}" if written.get("scale") else "without a scale"
+        raise ConfigError(f"{file}: its results are {own}; for another scale add name=NAME to --config")
