@@ -61,7 +61,7 @@ def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
     found = plan.resolve_with_sources("models", row.model)
     assert found["encoder_layers"] == (2, "params/xlan/tables/t3.yaml: row 'enc2': model")
     assert found["d_model"] == (128, "params/xlan/scales/scenes.yaml: models.xlan")
-    assert found["alpha"] == (1.3, "params/xlan/models/xlan.yaml")
+    assert found["alpha"] == (1.3, "default (recap.papers.xlan.settings)")
     assert found["kind"] == ("xlan", "params/xlan/models/xlan.yaml")
 
 
