@@ -30,8 +30,11 @@ VALIDATE = """
 import sys
 from pathlib import Path
 from recap.settings.params import load_named
-for name in sys.argv[1:]:
-    load_named(Path("params"), *name.split("/", 1))
+from recap.settings.param_files import tables_named
+params = Path("params")
+for section, name in (each.split("/", 1) for each in sys.argv[1:]):
+    for each in tables_named(params, [name]) if section == "tables" else [name]:
+        load_named(params, section, each)
 """
 
 

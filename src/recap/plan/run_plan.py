@@ -16,6 +16,7 @@ from recap.plan.scale_text import Pair, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler
 from recap.plan.variants import Variant
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.settings.param_files import tables_named
 from recap.settings.params import base_files, load_named, read_mapping, validate
 
 
@@ -47,13 +48,19 @@ class RunPlan:
         self.seeds: dict[str, list[int]] = {}
         # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
         self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
-        files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
-        for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
+        files: dict[str, FigureFile] = {name: self._figure_file(name, who) for name in profile.figures}
+        drawn = [table_id for file in files.values() for table_id in file.tables]
+        for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
             self._add(table_id, self._asked("tables", table_id, who))
         self.figures = {
             name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
             for name, file in files.items()
         }
+
+    def _figure_file(self, name: str, who: str) -> FigureFile:
+        """Return a figure's file with the tables that it means by a table with parts."""
+        file: FigureFile = self._asked("figures", name, who)
+        return file.model_copy(update={"tables": tables_named(self.params, file.tables)})
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
@@ -134,6 +141,8 @@ class RunPlan:
             ensemble=row.ensemble,
             printed=row.printed,
             printed_sd=row.printed_sd,
+            printed_p=row.printed_p,
+            doubt=row.doubt,
             as_printed=as_printed,
         )
 

@@ -87,7 +87,7 @@ class Scaler:
             if row.scales is None or (self.scale and self.scale.name in row.scales):
                 made.append(row)
             else:
-                quoted.append(QuotedRow(id=row.id, label=row.label, printed=row.printed))
+                quoted.append(QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}))
         if not made:
             scale = self.scale.name if self.scale else None
             raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")

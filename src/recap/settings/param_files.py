@@ -5,11 +5,14 @@ Every folder of ``params/`` that is no section is one of a paper, or of a group:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from recap.core.files.yaml_files import read_mapping
 from recap.settings import SECTIONS
 
 OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/xlan/tables/t3.yaml is xlan/t3
+TABLES = "tables"
 SCALES = "scales"  # all files of one name are one scale
 _NO_PROFILES = ("titles.yaml",)
 
@@ -21,16 +24,41 @@ def papers(params: Path) -> list[str]:
 
 
 def names(params: Path, section: str) -> list[str]:
-    """Return the names of all files of a section, sorted."""
+    """Return the names of all files of a section, sorted; of a table with parts, those of its parts in their order."""
     found = {file.stem for file in (params / section).glob("*.yaml")}
     for paper in papers(params):
         stems = (file.stem for file in (params / paper / section).glob("*.yaml"))
         found |= {f"{paper}/{stem}" if section in OF_A_PAPER else stem for stem in stems}
-    return sorted(found)
+    return tables_named(params, sorted(found)) if section == TABLES else sorted(found)
+
+
+def tables_named(params: Path, names: Iterable[str]) -> list[str]:
+    """Return the tables that names mean: that of a file with parts means all of them (``visualgpt/t1_f001`` ...)."""
+    return [table for name in names for table in _parts(params, name) or [name]]
+
+
+def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
+    """Return the name of the file that has a table, and the part of it that the table is (``t1_f001`` of ``t1``)."""
+    if not _files(params, TABLES, name):
+        for end in (place for place, char in enumerate(name) if char == "_"):
+            if name in _parts(params, name[:end]):
+                return name[:end], name[end + 1 :]
+    return name, None
+
+
+def _parts(params: Path, table: str) -> list[str]:
+    """Return the names of the parts that the file of a table has."""
+    found = [read_mapping(path).get("parts") for path in _files(params, TABLES, table)]
+    return [f"{table}_{part}" for parts in found if isinstance(parts, dict) for part in parts]
 
 
 def files(params: Path, section: str, name: str) -> list[Path]:
-    """Return the files with a name, the shared one first; `../a`, `/a` and other spellings of a name have none."""
+    """Return the files with a name, the shared one first; a part of a table has the file of that table."""
+    return _files(params, section, file_and_part(params, name)[0] if section == TABLES else name)
+
+
+def _files(params: Path, section: str, name: str) -> list[Path]:
+    """Return the files with a name; `../a`, `/a` and other spellings of a name have none."""
     if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).as_posix() != name:
         return []
     paper, _, stem = name.rpartition("/")

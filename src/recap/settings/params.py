@@ -14,7 +14,8 @@ from recap.core.errors import ConfigError, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.core.problems import adapter, first_problem
 from recap.settings import SECTIONS, PaperProfile, Profile
-from recap.settings.param_files import SCALES, files, label, names, profiles
+from recap.settings.param_files import SCALES, TABLES, file_and_part, files, label, names, profiles, tables_named
+from recap.settings.table_parts import TableOfParts, part_of
 
 __all__ = [
     "base_files",
@@ -76,12 +77,26 @@ def _parts(params: Path, section: str, name: str) -> list[tuple[str, dict[str, A
         one, other = (label(params, path) for path in paths[:2])
         raise ConfigError(f"{one} and {other} have the same name; rename one")
     parts = [(label(params, path), read_mapping(path)) for path in paths]
+    if section == TABLES:
+        return [(source, _one_table(params, name, source, values)) for source, values in parts]
     where: dict[str, str] = {}
     for source, values in parts:
         for key in _entries(values):
             if where.setdefault(key, source) != source:
                 raise ConfigError(f"{where[key]} and {source} both have the key {key!r}; remove it from one")
     return parts
+
+
+def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a table, of a file with parts those of the part that the table is."""
+    if "parts" not in values:
+        return values
+    validate(TableOfParts, values, source)
+    part = file_and_part(params, name)[1]
+    if part is None:
+        known = ", ".join(tables_named(params, [name]))
+        raise ConfigError(f"{source}: is a table with parts; name one: {known}")
+    return part_of(values, part)
 
 
 def _entries(values: dict[str, Any]) -> list[str]:
@@ -138,7 +153,7 @@ def profiles_of_tables(params: Path) -> dict[str, list[str]]:
     for path in profiles(params):
         for profile in load_profiles(path):
             drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
-            for name in dict.fromkeys([*profile.tables, *drawn]):
+            for name in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
                 found.setdefault(name, []).append(profile.name)
     return found
 

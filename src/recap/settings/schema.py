@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from recap.core.files.atomic import write_text
-from recap.settings import SECTIONS, PaperProfile, Profile, Titles
+from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
+from recap.settings.table_parts import TableOfParts
 
 _BASE = {
     "type": "string",
@@ -23,6 +24,7 @@ def schemas() -> dict[str, str]:
         "profile": (Profile | PaperProfile, False),
         "titles": (Titles, False),
         **{name: (kind, True) for name, kind in SECTIONS.items()},
+        "tables": (TableFile | TableOfParts, True),
     }
     return {f"{name}.schema.json": _text(_schema(kind, name, variant)) for name, (kind, variant) in kinds.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
@@ -12,8 +12,10 @@ from recap.settings.execution import Execution, refuse_moved
 from recap.settings.metrics import column_names
 from recap.settings.names import OneOf
 
+WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
 
-def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
+
+def _known_columns(printed: dict[str, Any]) -> dict[str, Any]:
     known = column_names()
     unknown = sorted(set(printed) - set(known))
     if unknown:
@@ -21,14 +23,38 @@ def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
     return printed
 
 
-Printed = Annotated[dict[str, float], AfterValidator(_known_metrics)]
+def _known_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
+    _known_columns({key: text for key, text in doubt.items() if key != WHOLE_ROW})
+    return doubt
+
+
+Printed = Annotated[dict[str, float], AfterValidator(_known_columns)]
+PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_known_columns)]
+Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Stages = Literal["xe", "scst"]
 
 
-class QuotedRow(Strict):
+class _PrintedRow(Strict):
+    """What a paper prints in a row, and what speaks against it."""
+
+    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
+    doubt: Doubt = Field(
+        default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
+    )
+
+    @model_validator(mode="after")
+    def _doubts_what_is_printed(self) -> Self:
+        unprinted = [key for key in self.doubt if key not in self.printed and not (key == WHOLE_ROW and self.printed)]
+        if unprinted:
+            raise ValueError(f"doubt: {unprinted[0]!r} has no printed number in this row; leave it out")
+        return self
+
+
+class QuotedRow(_PrintedRow):
     """One line of the paper's table that the paper quotes from others: it has no run."""
 
     id: Id
@@ -47,8 +73,8 @@ class RowSettings(Strict):
     stage: Stages | None = Field(None, description="default: scst")
 
 
-class RowFile(RowSettings):
-    """One line of a table as its file has it."""
+class TrainedRow(RowSettings):
+    """One line of a table as its file has it, without what the paper prints there."""
 
     id: Id
     label: str
@@ -56,7 +82,11 @@ class RowFile(RowSettings):
     scales: list[str] | None = Field(
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
     )
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+
+
+class RowFile(TrainedRow, _PrintedRow):
+    """One line of a table as its file has it."""
+
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
@@ -86,14 +116,19 @@ class _Table(Strict):
     )
 
 
-class TableFile(_Table):
-    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+class UnscaledTable(_Table):
+    """What table files with and without parts share."""
 
     source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
     note: str = Field("", description="sentences under the table at every scale")
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
+
+
+class TableFile(UnscaledTable):
+    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+
     rows: list[RowFile] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -102,7 +137,7 @@ class TableFile(_Table):
         return self
 
 
-class Row(Strict):
+class Row(_PrintedRow):
     """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
 
     id: Id
@@ -114,7 +149,6 @@ class Row(Strict):
     recipe: str
     stage: Stages = "scst"
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
     as_printed: bool = neutral(
         False, description="data set and settings are those of the printed numbers: differences to them are shown"
