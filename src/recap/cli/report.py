@@ -24,6 +24,7 @@ def add_statistics(commands: Commands) -> None:
     parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
     spec(parser, "ComparedTable")
     paths(parser, "scores", out="the JSON that `recap report table` reads")
+    paths(parser, required=False, runs="folder results/<profile>/runs, for columns that are no metrics")
     parser.set_defaults(function=_statistics)
 
 
@@ -37,6 +38,10 @@ def _statistics(a: Arguments) -> None:
         seeds=settings["seeds"],
         scores_root=a.scores,
         statistics_out=a.out,
+        trainings={
+            run: [a.runs / training for training in trainings]
+            for run, trainings in (settings["trainings"].items() if a.runs else ())
+        },
     )
 
 

@@ -248,6 +248,10 @@ class RunPlan:
         """Return the training whose weights a scored run of one seed uses."""
         return self.first_stage(run) if run.stage == "xe" else run
 
+    def stages(self, run: Run) -> list[Run]:
+        """Return the trainings that the weights of a scored run of one seed went through."""
+        return list(dict.fromkeys([self.first_stage(run), self.weights(run)]))
+
     def first_stage(self, run: Run) -> Run:
         """Return the cross-entropy training of a run, which recipes that differ only in the second stage share."""
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")

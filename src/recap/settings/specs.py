@@ -29,6 +29,10 @@ class ComparedTable(Strict):
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
+    trainings: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="path of a scored run -> paths of its trainings, in their order; for columns that are no metrics",
+    )
     recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
 
 

@@ -8,18 +8,18 @@ from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_
 
 from recap.core.errors import nearest
 from recap.settings.base import Strict, neutral
+from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
-from recap.settings.metrics import column_names
 from recap.settings.names import OneOf
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
 
 
 def _known_columns(printed: dict[str, Any]) -> dict[str, Any]:
-    known = column_names()
+    known = table_columns()
     unknown = sorted(set(printed) - set(known))
     if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], known)}")
+        raise ValueError(f"unknown column {unknown[0]!r}; {nearest(unknown[0], known)}")
     return printed
 
 
@@ -40,7 +40,9 @@ Stages = Literal["xe", "scst"]
 class _PrintedRow(Strict):
     """What a paper prints in a row, and what speaks against it."""
 
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+    printed: Printed = Field(
+        default_factory=dict, description="column -> printed value, in percent or the column's unit"
+    )
     printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
     doubt: Doubt = Field(
         default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
@@ -101,7 +103,7 @@ class _Table(Strict):
     """What a table file and a planned table share."""
 
     title: str
-    columns: list[Annotated[str, OneOf(column_names)]]
+    columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     attention: list[str] = Field(
