@@ -58,14 +58,15 @@ def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
     text = printed("params", "show", "visualgpt/t1_f001/visualgpt_tau02", "--params", str(PARAMS), "--scale", "paper")
     assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
     row = {key: found for (section, key), found in settings(text).items() if section == "row"}
-    assert row["seeds"] == ([1, 2, 3, 4], "params/visualgpt/tables/t1_f001.yaml")
+    assert row["seeds"] == ([1, 2, 3, 4], "params/visualgpt/tables/t1.yaml")
     assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.tables)")
-    assert row["baseline"] == ("transformer_l3", "params/visualgpt/tables/t1_f001.yaml")
+    assert row["baseline"] == ("transformer_l3", "params/visualgpt/tables/t1.yaml")
     table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
     (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")
-    where = "params/visualgpt/tables/t1_f001.yaml: row 'visualgpt_tau02'"
+    where = "params/visualgpt/tables/t1.yaml: row 'visualgpt_tau02'"
     assert row["printed.CIDEr"] == (said.printed["CIDEr"], where)
     assert row["printed_sd.CIDEr"] == (said.printed_sd["CIDEr"], where)
+    assert row["doubt.METEOR"] == (said.doubt["METEOR"], where)
     at_scenes = settings(printed("params", "show", "fusion/t1/ft", "--params", str(PARAMS), "--scale", "scenes"))
     assert at_scenes["row", "seeds"] == ([1, 2, 3, 4, 5], "params/fusion/scales/scenes.yaml: tables.fusion.seeds")
 

@@ -117,7 +117,7 @@ def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
         ),
         (
             {"rows": [{**WHOLE["rows"][0], "printed": {"f1": {"CIDER": 1.0}}}]},
-            r"rows\.0\.printed\.f1: unknown metric 'CIDER'; did you mean",
+            r"rows\.0\.printed\.f1: unknown column 'CIDER'; did you mean",
         ),
         (
             {"parts": {**WHOLE["parts"], "f1": {"subest": "x"}}},
