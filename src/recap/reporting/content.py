@@ -91,7 +91,7 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
     baseline, units = statistics["baseline"], statistics["family"]["units"]
-    cells = list(row["cells"].items())
+    cells = [(column, row["cells"][column]) for column in statistics["columns"]]
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
     kind = "ours" if same is None else f"ours (n = {same})"
