@@ -14,6 +14,7 @@ from recap.cli import main
 STAGES = """
 vars:
   - profile: mine
+  - config: --configfile params/mine.yaml
 stages:
   data:
     cmd: "true"

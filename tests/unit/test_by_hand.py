@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.plans import edited
 from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main
@@ -81,7 +82,7 @@ def test_a_language_model_is_made_first_and_a_file_of_weights_is_taken_from_the_
     table = {"title": "t", "columns": ["CIDEr"], "baseline": "v"}
     row = {"id": "v", "label": "v", "model": "visual_gpt", "recipe": "visualgpt", "features": "bottom_up_adaptive"}
     written = {**table, "rows": [{**row, "dataset": "coco_bpe"}]}
-    (tmp_path / "params" / "tables" / "v.yaml").write_text(json.dumps(written))
+    edited(tmp_path / "params", "tables/v.yaml", **written)
     monkeypatch.chdir(tmp_path)
     run = []
 

@@ -19,6 +19,7 @@ from recap.cli import build_parser, main
 from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
 from recap.core.errors import nearest
+from recap.settings.param_files import names
 from recap.settings.params import load_named
 from recap.settings.specs import completed
 
@@ -157,18 +158,17 @@ def complete_specs():
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
         named = {
             section: {
-                path.stem: load_named(params, section, path.stem).model_dump(mode="json")
-                for path in (params / section).glob("*.yaml")
+                name: load_named(params, section, name).model_dump(mode="json") for name in names(params, section)
             }
             for section in ("models", "recipes")
         }
         stages = [(stage, recipe[stage]) for recipe in named["recipes"].values() for stage in ("xe", "scst")]
-        names = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
+        named_parts = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
         for number in range(max(len(named["models"]), len(stages))):
             stage, settings = stages[number % len(stages)]
             model = list(named["models"].values())[number % len(named["models"])]
             if settings:
-                yield {**names, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
+                yield {**named_parts, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
 
 
 def test_a_complete_spec_comes_back_byte_for_byte():
@@ -212,6 +212,14 @@ def test_a_wrong_spec_of_a_training_is_one_sentence(capsys, tmp_path):
     assert "unknown key 'kind'" in said
     assert "the key 'stage' is missing" in refused(capsys, "train", "--spec", "{}", *words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_reports_is_printed_table_by_table_with_its_samples(tmp_path, capsys):
+    for name in ("tables/b.md", "tables/a.md", "tables/a.paper.md", "figures/a_captions.md", "figures/c_captions.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    main(["report", "show", str(tmp_path)])
+    assert capsys.readouterr().out.split() == ["tables/a.md", "figures/a_captions.md", "tables/b.md"]
 
 
 @pytest.mark.skipif(not sys.executable.isascii(), reason="Python itself does not start there from such a folder")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.plans import edited
 from recap.core.errors import ConfigError, DataError, MetricError
 from recap.core.files.checksums import record
 from recap.core.seeding import generator
@@ -169,11 +170,10 @@ def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
 
 def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(tmp_path):
     params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
-    (params / "recipes" / "mine.yaml").write_text("base: photos\nevaluation: {metrics: [True captions]}\n")
-    (params / "tables" / "mine.yaml").write_text(
-        "title: Mine\ncolumns: [True captions]\nbaseline: t\n"
-        "rows: [{id: t, label: T, dataset: flickr8k, features: mobilenetv2_grid, model: transformer, recipe: mine}]\n"
-    )
+    edited(params, "recipes/mine.yaml", base="photos", evaluation={"metrics": ["True captions"]})
+    row = {"id": "t", "label": "T", "dataset": "flickr8k", "features": "mobilenetv2_grid", "model": "transformer"}
+    rows = [{**row, "recipe": "mine"}]
+    edited(params, "tables/mine.yaml", title="Mine", columns=["True captions"], baseline="t", rows=rows)
     profile = load_profile({"name": "mine", "tables": ["mine"]}, "mine")
     with pytest.raises(ConfigError, match="'True captions', which reads boxes.json, and data set 'flickr8k' has none"):
         RunPlan(profile, params)

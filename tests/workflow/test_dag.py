@@ -56,7 +56,7 @@ def test_a_phase_stops_where_the_next_begins(workspace):
             "tables/tiny.yaml",
             "model: zodiac",
             "model: zodiak",
-            "params/models: there is no 'zodiak'; did you mean 'zodiac'? (asked for by row 'zodiac' of table 'tiny')",
+            "params: there is no 'zodiak' in models; did you mean 'zodiac'? (asked for by row 'zodiac' of",
         ),
         ("recipes/short.yaml", "epochs: 1", "epoch: 1", "short.yaml: unknown key 'xe.epoch'; did you mean 'epochs'?"),
         ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),
@@ -83,7 +83,7 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
 @pytest.mark.parametrize(
     "name, old, new, sentence",
     [
-        ("other", "Tiny", "Tiny", "params/studies: there is no 'other'"),
+        ("other", "Tiny", "Tiny", "params: there is no 'other' in studies"),
         ("tiny", "tiny/zodiac", "tiny/zodiak", "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
         ("tiny", ", zodiac: tiny/zodiac", "", "setup 'tiny' has no row for system 'zodiac'; name it in `rows`"),
         (

@@ -15,7 +15,7 @@ from recap.core.errors import RecapError
 from recap.settings.metrics import METRICS
 from recap.core.process.gpus import devices
 from recap.plan.run_plan import RunPlan
-from recap.settings.params import load_profile
+from recap.settings.params import load_profile, refuse_other_scale
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.run_spec import evaluation_spec, execution, run_spec
 from recap.plan.source import code_digest
@@ -55,7 +55,7 @@ def load_plan():
     try:
         # Snakemake has read the profile already, but takes the last of two equal keys without a word.
         for file in workflow.configfiles:
-            read_mapping(Path(file))
+            refuse_other_scale(config, read_mapping(Path(file)), file)
         profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
         plan = RunPlan(profile, Path(config.get("params_dir", "params")))
         check_models(plan, Path(f"work/{profile.name}/checked_models.json"))
@@ -78,6 +78,7 @@ def load_plan():
 
 
 PROFILE, PLAN = load_plan()
+config["name"] = PROFILE.name  # with the scale, for captions of the report
 SCORED = PLAN.scored()
 TRAINED = PLAN.trained()
 LABELS = PLAN.labels()

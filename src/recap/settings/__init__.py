@@ -38,7 +38,7 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+from recap.settings.tables import PaperProfile, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "ConstantSchedule",
@@ -57,6 +57,7 @@ __all__ = [
     "Model",
     "ModelConfig",
     "NoamSchedule",
+    "PaperProfile",
     "PlateauSchedule",
     "Profile",
     "QuotedRow",

@@ -1,4 +1,4 @@
-"""Settings of training and evaluation: ``params/recipes/``."""
+"""Settings of training and evaluation: folders ``recipes/``."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import FiniteFloat
@@ -45,6 +46,19 @@ def read_metrics(folder: Path) -> Metrics:
     check(path)
     metrics: Metrics = read_json(path, Metrics)
     return metrics
+
+
+def read_number(path: Path, key: str) -> float:
+    """Return a number from a JSON file of a training.
+
+    Raises:
+        RecapError: the file is missing or changed, or has no such number.
+    """
+    check(path)
+    value = read_json(path, dict[str, Any]).get(key)
+    if not isinstance(value, int | float):
+        raise MetricError(f"{path}: has no number {key!r}; delete it and train this run again")
+    return value
 
 
 def split_of(signature: str) -> str:
