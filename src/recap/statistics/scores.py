@@ -12,6 +12,7 @@ from recap.core.errors import MetricError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.signatures import parse_signature
+from recap.settings.decoding import DecodingSettings
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class Metrics:
     Attributes:
         scores: name -> score of all images; None where it was not computed.
         signature: which references, tokenizer and scorers the scores came from.
+        decoding: how the captions were searched.
         not_run: name -> why it has no score.
     """
 
     scores: dict[str, FiniteFloat | None]
     signature: str
+    decoding: DecodingSettings
     not_run: dict[str, str] = field(default_factory=dict)
 
 
