@@ -79,7 +79,7 @@ def evaluate_captions(
     write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
     _write_scores(files[1], list(captions), scores)
     values = {"scores": scores.corpus, "not_run": scores.not_run, "signature": line, "images": len(captions)}
-    write_json(files[2], {**values, "decoding": decoding.model_dump(mode="json")})
+    write_json(files[2], {**values, "split": split, "decoding": decoding.model_dump(mode="json")})
     record(*files)
     return scores
 

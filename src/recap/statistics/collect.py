@@ -14,7 +14,7 @@ from recap.core.signatures import parse_signature
 from recap.plan.run import row_runs
 from recap.settings import Row, Table
 from recap.settings.metrics import server_names
-from recap.statistics.scores import Metrics, read_image_scores, read_metrics, split_of
+from recap.statistics.scores import Metrics, read_image_scores, read_metrics
 
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 # Fields of a signature in which comparable scores agree.
@@ -78,7 +78,7 @@ def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_roo
         metrics = read_metrics(folder)
         scores.signatures[run.seed] = metrics.signature
         _check_comparable(f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics.signature)
-        images = read_image_scores(folder, split_of(metrics.signature))
+        images = read_image_scores(folder, metrics.split)
         ids = images.pop("image_id").tolist()
         if scores.image_ids and ids != scores.image_ids:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
