@@ -15,33 +15,24 @@ Expected: 54.94 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Unpack, cast
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_decoder import TransformerState
+from recap.models.state import Memory
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.stack import Stack
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.clusters import Clusters, TokenByToken, TokenClusters
+from recap.papers.acf.clusters import Clusters, TokenByToken
 from recap.papers.acf.grid_clusters import GridClusters
-from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer, ClusterPast
+from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer
 from recap.papers.acf.line_clusters import LineClusters
 from recap.papers.acf.region_grid import cell_of_region, region_cells
 from recap.papers.transformer.model import Transformer, TransformerSizes
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcfState(TransformerState):
-    """Also the clusters of each decoder layer."""
-
-    clusters: tuple[TokenClusters, ...] = field(metadata=PER_BEAM)
 
 
 class Acf(Transformer):
@@ -143,32 +134,13 @@ class Acf(Transformer):
         memory = super().encode(Images.of(laid_out, real))
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 
-    def start(self, memory: Memory) -> State:
-        """As `Transformer.start`, with the clusters of no tokens."""
-        begun = cast(TransformerState, super().start(memory))
-        layers = [layer for layer in self.decoder if isinstance(layer, ClusterDecoderLayer)]
-        if not layers:
-            return begun
-        clusters = tuple(layer.empty_clusters(memory.values) for layer in layers)
-        return AcfState(memory, cache=begun.cache, image=begun.image, clusters=clusters)
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """As `Transformer.step`."""
-        if not isinstance(state, AcfState):
-            return super().step(tokens, state)
-        cache = state.cache.extended()
-        past = [ClusterPast(cache, layer, clusters) for layer, clusters in enumerate(state.clusters)]
-        log_probabilities = self._step(tokens, state, past)
-        clusters = tuple(layer.clusters for layer in past)
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache, clusters=clusters)
-
     def cluster_modules(self) -> dict[str, Sequence[nn.Identity | None]]:
         """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no clusters."""
-        stacks = {"encoder": self.encoder, "decoder": self.decoder}
+        stacks: dict[str, Iterable[nn.Module]] = {"encoder": self.encoder, "decoder": self.decoder}
         return {
             place: [
                 layer.log_clusters if isinstance(layer, ClusterEncoderLayer | ClusterDecoderLayer) else None
-                for layer in cast(Stack[EncoderLayer | DecoderLayer], stack)
+                for layer in stack
             ]
             for place, stack in stacks.items()
         }

@@ -18,25 +18,25 @@ prints none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.models.images import Images, InputSpec
+from recap.models.cache import KeyValueCache
+from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import Memory
-from recap.models.transformer_decoder import TransformerDecoder
+from recap.models.transformer_decoder import TransformerDecoder, own_mask
 from recap.nn.feed_forward import FeedForward
-from recap.nn.masks import key_mask
+from recap.nn.masks import key_mask, needed
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
-from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Masks, Source
+from recap.papers.fusion.fusion_attention import FusionAttention, Masks
 from recap.papers.fusion.layers import (
     BoxGeometry,
     CellGeometry,
     FusionDecoderLayer,
+    FusionMemory,
     PositionedEncoderLayer,
     StreamEncoder,
 )
@@ -47,25 +47,7 @@ GRID = "grid"
 SECOND = ("region", "segment")
 
 
-@dataclass(frozen=True)
-class FusionMemory(Memory):
-    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys.
-
-    Attributes:
-        second: regions or segments.
-        positions: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none.
-    """
-
-    second: Memory
-    positions: tuple[Tensor, Tensor] | None
-
-    def select(self, images: Tensor) -> FusionMemory:
-        """Return the memory of some of the images, given by index."""
-        positions = None if self.positions is None else (self.positions[0][images], self.positions[1][images])
-        return FusionMemory(self.values[images], self.mask[images], self.second.select(images), positions)
-
-
-class Fusion(TransformerDecoder):
+class Fusion(TransformerDecoder[FusionMemory]):
     """The Fusion Transformer.
 
     Args:
@@ -108,7 +90,7 @@ class Fusion(TransformerDecoder):
         gate_bias: bool,
         decoder_positions: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(fusion_masks)
 
         def residual() -> Residual:
             return Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
@@ -190,24 +172,22 @@ class Fusion(TransformerDecoder):
     def encode(self, images: Images) -> FusionMemory:
         """Images -> FusionMemory; vectors that a mask hides change nothing."""
         grid, second = images[GRID], images[self.second_stream]
-        encoded, positions = zip(
-            *(
-                encoder(stream, self._if_any_is_hidden(key_mask(stream.mask)), self.run_layer)
-                for encoder, stream in ((self.second_encoder, second), (self.grid_encoder, grid))
-            ),
-            strict=True,
-        )
-        for_decoder = tuple(x.expand(len(images), -1, -1) for x in positions) if self.decoder_positions else None
+        region, region_positions = self._encoded(self.second_encoder, second)
+        cells, cell_positions = self._encoded(self.grid_encoder, grid)
         return FusionMemory(
-            encoded[1], grid.mask, Memory(encoded[0], second.mask), cast("tuple[Tensor, Tensor] | None", for_decoder)
+            cells,
+            grid.mask,
+            Memory(region, second.mask),
+            (region_positions, cell_positions) if self.decoder_positions else None,
         )
 
-    def _image_key_values(self, memory: Memory) -> Iterator[FusionKeyValues]:
-        memory = cast(FusionMemory, memory)
-        positions = memory.positions or (None, None)
-        second, grid = Source(memory.second.values, positions[0]), Source(memory.values, positions[1])
-        return (layer.fusion.key_value(second, grid) for layer in self.decoder)
+    def _encoded(self, encoder: StreamEncoder, stream: Stream) -> tuple[Tensor, Tensor]:
+        """Return the encoded vectors of a stream and their positions, [B, N, D] each."""
+        values, positions = encoder(stream, needed(key_mask(stream.mask)), self.run_layer)
+        return values, positions.expand(len(stream), -1, -1)
 
-    def _cross_mask(self, x: Rows, memory: Memory) -> Masks:
-        masks = (key_mask(stream.mask) for stream in (cast(FusionMemory, memory).second, memory))
-        return Masks(*(self._if_any_is_hidden(mask) for mask in masks))
+
+def fusion_masks(x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
+    """Return the masks of the tokens and of both streams; see `recap.models.transformer_decoder.MakeMasks`."""
+    streams = Masks(*(needed(key_mask(stream.mask)) for stream in (memory.second, memory)))
+    return own_mask(x, cache), streams

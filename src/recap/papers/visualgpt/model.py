@@ -13,24 +13,19 @@ Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad
 
-from recap.models.base import Captioner
 from recap.models.cache import KeyValueCache
 from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
 from recap.models.level_memory import LevelMemory
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_layers import Past
-from recap.nn.attention import KeyValue
-from recap.nn.fast import Dropout, Linear, PackedIndex, fast
-from recap.nn.masks import causal_mask, key_mask
+from recap.models.transformer_decoder import TransformerDecoder, own_mask
+from recap.nn.fast import Dropout, Linear
+from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.visualgpt.layers import (
@@ -45,15 +40,7 @@ from recap.papers.visualgpt.layers import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class VisualGptState(State):
-    """The tokens so far, and the image's keys and values of each decoder block."""
-
-    cache: KeyValueCache = field(metadata=PER_BEAM)
-    image: tuple[KeyValue, ...]
-
-
-class VisualGpt(Captioner):
+class VisualGpt(TransformerDecoder[LevelMemory]):
     """VisualGPT, its baselines and ablations.
 
     Args:
@@ -73,6 +60,8 @@ class VisualGpt(Captioner):
         dropout: in encoder and decoder blocks; feature_dropout: on embedded vectors; cross_dropout: on the weights of
             the cross-attention; aoa_dropout: in attention on attention.
     """
+
+    decoder: Gpt2Decoder[VisualBlock]
 
     def __init__(
         self,
@@ -103,7 +92,7 @@ class VisualGpt(Captioner):
         cross_dropout: float,
         aoa_dropout: float,
     ) -> None:
-        super().__init__()
+        super().__init__(masks)
         fusions: dict[str, Callable[[], Fusion]] = {
             "srau": lambda: Srau(
                 d_model=d_model,
@@ -118,7 +107,8 @@ class VisualGpt(Captioner):
             "aoa": lambda: AttendedAgain(d_model=d_model, dropout=aoa_dropout),
             "aoa_baseline": lambda: AoaBaseline(d_model=d_model, dropout=aoa_dropout),
         }
-        self.max_vectors, self.pads = max_vectors, padded_vectors == "attended"
+        self.max_vectors = max_vectors
+        self.padded_to = max_vectors if padded_vectors == "attended" else None
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.feature_norm = nn.LayerNorm(d_model)
@@ -181,9 +171,8 @@ class VisualGpt(Captioner):
     def encode(self, images: Images) -> LevelMemory:
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
         values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.pads:
-            missing = cast(int, self.max_vectors) - mask.shape[1]
-            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, missing))
+        if self.padded_to is not None:
+            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, self.padded_to - mask.shape[1]))
             mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
         x = gelu(self.feature_embedding(values), approximate="tanh")
         rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
@@ -193,54 +182,32 @@ class VisualGpt(Captioner):
             levels.append(rows.values)
         return LevelMemory(rows.values[:, 0], mask, torch.cat(levels, 1))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        return self._decode(tokens, memory, None)
+    @property
+    def layers(self) -> Stack[VisualBlock]:
+        """GPT-2's blocks."""
+        return self.decoder.blocks
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
-        if not fast():
-            return self.decode(tokens, memory)[token_mask]
-        return self._decode(tokens, memory, PackedIndex(token_mask))
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions -> [..., D]."""
+        return self.decoder.embed(tokens, positions)
 
-    def _decode(self, tokens: Tensor, memory: Memory, index: PackedIndex | None) -> Tensor:
-        """Run the decoder on [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
-        levels = cast(LevelMemory, memory).levels
-        x = self.decoder.rows(tokens, index)
-        self_mask, cross_mask = causal_mask(tokens.shape[-1], tokens.device), key_mask(memory.mask)
-        for block in self.decoder.blocks:
-            x = self.run_layer(block, x, block.image(levels), self_mask, cross_mask)
-        return self.decoder.norm(x.values)
+    def check_length(self, tokens: int) -> None:
+        """Refuse captions that are longer than the table of positions."""
+        self.decoder.check_length(tokens)
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Output of the last block [..., D] -> hidden [..., D]."""
+        return self.decoder.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
+        """[..., D] -> [..., V], with the word table."""
         return self.decoder.logits(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.attention_maps`."""
         return [block.cross.weights for block in self.decoder.blocks]
 
-    def start(self, memory: Memory) -> State:
-        """Project the image's keys once per block and open an empty cache."""
-        levels, blocks = cast(LevelMemory, memory).levels, self.decoder.blocks
-        cache = KeyValueCache.empty(len(levels), len(blocks), levels.device)
-        return VisualGptState(memory, cache=cache, image=tuple(block.image(levels) for block in blocks))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
-
-        No gradient passes through the cache.
-
-        Raises:
-            ConfigError: there is no position for these tokens.
-        """
-        assert isinstance(state, VisualGptState)
-        self.decoder.check_length(state.position + 1)
-        cache = state.cache.extended()
-        position = torch.tensor(state.position, device=tokens.device)
-        x = Rows(self.decoder.embed(tokens[..., None], position))  # [B, C, 1, D]
-        self_mask, cross_mask = cache.mask, key_mask(state.memory.mask)
-        for layer, (block, image) in enumerate(zip(self.decoder.blocks, state.image, strict=True)):
-            x = block(x, image, self_mask, cross_mask, Past(cache, layer))
-        log_probabilities = self.log_probabilities(self.decoder.norm(x.values[:, :, 0]))
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache)
+def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+    """Return the masks of the tokens and of the image; see `recap.models.transformer_decoder.MakeMasks`."""
+    return own_mask(x, cache), key_mask(memory.mask)
