@@ -92,7 +92,7 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
             for token in projected.unbind(2):
                 state = self.advance(token, state)
                 hidden.append(self.hidden(state))
-        return cast(Tensor, self.output_dropout(torch.stack(hidden, 2)))
+        return self.output_dropout(torch.stack(hidden, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""

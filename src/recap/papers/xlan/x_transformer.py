@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +28,7 @@ from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.state import PER_BEAM, State
 from recap.nn.activations import CELU_ALPHA
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout, Linear, PackedIndex, fast
@@ -44,7 +43,7 @@ MAX_POSITIONS = 128  # maximum tokens per caption
 
 
 @dataclass(frozen=True, kw_only=True)
-class XTransformerState(State):
+class XTransformerState(State[GlobalMemory]):
     """The tokens so far, their sum, and what is projected once per image.
 
     Attributes:
@@ -75,7 +74,7 @@ class CeluNorm(nn.Module):
         return self.norm(celu(self.linear(x), CELU_ALPHA))
 
 
-class XTransformer(Captioner):
+class XTransformer(Captioner[GlobalMemory, XTransformerState]):
     """The X-Transformer.
 
     Args:
@@ -87,6 +86,8 @@ class XTransformer(Captioner):
         decoder_dropout: on block outputs of the decoder; joint_dropout: on B'; mix_dropout: on the updates;
         word_dropout: on words; output_dropout: before the output layer.
     """
+
+    positions: Tensor
 
     def __init__(
         self,
@@ -166,17 +167,17 @@ class XTransformer(Captioner):
         summary = self.global_norm(self.global_projection(torch.cat(summaries, -1)))
         return GlobalMemory(x[:, 0], mask, summary[:, 0, 0])
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         return self._decode(tokens, memory, None)
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: GlobalMemory) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in pairs of tokens only."""
         if not fast():
             return self.decode(tokens, memory)[token_mask]
         return self._decode(tokens, memory, PackedIndex(token_mask))
 
-    def _decode(self, tokens: Tensor, memory: Memory, index: PackedIndex | None) -> Tensor:
+    def _decode(self, tokens: Tensor, memory: GlobalMemory, index: PackedIndex | None) -> Tensor:
         """Run the decoder on [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
         mask = self._token_mask(tokens, 0)
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
@@ -198,7 +199,7 @@ class XTransformer(Captioner):
         """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
         return [layer.image.weights for layer in self.decoder]
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: GlobalMemory) -> XTransformerState:
         """Project the image's keys once per layer and open an empty cache."""
         images, device = len(memory.values), memory.values.device
         return XTransformerState(
@@ -210,12 +211,11 @@ class XTransformer(Captioner):
             image_branch=self._image_branch(memory),
         )
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: XTransformerState) -> tuple[Tensor, XTransformerState]:
         """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
         No gradient passes through the cache.
         """
-        assert isinstance(state, XTransformerState)
         cache = state.cache.extended()
         new = self._token_mask(tokens[..., None], state.position)  # [B, C, 1]
         mask = torch.cat([state.token_mask, new], 2)  # [B, C, tokens so far]
@@ -239,12 +239,12 @@ class XTransformer(Captioner):
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""
         embedded = self.word_embedding(tokens) * math.sqrt(self.d_model)
-        positions = cast(Tensor, self.positions)[position : position + tokens.shape[-1]].to(embedded.dtype)
+        positions = self.positions[position : position + tokens.shape[-1]].to(embedded.dtype)
         return self.word_dropout(self.word_norm(embedded + positions))
 
-    def _image_branch(self, memory: Memory) -> Tensor:
+    def _image_branch(self, memory: GlobalMemory) -> Tensor:
         """A(global), [B, D]."""
-        return self.image_side(cast(GlobalMemory, memory).summary)
+        return self.image_side(memory.summary)
 
     def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
         """g_0 of each token: of the image's branch and the mean of the tokens so far, both [..., D] -> [..., D]."""
