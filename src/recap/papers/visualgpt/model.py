@@ -12,7 +12,8 @@ Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -38,111 +39,64 @@ from recap.papers.visualgpt.layers import (
     VisualBlock,
     encoder_layer,
 )
+from recap.papers.visualgpt.settings import VisualGptModel
 
 
 class VisualGpt(TransformerDecoder[LevelMemory]):
     """VisualGPT, its baselines and ablations.
 
     Args:
-        inputs: width F of the main stream, number V of ids, vocabulary and file of pretrained weights.
-        d_model, heads, d_feed_forward, decoder_layers, positions: GPT-2's sizes.
-        encoder_layers, d_encoder_feed_forward, memory_slots: sizes of the image encoder.
-        encoder: "plain", "memory" (M2's slots), or "aoa_baseline".
-        fusion: "srau", "plain", "meshed", "aoa", or "aoa_baseline"; see `recap.papers.visualgpt.layers`.
-        gate, tau, gate_activation, normalized: of fusion srau; see `recap.papers.visualgpt.srau`.
+        feature_embedding: linear, of the vectors: F -> D.
+        feature_dropout: on embedded vectors.
+        encoder: layers, all of whose outputs the blocks may attend to.
+        decoder: GPT-2, with attention to these between the parts of its blocks.
         max_vectors: only so many vectors of an image are read; None: all.
-        padded_vectors: masked, or attended: images are filled up to `max_vectors` with zeros that no mask hides.
-        initialization: of the decoder: "gpt2", or "xavier" for every matrix.
-        copy_layers: all blocks begin with the cross-attention and gates of the first, as in the code; with random
-            weights, with all of the first block.
-        pretrained: whether the decoder is to begin with pretrained weights; weights: what the settings call them. They
-            are in the file `inputs.weights`, which is None where a trained model is loaded.
-        dropout: in encoder and decoder blocks; feature_dropout: on embedded vectors; cross_dropout: on the weights of
-            the cross-attention; aoa_dropout: in attention on attention.
+        padded_to: images are filled up to so many vectors with zeros that no mask hides; None: they are not.
     """
 
     decoder: Gpt2Decoder[VisualBlock]
 
     def __init__(
         self,
-        inputs: InputSpec,
         *,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        decoder_layers: int,
-        positions: int,
-        encoder_layers: int,
-        d_encoder_feed_forward: int,
-        memory_slots: int,
-        encoder: str,
-        fusion: str,
-        gate: str,
-        tau: float,
-        gate_activation: str,
-        normalized: bool,
-        max_vectors: int | None,
-        padded_vectors: str,
-        initialization: str,
-        copy_layers: bool,
-        pretrained: bool,
-        weights: str,
-        dropout: float,
+        feature_embedding: Linear,
         feature_dropout: float,
-        cross_dropout: float,
-        aoa_dropout: float,
+        encoder: Iterable[nn.Module],
+        decoder: Gpt2Decoder[VisualBlock],
+        max_vectors: int | None,
+        padded_to: int | None,
     ) -> None:
         super().__init__(masks)
-        fusions: dict[str, Callable[[], Fusion]] = {
-            "srau": lambda: Srau(
-                d_model=d_model,
-                levels=encoder_layers,
-                gate=gate,
-                tau=tau,
-                activation=gate_activation,
-                normalized=normalized,
-            ),
-            "plain": Plain,
-            "meshed": lambda: Meshed(d_model=d_model, levels=encoder_layers),
-            "aoa": lambda: AttendedAgain(d_model=d_model, dropout=aoa_dropout),
-            "aoa_baseline": lambda: AoaBaseline(d_model=d_model, dropout=aoa_dropout),
-        }
-        self.max_vectors = max_vectors
-        self.padded_to = max_vectors if padded_vectors == "attended" else None
-        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        self.max_vectors, self.padded_to = max_vectors, padded_to
+        self.feature_embedding = feature_embedding
         self.feature_dropout = Dropout(feature_dropout)
-        self.feature_norm = nn.LayerNorm(d_model)
-        self.encoder = nn.ModuleList(
-            encoder_layer(
-                encoder,
-                d_model=d_model,
-                heads=heads,
-                d_feed_forward=d_encoder_feed_forward,
-                memory_slots=memory_slots,
-                dropout=dropout,
-                aoa_dropout=aoa_dropout,
-            )
-            for _ in range(encoder_layers)
+        self.feature_norm = nn.LayerNorm(feature_embedding.out_features)
+        self.encoder = nn.ModuleList(encoder)
+        self.decoder = decoder
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: VisualGptModel) -> Self:
+        """Build the model of the settings; the decoder begins with `inputs.weights`, where they name pretrained ones.
+
+        `inputs.weights` is None where a trained model is loaded.
+        """
+        model = cls(
+            feature_embedding=Linear(inputs.feature_size, settings.d_model),
+            feature_dropout=settings.feature_dropout,
+            encoder=[_encoder_layer(settings) for _ in range(settings.encoder_layers)],
+            decoder=Gpt2Decoder[VisualBlock](
+                vocabulary_size=inputs.vocabulary_size,
+                d_model=settings.d_model,
+                positions=settings.positions,
+                blocks=[_block(settings) for _ in range(settings.decoder_layers)],
+            ),
+            max_vectors=settings.max_vectors,
+            padded_to=settings.max_vectors if settings.padded_vectors == "attended" else None,
         )
-        self.decoder = Gpt2Decoder[VisualBlock](
-            vocabulary_size=inputs.vocabulary_size,
-            d_model=d_model,
-            positions=positions,
-            blocks=[
-                VisualBlock(
-                    fusion=fusions[fusion](),
-                    cross_dropout=cross_dropout,
-                    d_model=d_model,
-                    heads=heads,
-                    d_feed_forward=d_feed_forward,
-                    dropout=dropout,
-                )
-                for _ in range(decoder_layers)
-            ],
-        )
-        self._initialize(initialization, copy_layers)
-        if pretrained and inputs.weights is not None:
-            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary, source=weights)
+        model._initialize(settings.initialization, settings.copy_layers)
+        if settings.pretrained and inputs.weights is not None:
+            load_pretrained(model.decoder, inputs.weights, inputs.vocabulary, source=settings.weights)
+        return model
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
@@ -206,6 +160,50 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.attention_maps`."""
         return [block.cross.weights for block in self.decoder.blocks]
+
+
+def _encoder_layer(settings: VisualGptModel) -> nn.Module:
+    return encoder_layer(
+        settings.encoder,
+        d_model=settings.d_model,
+        heads=settings.heads,
+        d_feed_forward=settings.d_encoder_feed_forward,
+        memory_slots=settings.memory_slots,
+        dropout=settings.dropout,
+        aoa_dropout=settings.aoa_dropout,
+    )
+
+
+def _block(settings: VisualGptModel) -> VisualBlock:
+    return VisualBlock(
+        fusion=_fusion(settings),
+        cross_dropout=settings.cross_dropout,
+        d_model=settings.d_model,
+        heads=settings.heads,
+        d_feed_forward=settings.d_feed_forward,
+        dropout=settings.dropout,
+    )
+
+
+def _fusion(settings: VisualGptModel) -> Fusion:
+    """Return what joins the state of a block with what it found in the image."""
+    d_model, levels = settings.d_model, settings.encoder_layers
+    if settings.fusion == "plain":
+        return Plain()
+    if settings.fusion == "meshed":
+        return Meshed(d_model=d_model, levels=levels)
+    if settings.fusion == "aoa":
+        return AttendedAgain(d_model=d_model, dropout=settings.aoa_dropout)
+    if settings.fusion == "aoa_baseline":
+        return AoaBaseline(d_model=d_model, dropout=settings.aoa_dropout)
+    return Srau(
+        d_model=d_model,
+        levels=levels,
+        gate=settings.gate,
+        tau=settings.tau,
+        activation=settings.gate_activation,
+        normalized=settings.normalized,
+    )
 
 
 def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,9 @@ Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initial
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,7 @@ from recap.nn.masks import causal_mask, key_mask
 from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
+from recap.papers.xlan.settings import XTransformerModel
 from recap.papers.xlan.x_linear import XLinear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
 
@@ -79,12 +81,10 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
     Args:
         inputs: width F of the main stream and number V of ids.
-        d_model, heads, d_joint, d_feed_forward, encoder_layers, decoder_layers: sizes.
-        activation, alpha: of the blocks; see `recap.papers.xlan.x_linear`.
+        d_model: D.
+        encoder, decoder: the layers; each is made where it is taken, which the order of random numbers depends on.
         max_vectors: only so many vectors of an image are read (released: 50); None: all.
-        feature_dropout: on regions; dropout: on block outputs of the encoder, g_0, and in feed-forward layers;
-        decoder_dropout: on block outputs of the decoder; joint_dropout: on B'; mix_dropout: on the updates;
-        word_dropout: on words; output_dropout: before the output layer.
+        feature_dropout: on regions; dropout: on g_0; word_dropout: on words; output_dropout: before the output layer.
     """
 
     positions: Tensor
@@ -94,65 +94,81 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         inputs: InputSpec,
         *,
         d_model: int,
-        heads: int,
-        d_joint: int,
-        d_feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        activation: str,
-        alpha: float,
+        encoder: Iterable[XEncoderLayer],
+        decoder: Iterable[XDecoderLayer],
         max_vectors: int | None,
         feature_dropout: float,
         dropout: float,
-        decoder_dropout: float,
-        joint_dropout: float,
-        mix_dropout: float,
         word_dropout: float,
         output_dropout: float,
     ) -> None:
         super().__init__()
-        block = partial(
-            XLinear,
-            d_model=d_model,
-            heads=heads,
-            d_joint=d_joint,
-            activation_name=activation,
-            alpha=alpha,
-            dropout=joint_dropout,
-        )
-        update = partial(
-            Update, d_model=d_model, d_feed_forward=d_feed_forward, dropout=dropout, mix_dropout=mix_dropout
-        )
         self.max_vectors = max_vectors
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.dropout = Dropout(dropout)
-        self.encoder = Stack[XEncoderLayer](
-            XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
-        )
-        self.global_projection = Linear((encoder_layers + 1) * d_model, d_model)
+        self.encoder = Stack[XEncoderLayer](encoder)
+        self.global_projection = Linear((len(self.encoder) + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
-        self.decoder = Stack[XDecoderLayer](
-            XDecoderLayer(
-                d_model=d_model,
-                words=block(),
-                image=block(),
-                update=update() if index < decoder_layers - 1 else None,
-                dropout=decoder_dropout,
-            )
-            for index in range(decoder_layers)
-        )
-        self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
+        self.decoder = Stack[XDecoderLayer](decoder)
+        self.read_off = Linear((len(self.decoder) + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
         self.output_dropout = Dropout(output_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: XTransformerModel) -> Self:
+        """Build the model of the settings."""
+
+        def block() -> XLinear:
+            return XLinear(
+                d_model=settings.d_model,
+                heads=settings.heads,
+                d_joint=settings.d_joint,
+                activation_name=settings.activation,
+                alpha=settings.alpha,
+                dropout=settings.joint_dropout,
+            )
+
+        def update() -> Update:
+            return Update(
+                d_model=settings.d_model,
+                d_feed_forward=settings.d_feed_forward,
+                dropout=settings.dropout,
+                mix_dropout=settings.mix_dropout,
+            )
+
+        last = settings.decoder_layers - 1
+        return cls(
+            inputs,
+            d_model=settings.d_model,
+            encoder=(
+                XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
+                for _ in range(settings.encoder_layers)
+            ),
+            decoder=(
+                XDecoderLayer(
+                    d_model=settings.d_model,
+                    words=block(),
+                    image=block(),
+                    update=update() if index < last else None,
+                    dropout=settings.decoder_dropout,
+                )
+                for index in range(settings.decoder_layers)
+            ),
+            max_vectors=settings.max_vectors,
+            feature_dropout=settings.feature_dropout,
+            dropout=settings.dropout,
+            word_dropout=settings.word_dropout,
+            output_dropout=settings.output_dropout,
+        )
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> vectors and global vector; vectors that the mask hides change nothing."""
