@@ -13,6 +13,7 @@ from helpers.model_cases import (
     stepwise,
     wider,
 )
+from recap.core.errors import ConfigError
 from recap.models import transformer_decoder
 from recap.papers.transformer import model as transformer
 from recap.settings.models import model_configs
@@ -110,3 +111,9 @@ def test_packed_tokens_of_a_scope_equal_padded_ones(images, tokens):
     tokens = tokens.masked_fill(~mask, PAD)
     memory = model.encode(images)
     torch.testing.assert_close(model.decode_words(tokens, mask, memory), model.decode(tokens, memory)[mask])
+
+
+def test_a_caption_longer_than_the_sinusoids_is_refused(images):
+    model = built(EXAMPLE)
+    with pytest.raises(ConfigError, match="a caption has 513 tokens, Zodiac has 512 positions"):
+        model.decode(random_tokens(length=513, captions=1), model.encode(images))
