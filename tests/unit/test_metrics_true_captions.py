@@ -21,11 +21,12 @@ from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOT
 from recap.data.datasets.scenes.truth import Statement, Things, is_true, parse, read_truth
 from recap.metrics.evaluate import evaluate_captions
 from recap.plan.run_plan import RunPlan
+from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 from recap.settings.params import load_profile
 
 PARAMS = Path(__file__).parents[2] / "params"
-SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 TWO = Statement(
     (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"
 )
@@ -135,7 +136,7 @@ def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
         references=references,
         hypotheses=hypotheses,
         metrics=["True captions"],
-        settings=SETTINGS,
+        **SETTINGS,
         out=tmp_path,
         dataset=corpus.parent,
     )
@@ -153,7 +154,7 @@ def test_captions_of_other_data_sets_have_no_truth(tmp_path, monkeypatch):
             references={1: ["a dog runs"]},
             hypotheses={1: "a dog"},
             metrics=["True captions"],
-            settings=SETTINGS,
+            **SETTINGS,
             out=tmp_path / "out",
             dataset=tmp_path,
         )

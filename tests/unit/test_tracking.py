@@ -35,6 +35,8 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
             "scores": {"BLEU-1": 0.5, "CIDEr": cider, "SPICE": None},
             "not_run": {"SPICE": "no jar"},
             "signature": "s",
+            "split": "test",
+            "decoding": {},
         }
         (scores / "metrics.json").write_text(json.dumps(metrics))
 

@@ -15,7 +15,7 @@ from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
 from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import server_names
-from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number, split_of
+from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number
 
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 # Fields of a signature in which comparable scores agree.
@@ -88,7 +88,7 @@ def _read_row(
         metrics = read_metrics(folder)
         scores.signatures[run.seed] = metrics.signature
         _check_comparable(f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics.signature)
-        images = read_image_scores(folder, split_of(metrics.signature))
+        images = read_image_scores(folder, metrics.split)
         ids = images.pop("image_id").tolist()
         if scores.image_ids and ids != scores.image_ids:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")

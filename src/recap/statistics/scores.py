@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 from recap.core.errors import MetricError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.core.signatures import parse_signature
+from recap.settings.decoding import DecodingSettings
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,15 @@ class Metrics:
     Attributes:
         scores: name -> score of all images; None where it was not computed.
         signature: which references, tokenizer and scorers the scores came from.
+        split: whose images were scored, e.g. ``test``.
+        decoding: how the captions were searched.
         not_run: name -> why it has no score.
     """
 
     scores: dict[str, FiniteFloat | None]
     signature: str
+    split: str
+    decoding: DecodingSettings
     not_run: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,11 +63,6 @@ def read_number(path: Path, key: str) -> float:
     if not isinstance(value, int | float):
         raise MetricError(f"{path}: has no number {key!r}; delete it and train this run again")
     return value
-
-
-def split_of(signature: str) -> str:
-    """Return the split that a signature names, e.g. ``test``."""
-    return parse_signature(signature).get("split", "").partition("@")[0]
 
 
 def read_captions(folder: Path, split: str) -> dict[int, str]:

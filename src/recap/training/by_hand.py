@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from recap.core.device import select_device
-from recap.evaluation.decode import decode_images
+from recap.evaluation.decode import decode_images, ending_ids
 from recap.runs.pretrained import pretrained_file
 from recap.settings import Evaluation, Execution, RunSpec
 from recap.training.batches import Batch, CaptionBatches
@@ -135,16 +135,9 @@ def _captions(
 ) -> dict[int, tuple[str, str]]:
     """Return what the trained model says about images, beside a reference of each."""
     references = {**inputs.captions, **inputs.validation}
-    found = decode_images(
-        training.model,
-        inputs.features,
-        images,
-        beam=evaluation.beam,
-        max_length=evaluation.max_length,
-        length_penalty=evaluation.length_penalty,
-        batch_size=SHOWN,
-        device=training.device,
-        name="captions",
-    )
     words = inputs.vocabulary
+    endings = ending_ids(evaluation.rules, words)
+    found = decode_images(
+        training.model, inputs.features, images, evaluation, endings, device=training.device, name="captions"
+    )
     return {image: (words.decode(found[image]), words.decode(references[image][0])) for image in images}

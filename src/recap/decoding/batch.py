@@ -8,18 +8,16 @@ import torch
 
 
 @dataclass(frozen=True)
-class DecodingLimits:
-    """The frame of a decoding.
+class DecodingBatch:
+    """A batch before the first token.
 
     Attributes:
         images: B, images of the state that decoding starts from.
-        max_length: tokens after which an unfinished caption is cut, the end token among them.
         bos, eos, pad: ids of the tokens that begin, end and pad a caption.
         device: where the tokens are.
     """
 
     images: int
-    max_length: int
     bos: int
     eos: int
     pad: int
