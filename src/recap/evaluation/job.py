@@ -13,7 +13,7 @@ from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.evaluation.decode import Candidate, decode_candidates, ending_ids
