@@ -7,8 +7,12 @@ Rules only wire files to `recap` commands. Every number of an experiment comes f
 parameter of its rule, so that changing one reruns exactly what depends on it.
 """
 
+import os
 import sys
+from pathlib import Path
 
+import snakemake_logger_plugin_recap as messages
+from snakemake.logging import logger
 from snakemake.utils import min_version
 
 # Snakemake puts these folders before all others; as the last ones, no file in them is taken for an installed module.
@@ -16,12 +20,17 @@ for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
 from workflow.folder_lock import lock_when_started
-from workflow.messages import install as speak_of_runs
+from workflow.plan import due_jobs, due_runs
 from workflow.stopping import stop_before_jobs, stop_with_jobs
 
-min_version("9.0")
+from recap.core.log import configure
+from recap.core.process.failures import FAILURES_VARIABLE
+
+min_version("9.27")
 stop_before_jobs(workflow)
-speak_of_runs(workflow, lambda: LABELS)
+configure()
+# Where jobs record why they failed; their messages are about this workflow then.
+os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):
@@ -46,11 +55,19 @@ include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
 
+def due():
+    """Return a line for each run that is due."""
+    return due_runs(due_jobs(workflow), LABELS)
+
+
+messages.introduce(LABELS, due)
 lock_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
 
 
 onstart:
     stop_with_jobs(workflow)
+    if lines := due():
+        logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 
 
 onsuccess:

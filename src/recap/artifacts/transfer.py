@@ -15,6 +15,7 @@ from recap.artifacts.dvc_cache import DvcCache, place
 from recap.artifacts.listings import LISTINGS, LOCK, Output, listed, outputs, read_listings, write_listings
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
+from recap.core.process.failures import NOTHING_TO_DO
 from recap.settings.params import read_mapping
 
 STAGES = Path("dvc.yaml")
@@ -32,7 +33,7 @@ def push(*, inputs: str | None = None) -> None:
     profile, config = _profile()
     remote = _remote()
     planned = _snakemake(config, inputs, "--dry-run", "kept_all")
-    if "Nothing to be done" not in planned:
+    if NOTHING_TO_DO not in planned:
         raise RecapError(f"results/{profile}: some jobs have not run yet; run Snakemake before pushing")
     # A run that was killed after its last job has not written the provenance beside the results.
     _snakemake(config, inputs, "--cores", "1", "save_provenance")
