@@ -71,11 +71,11 @@ onstart:
 
 
 onsuccess:
-    KEEPER.save()
+    PROVENANCE.save()
 
 
 onerror:
-    KEEPER.save()
+    PROVENANCE.save()
 
 
 def kept_files():

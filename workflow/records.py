@@ -13,28 +13,33 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 6  # of the records that Snakemake 9.27 writes
-FOLDER = Path(".snakemake/metadata")
+SNAKEMAKE = Path(".snakemake")
 
 
 def read_record(file: str) -> dict[str, Any]:
     """Return Snakemake's record of a file, by its path as in the rule; {} if there is none of the known format."""
     try:
-        record = json.loads(record_path(file).read_text(encoding="utf-8"))
+        record = json.loads(_path("metadata", file).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) and record.get("record_format_version") == FORMAT else {}
 
 
 def write_record(file: str, record: dict[str, Any]) -> None:
-    """Write a record as Snakemake does."""
-    path = record_path(file)
+    """Write a record as Snakemake does, which ignores half a record of a power cut."""
+    path = _path("metadata", file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
-def record_path(file: str) -> Path:
-    """Return where the record of a file is: its path in base 64, in pieces as long as a file's name may be."""
+def is_incomplete(file: str) -> bool:
+    """Return whether the job that makes a file has begun and not finished."""
+    return _path("incomplete", file).exists()
+
+
+def _path(kind: str, file: str) -> Path:
+    """Return where Snakemake notes something of a file: its path in base 64, in pieces as long as a name may be."""
     name = base64.urlsafe_b64encode(file.encode()).decode()
     length = os.pathconf(".", "PC_NAME_MAX") - 1
     pieces = [name[start : start + length] for start in range(0, len(name), length)]
-    return FOLDER.joinpath(*(f"@{piece}" for piece in pieces[:-1]), pieces[-1])
+    return SNAKEMAKE.joinpath(kind, *(f"@{piece}" for piece in pieces[:-1]), pieces[-1])

@@ -74,16 +74,16 @@ class LogHandler(LogHandlerBase):
             self._print(self.format(record))
             return
         event = getattr(record, "event", None)
-        handler = {
+        handlers: dict[LogEvent | None, Callable[[Any], None]] = {
             LogEvent.WORKFLOW_STARTED: self._start,
             LogEvent.RUN_INFO: self._plan,
             LogEvent.JOB_INFO: self._begin,
             LogEvent.JOB_FINISHED: self._end,
             LogEvent.PROGRESS: self._progress,
             LogEvent.JOB_ERROR: self._fail,
-        }.get(event)
-        if handler is not None:
-            handler(record)
+        }
+        if event in handlers:
+            handlers[event](record)
         elif record.levelno >= logging.ERROR:
             self._errors.append(record)
         elif record.levelno == logging.WARNING or hasattr(record, "recap"):
