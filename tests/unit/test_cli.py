@@ -104,7 +104,7 @@ def test_the_version_and_the_bare_command(capsys):
         (["data", "corpsu"], "recap data: command 'corpsu' is unknown; did you mean 'corpus'?"),
         (["data", "card", "--corpsu", "x"], "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
         (["train", "--spec", "no.json"], "recap train: argument --spec: no.json: cannot be read"),
-        (["params", "list", "modles"], "recap params list: section 'modles' is unknown; did you mean 'models'?"),
+        (["params", "list", "modles"], "recap params list: argument section: invalid choice: 'modles' (choose from"),
         (["params", "list", "--params", "none"], "none: there is no such folder; name that of the parameter files"),
         (["data", "card"], "the following arguments are required: --name, --corpus, --out"),
         (["data", "subset", "--spec", "[" * 100_000], "--spec: nested too deeply"),
