@@ -19,15 +19,14 @@ from snakemake.utils import min_version
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
-from workflow.folder_lock import lock_when_started
+from workflow.folder_lock import lock_folder
 from workflow.plan import due_jobs, due_runs
-from workflow.stopping import stop_before_jobs, stop_with_jobs
+from workflow.stopping import stop_with_jobs
 
 from recap.core.log import configure
 from recap.core.process.failures import FAILURES_VARIABLE
 
 min_version("9.27")
-stop_before_jobs(workflow)
 configure()
 # Where jobs record why they failed; their messages are about this workflow then.
 os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
@@ -61,11 +60,11 @@ def due():
 
 
 messages.introduce(LABELS, due)
-lock_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
 
 
 onstart:
-    stop_with_jobs(workflow)
+    lock_folder([R, WORK, REPORTS, "mlflow"])
+    stop_with_jobs()
     if lines := due():
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 

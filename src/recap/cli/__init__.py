@@ -23,7 +23,7 @@ from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.signals import exit_on_signals
 from recap.core.process.workflow_lock import exit_with_workflow
 
 

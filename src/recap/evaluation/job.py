@@ -14,7 +14,7 @@ from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.constraints import Constraint, Rules, constrained

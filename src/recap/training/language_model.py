@@ -20,7 +20,7 @@ from recap.core.files.lock import exclusive
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.core.precision import mixed
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
 from recap.data.texts import texts_outside
