@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -91,7 +92,11 @@ class _ResidentStream:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device; on the CPU: what programs can have without swapping."""
+    """Return the bytes that are free on a device; on the CPU: what Linux calls available, elsewhere all memory."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return int(psutil.virtual_memory().available)
+    table = Path("/proc/meminfo")
+    if table.exists():
+        lines = dict(line.split(":", 1) for line in table.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
