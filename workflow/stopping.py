@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import psutil
@@ -19,7 +18,6 @@ import psutil
 import snakemake_logger_plugin_recap as messages
 
 SIGNAL_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
-SHELLS = {"bash", "sh", "dash"}
 POLL_SECONDS = 0.2
 REPEAT_SECONDS = 1.0  # a signal that comes sooner is a repetition of the first
 
@@ -49,7 +47,7 @@ def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
         start_no_more(signal.SIGTERM, None)
     signalled: set[psutil.Process] = set()
     while not _repeated(signals, since):
-        for job in set(jobs(psutil.Process())) - signalled:
+        for job in set(psutil.Process().children()) - signalled:
             _send(job, signal.SIGTERM)
             signalled.add(job)
     _print("recap: second signal: running jobs are killed; the same command continues from what they saved last")
@@ -66,23 +64,6 @@ def _repeated(signals: queue.SimpleQueue[int], since: float) -> bool:
     except queue.Empty:
         return False
     return time.monotonic() - since > REPEAT_SECONDS
-
-
-def jobs(process: psutil.Process) -> Iterator[psutil.Process]:
-    """Yield the commands that a process runs, below the shell that Snakemake starts it with, if that is still there."""
-    with suppress(psutil.NoSuchProcess):  # it ended meanwhile
-        for child in process.children():
-            if _is_shell(child):
-                yield from jobs(child)
-            else:
-                yield child
-
-
-def _is_shell(process: psutil.Process) -> bool:
-    try:
-        return process.name() in SHELLS
-    except psutil.NoSuchProcess:
-        return True  # it has ended, and nothing runs below it
 
 
 def _send(process: psutil.Process, number: int) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import weakref
 
@@ -41,15 +40,24 @@ def test_a_signal_in_a_callback_is_not_forgotten(stop):
         work()
 
 
-@pytest.mark.parametrize("stop", [exit_on_signals, lambda: GracefulStop("job")])
-def test_an_import_is_finished_first(stop):
-    lock = threading.Lock()
-    names = {"lock": lock, "signal": signal}
-    code = "lock.acquire()\nsignal.raise_signal(signal.SIGTERM)\nlock.release()\n"
-    with pytest.raises(SystemExit, match="143"), stop():
-        exec(compile(code, "<frozen importlib._bootstrap>", "exec"), names)
-        assert not lock.locked()
-        work()
+IMPORTER = """
+import signal
+from recap.core.process.signals import GracefulStop, exit_on_signals
+with exit_on_signals(), GracefulStop("job") as stop:
+    code = compile("signal.raise_signal(signal.SIGTERM)", "<frozen importlib._bootstrap>", "exec")
+    with stop.deferred():
+        exec(code)
+    print(stop.received, flush=True)
+    try:
+        exec(code)
+    finally:
+        print("an exception met an import", flush=True)
+"""
+
+
+def test_an_import_is_never_met_by_an_exception():
+    done = subprocess.run([sys.executable, "-c", IMPORTER], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (143, f"{signal.SIGTERM.value}\n", "")
 
 
 def test_repeated_signals_do_not_interrupt_the_cleanup():

@@ -41,7 +41,7 @@ rule first:
     params:
         long="a command of many words " * 100,
     shell:
-        "{{sys.executable:q}} job.py {{output}} {{params.long:q}}"
+        "exec {{sys.executable:q}} job.py {{output}} {{params.long:q}}"
 """
 # Works until a file says that it may finish; clears up when it is told to end.
 JOB = """

@@ -28,8 +28,8 @@ from recap.models.check import check_models
 from workflow.specs import SpecText, write_executions
 
 # Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
-# taken for an installed module.
-RECAP = f"{quote(sys.executable)} -P -m recap"
+# taken for an installed module. `exec`: a job's command takes the place of its shell, so that signals reach it.
+RECAP = f"exec {quote(sys.executable)} -P -m recap"
 
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
-DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap" if CONDA else RECAP
+DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} exec python -P -m recap" if CONDA else RECAP
 BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
 
 

@@ -1,9 +1,9 @@
 """SIGTERM and Ctrl-C end a command as an exception does, so that unfinished files are removed and child processes end.
 
 One handler sets a flag and raises wherever the main thread is, as Python does for Ctrl-C. It only sets the flag within
-an import (a lock could stay taken, and a library that loads its C++ part may abort the process), within `deferred` work
-and during the cleanup after an earlier signal. Loops read the flag for each item (`recap.core.progress` does it), so
-that a signal whose exception was lost in a callback ends the command, too.
+`deferred` work and during the cleanup after an earlier signal. Within an import it ends the process at once: an
+exception could leave a lock taken, or abort a library that loads its C++ part, and nothing is half written yet. Loops
+read the flag for each item (`recap.core.progress` does it): an exception that was lost in a callback comes again.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def _deferring(deferred: bool) -> Iterator[None]:
 def _handle(number: int, frame: FrameType | None) -> None:
     _flag.received = _flag.received or number
     ending.set()
-    if not _is_importing(frame):
-        raise_if_signalled()
+    if _is_importing(frame) and not _flag.deferred and not _is_cleanup():
+        os._exit(128 + number)
+    raise_if_signalled()
 
 
 def _is_importing(frame: FrameType | None) -> bool:
