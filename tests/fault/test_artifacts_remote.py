@@ -10,6 +10,7 @@ import pytest
 
 from recap.artifacts import transfer
 from recap.cli import main
+from recap.core.process.failures import NOTHING_TO_DO
 
 STAGES = """
 vars:
@@ -38,7 +39,7 @@ def dvc(folder, *arguments):
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
     """In place of Snakemake, which is asked whether all is done, and to publish."""
-    monkeypatch.setattr(transfer, "_snakemake", lambda *_: "Nothing to be done")
+    monkeypatch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def pushed(tmp_path_factory):
     dvc(project, "remote", "add", "-d", "store", "../store")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
-        patch.setattr(transfer, "_snakemake", lambda *_: "Nothing to be done")
+        patch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
         main(["artifacts", "push"])
     return home
 
