@@ -19,6 +19,8 @@ from snakemake.utils import min_version
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
+from recap.plan.inputs import data_files, feature_files
+
 from workflow.folder_lock import lock_folder
 from workflow.plan import due_jobs, due_runs
 from workflow.stopping import stop_with_jobs
@@ -79,9 +81,9 @@ onerror:
 
 def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
-    trained = [file for run in TRAINED for file in run_files(run)]
-    scored = [file for run in SCORED for file in score_files(run)]
-    return [*report_files(), *study_files(), *data_files(), *kept_features(), *trained, *scored]
+    trained = [file for run in TRAINED for file in PATHS.run(run)]
+    scored = [file for run in SCORED for file in PATHS.scores(run)]
+    return [*report_files(), *study_files(), *data_files(PATHS), *feature_files(PATHS), *trained, *scored]
 
 
 rule all:
@@ -104,19 +106,19 @@ rule save_provenance:
 
 rule data_all:
     input:
-        data_files(),
+        data_files(PATHS),
 
 
 rule features_all:
     input:
-        kept_features(),
+        feature_files(PATHS),
 
 
 rule train_all:
     input:
-        [file for run in TRAINED for file in run_files(run)],
+        [file for run in TRAINED for file in PATHS.run(run)],
 
 
 rule evaluate_all:
     input:
-        [file for run in SCORED for file in score_files(run)],
+        [file for run in SCORED for file in PATHS.scores(run)],

@@ -274,8 +274,8 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
         (["--spec", "{}", "--row", "a/b"], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
         (["--spec", "{}", "--out", "o"], "--spec goes with --corpus, --vocabulary, --subset, --features, --state"),
         (
-            ["--spec", "{}", "--steps", "3", "--overfit-one-batch"],
-            "--spec is not for --steps, --overfit-one-batch, which --row alone knows; leave them out",
+            ["--spec", "{}", "--profile", "p.yaml", "--set", "xe.epochs=1"],
+            "--spec is not for --profile, --set, which --row alone knows; leave them out",
         ),
         (
             ["--row", "a/b", "--state", "s", "--execution", "e.yaml"],

@@ -1,5 +1,7 @@
 """Snakemake's records of finished files travel with them: restored before a run, copied beside them after one."""
 
+from recap.core.errors import RecapError
+
 from workflow.provenance import ProvenanceStore
 
 # The folders that DVC keeps. Each has a separate file, because the outputs of two stages may not overlap.

@@ -40,12 +40,6 @@ def main(argv: list[str] | None = None) -> None:
             arguments.function(arguments)
 
 
-def run_command(words: list[str]) -> None:
-    """Run a command within another one; its errors are those of the outer one."""
-    arguments = build_parser().parse_args(words)
-    arguments.function(arguments)
-
-
 def build_parser() -> Parser:
     """Describe all commands."""
     parser = Parser(

@@ -28,12 +28,14 @@ class RunPlan:
         params: the folder ``params/``.
         tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
+        row_id: the only row (``xlan/t3/enc2``) whose runs are planned; None: all rows.
         figures: id (``visualgpt/f7``) -> the figure, with the numbers on its axis.
     """
 
-    def __init__(self, profile: Profile, params: Path) -> None:
+    def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile = profile
         self.params = params
+        self.row_id = row
         self._files: dict[tuple[str, str], Any] = {}
         self._variants: dict[tuple[str, str], Variant] = {}
         self._variants_loaded: dict[str, Any] = {}
@@ -237,6 +239,9 @@ class RunPlan:
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""
+        if self.row_id is not None:
+            table_id, row = self.row(self.row_id)
+            return row_runs(row, self.seeds[table_id])
         return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
 
     def trained(self) -> list[Run]:
