@@ -1,5 +1,6 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
+#               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
 # make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
@@ -16,6 +17,8 @@ SHELL := /bin/bash
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= demo
+PAPER ?=
+SCALE ?=
 INPUTS ?=
 CONFIRM ?=
 CORES ?= all
@@ -27,8 +30,12 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
-REPORTS = reports/$(PROFILE)
-TABLES = $(shell $(BIN)/python -P -c 'import yaml; print(*(name.replace("/", "_") for name in yaml.safe_load(open("params/$(PROFILE).yaml"))["tables"]))')
+PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
+FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
+CONFIG = $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS")
+# What the workflow calls the folders of a profile.
+NAME = $(if $(PAPER),$(PAPER)$(if $(SCALE),_$(SCALE)),$(PROFILE))
+REPORTS = reports/$(NAME)
 
 demo: run
 	@echo
@@ -38,14 +45,14 @@ demo: run
 # Through the environment, a folder may have any name.
 run: export INPUTS := $(INPUTS)
 run: $(INSTALLED)
-	$(if $(wildcard params/$(PROFILE).yaml),,$(error there is no profile '$(PROFILE)'; known are: $(PROFILES)))
-	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile "params/$(PROFILE).yaml" $(if $(INPUTS),--config "inputs=$$INPUTS")
+	$(if $(wildcard $(FILE)),,$(error there is no $(if $(PAPER),paper '$(PAPER)'; known are: $(PAPERS),profile '$(PROFILE)'; known are: $(PROFILES))))
+	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile "$(FILE)" $(if $(SCALE)$(INPUTS),--config $(CONFIG))
 	@echo
-	@$(BIN)/python -P -m recap report show $(foreach table,$(TABLES),$(REPORTS)/tables/$(table).md $(REPORTS)/figures/$(table)_captions.md)
-	@echo "LaTeX      $(TABLES:%=$(REPORTS)/tables/%.paper.tex), with every test $(TABLES:%=$(REPORTS)/tables/%.tex)"
-	@echo "pictures   $(TABLES:%=$(REPORTS)/figures/%_captions.png)"
+	@$(BIN)/python -P -m recap report show $(REPORTS)
+	@echo "LaTeX      $(REPORTS)/tables/*.paper.tex, with every test *.tex"
+	@echo "pictures   $(REPORTS)/figures/*_captions.png"
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
-	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(PROFILE)"
+	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(NAME)"
 
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
@@ -96,4 +103,4 @@ audit:
 	    "$$folder/bin/pip-audit" --requirement requirements/lock.txt --no-deps --disable-pip $(AUDIT)
 
 clean: $(INSTALLED)
-	@$(BIN)/python -P -m recap artifacts clean '$(PROFILE)' $(if $(filter yes,$(CONFIRM)),--yes)
+	@$(BIN)/python -P -m recap artifacts clean '$(NAME)' $(if $(filter yes,$(CONFIRM)),--yes)

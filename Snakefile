@@ -7,21 +7,31 @@ Rules only wire files to `recap` commands. Every number of an experiment comes f
 parameter of its rule, so that changing one reruns exactly what depends on it.
 """
 
+import os
 import sys
+from pathlib import Path
 
+import snakemake_logger_plugin_recap as messages
+from snakemake.logging import logger
 from snakemake.utils import min_version
 
 # Snakemake puts these folders before all others; as the last ones, no file in them is taken for an installed module.
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
-from workflow.folder_lock import lock_when_started
-from workflow.messages import install as speak_of_runs
-from workflow.stopping import stop_before_jobs, stop_with_jobs
+from recap.plan.inputs import data_files, feature_files
 
-min_version("9.0")
-stop_before_jobs(workflow)
-speak_of_runs(workflow, lambda: LABELS)
+from workflow.folder_lock import lock_folder
+from workflow.plan import due_jobs, due_runs
+from workflow.stopping import stop_with_jobs
+
+from recap.core.log import configure
+from recap.core.process.failures import FAILURES_VARIABLE
+
+min_version("9.27")
+configure()
+# Where jobs record why they failed; their messages are about this workflow then.
+os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):
@@ -46,26 +56,34 @@ include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
 
-lock_when_started(workflow, [R, WORK, REPORTS, "mlflow"])
+def due():
+    """Return a line for each run that is due."""
+    return due_runs(due_jobs(workflow), LABELS)
+
+
+messages.introduce(LABELS, due)
 
 
 onstart:
-    stop_with_jobs(workflow)
+    lock_folder([R, WORK, REPORTS, "mlflow"])
+    stop_with_jobs()
+    if lines := due():
+        logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 
 
 onsuccess:
-    KEEPER.save()
+    PROVENANCE.save()
 
 
 onerror:
-    KEEPER.save()
+    PROVENANCE.save()
 
 
 def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
-    trained = [file for run in TRAINED for file in run_files(run)]
-    scored = [file for run in SCORED for file in score_files(run)]
-    return [*report_files(), *study_files(), *data_files(), *kept_features(), *trained, *scored]
+    trained = [file for run in TRAINED for file in PATHS.run(run)]
+    scored = [file for run in SCORED for file in PATHS.scores(run)]
+    return [*report_files(), *study_files(), *data_files(PATHS), *feature_files(PATHS), *trained, *scored]
 
 
 rule all:
@@ -88,19 +106,19 @@ rule save_provenance:
 
 rule data_all:
     input:
-        data_files(),
+        data_files(PATHS),
 
 
 rule features_all:
     input:
-        kept_features(),
+        feature_files(PATHS),
 
 
 rule train_all:
     input:
-        [file for run in TRAINED for file in run_files(run)],
+        [file for run in TRAINED for file in PATHS.run(run)],
 
 
 rule evaluate_all:
     input:
-        [file for run in SCORED for file in score_files(run)],
+        [file for run in SCORED for file in PATHS.scores(run)],

@@ -18,8 +18,8 @@ from benchmarks import plain
 from benchmarks.figures import Case, clocks, machine, show
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, captions
 from benchmarks.train import update
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
@@ -28,7 +28,7 @@ from recap.nn.rows import Rows
 from recap.papers.acf.cluster_attention import clusters
 from recap.papers.acf.line_clusters import LineClusters
 from recap.runs.captions import caption_tensor
-from recap.settings import CrossEntropy
+from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
@@ -151,8 +151,9 @@ def beam() -> Case:
 
         @fixed_weights()
         def run() -> Tensor:
-            limits = DecodingLimits(IMAGES, LENGTH, plain.BOS, plain.EOS, plain.PAD, data.images.device)
-            return beam_search(model.step, model.start(model.encode(data.images)), limits, beam=5)[0]
+            start = DecodingBatch(IMAGES, plain.BOS, plain.EOS, plain.PAD, data.images.device)
+            settings = DecodingSettings(beam=5, max_length=LENGTH)
+            return beam_search(model.step, model.start(model.encode(data.images)), start, settings).tokens
 
         return run
 

@@ -9,11 +9,12 @@ from torch import Tensor
 from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast.linear import fixed_weights
+from recap.settings import DecodingSettings
 
 
 def search(
@@ -25,8 +26,8 @@ def search(
     @fixed_weights()
     def run() -> Tensor:
         state = model.start(model.encode(found))
-        limits = DecodingLimits(len(found), length, plain.BOS, plain.EOS, plain.PAD, found.device)
-        return beam_search(model.step, state, limits, beam=beam)[0]
+        start = DecodingBatch(len(found), plain.BOS, plain.EOS, plain.PAD, found.device)
+        return beam_search(model.step, state, start, DecodingSettings(beam=beam, max_length=length)).tokens
 
     return run
 

@@ -51,7 +51,7 @@ class Decoding:
 
     def next(self, words: Tensor) -> Tensor:
         """Words [R] -> log-probabilities of the next [R, V]."""
-        x = Rows(self.model._embed(words[:, None, None], torch.tensor(self.place)))
+        x = Rows(self.model.embed(words[:, None, None], torch.tensor(self.place)))
         cross_mask = key_mask(self.memory.mask)
         for layer, image, past in zip(self.model.decoder, self.image, self.past, strict=True):
             x = layer(x, image, None, cross_mask, past)

@@ -9,85 +9,81 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import snakemake
+from workflow.records import read_record
 
 from recap.core.differences import differences, listed
-from recap.plan.labels import row_setting
+from recap.plan.labels import job_label
 
+CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read
 DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"
 KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
 
-def plan(workflow: Any, labels: Mapping[str, str]) -> list[str]:
+class Due(NamedTuple):
+    """A job that is due."""
+
+    rule: str
+    wildcards: dict[str, str]
+    reason: str
+
+
+def due_jobs(workflow: Any) -> Iterator[Due]:
+    """Yield the jobs that Snakemake is about to run, in the order of the rules, and why.
+
+    Snakemake's plan is private. Its public events give a reason when a job begins, as a sentence that holds all
+    parameters, old and new. With a version that was not checked, no job is named before it begins.
+    """
+    if not snakemake.__version__.startswith(CHECKED):
+        return
+    dag, rules = workflow.dag, [rule.name for rule in workflow.rules]
+    for job in sorted(dag.needrun_jobs(exclude_finished=False), key=lambda job: rules.index(job.rule.name)):
+        reason = dag.reason(job)
+        files = list(map(str, job.output))
+        changed = []
+        if reason.incomplete_output:
+            changed.append("was interrupted")
+        if reason.params_changed:
+            stage = job.rule.name.removeprefix("train_")
+            changed.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
+        if reason.code_changed:
+            changed.append("the command of its rule changed")
+        if reason.input_changed:
+            changed.append(other_inputs(set(read_record(files[0]).get("input") or []), set(map(str, job.input))))
+        if reason.software_stack_changed:
+            changed.append("its software environment changed")
+        if updated := sorted(map(str, reason.updated_input - reason.updated_input_run)):
+            changed.append(f"{listed(updated)} changed")
+        makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
+        if reason.forced:
+            text = "forced"
+        elif missing := sorted(map(str, reason.missing_output)):
+            text = f"{listed(missing)} is gone" if any(map(read_record, files)) else NEW
+        else:
+            text = "; ".join(changed) or (f"after {listed(makers)}" if makers else str(reason))
+        yield Due(job.rule.name, dict(job.wildcards_dict), text)
+
+
+def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
     """Return the lines that name every run that is due, and every other job that is due because something changed."""
-    jobs = list(workflow.dag.needrun_jobs())
     seeds = defaultdict(list)  # of jobs that differ only in their seed
-    for job in jobs:
-        reason = why(job, workflow.dag, workflow.persistence)
-        wildcards = job.wildcards_dict
+    rules: dict[str, int] = {}  # in their order
+    for rule, wildcards, reason in jobs:
+        rules.setdefault(rule, len(rules))
         if "model" in wildcards or not (reason == NEW or reason.startswith("after ")):
-            key = (job.rule.name, tuple(sorted((k, v) for k, v in wildcards.items() if k != "seed")), reason)
+            key = (rule, tuple(sorted((k, v) for k, v in wildcards.items() if k != "seed")), reason)
             seeds[key].append(wildcards.get("seed"))
-    order = [rule.name for rule in workflow.rules]
     rows = []
-    for (rule, rest, reason), found in sorted(seeds.items(), key=lambda item: (order.index(item[0][0]), item[0])):
-        numbers = sorted({int(seed) for seed in found if seed is not None})
-        wildcards = {**dict(rest), **({"seed": ", ".join(map(str, numbers))} if numbers else {})}
-        rows.append((rule, label(rule, wildcards, labels), reason))
+    for (rule, rest, reason), numbers in sorted(seeds.items(), key=lambda item: (rules[item[0][0]], item[0])):
+        named = ", ".join(map(str, sorted({int(seed) for seed in numbers if seed is not None})))
+        wildcards = {**dict(rest), **({"seed": named} if named else {})}
+        rows.append((rule, job_label(rule, wildcards, labels), reason))
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     return [f"{rule:{widths[0]}}  {name:{widths[1]}}  {reason}" for rule, name, reason in rows]
-
-
-def label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Return what a job is for: ``ZoDIAC seed 2``, or the values of its wildcards; empty if it has none.
-
-    Args:
-        rule: name of its rule.
-        wildcards: of the job.
-        labels: of every series of runs.
-    """
-    seed = wildcards.get("seed", "")
-    seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
-    if "model" not in wildcards:
-        names = [value for name, value in wildcards.items() if name != "seed"]
-        return " ".join(filter(None, [*names, seeds]))
-    stage = wildcards.get("stage")
-    series = f"{row_setting(wildcards)}/{stage or rule.removeprefix('train_')}"
-    run = labels.get(series, series)  # a file that was asked for by name may be of no table
-    together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
-    return " ".join(filter(None, [run, together, stage]))
-
-
-def why(job: Any, dag: Any, persistence: Any) -> str:
-    """Return why a job is due, in a few words."""
-    reason = dag.reason(job)
-    if reason.forced:
-        return "forced"
-    missing = sorted(map(str, reason.missing_output))
-    if missing:
-        made = any(persistence.metadata(file) for file in job.output)
-        return f"{listed(missing)} is gone" if made else NEW
-    stage = job.rule.name.removeprefix("train_")
-    found = []
-    if reason.incomplete_output:
-        found.append("was interrupted")
-    if reason.params_changed:
-        found.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
-    if reason.code_changed:
-        found.append("the command of its rule changed")
-    if reason.input_changed:
-        found.append(other_inputs(set(persistence.input(job.output[0]) or []), set(map(str, job.input))))
-    if reason.software_stack_changed:
-        found.append("its software environment changed")
-    changed = sorted(map(str, reason.updated_input - reason.updated_input_run))
-    if changed:
-        found.append(f"{listed(changed)} changed")
-    makers = sorted({before.rule.name for before in dag.dependencies[job] if dag.needrun(before)})
-    if not found:
-        return f"after {listed(makers)}" if makers else str(reason)
-    return "; ".join(found)
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:

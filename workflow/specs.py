@@ -12,13 +12,18 @@ import yaml
 
 from recap.core.files.atomic import write_text
 from recap.core.hashing import value_hash
+from recap.plan.inputs import used_features
 from recap.plan.labels import setting_names
+from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.plan.run_spec import execution
 
 
 class SpecText(str):
     """A spec as JSON, sorted, so that equal specs are equal parameters of a job.
+
+    Commands take it as ``{params.spec.file}``: with an input or a second parameter in its place, Snakemake would find
+    the command or the parameters of every finished job changed.
 
     Attributes:
         file: with the same JSON, for ``--spec``; its name is the hash of its content.
@@ -38,7 +43,7 @@ class SpecText(str):
 
 
 def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> None:
-    """Write how the jobs of each recipe are computed, with the labels of its runs, to ``<folder>/<recipe>.yaml``.
+    """Write how jobs are computed: ``<folder>/<recipe>.yaml`` with labels of runs, ``<folder>/features/<name>.yaml``.
 
     Equal files are left alone.
     """
@@ -46,8 +51,12 @@ def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> 
     for series, label in labels.items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
     for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
-        path = folder / f"{name}.yaml"
-        values = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
-        text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+        _write(folder / f"{name}.yaml", {**execution(plan, name).model_dump(mode="json"), "labels": named[name]})
+    for name in used_features(Paths(plan)):
+        _write(folder / "features" / f"{name}.yaml", plan.get("features", name).execution())
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)

@@ -10,10 +10,12 @@ import pytest
 
 from recap.artifacts import transfer
 from recap.cli import main
+from recap.core.process.failures import NOTHING_TO_DO
 
 STAGES = """
 vars:
   - profile: mine
+  - config: --configfile params/mine.yaml
 stages:
   data:
     cmd: "true"
@@ -37,7 +39,7 @@ def dvc(folder, *arguments):
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
     """In place of Snakemake, which is asked whether all is done, and to publish."""
-    monkeypatch.setattr(transfer, "_snakemake", lambda *_: "Nothing to be done")
+    monkeypatch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def pushed(tmp_path_factory):
     dvc(project, "remote", "add", "-d", "store", "../store")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
-        patch.setattr(transfer, "_snakemake", lambda *_: "Nothing to be done")
+        patch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
         main(["artifacts", "push"])
     return home
 

@@ -32,6 +32,7 @@ from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.settings import SECTIONS
 from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.param_files import files, names
 from recap.settings.params import read_mapping, resolve, validate
 
 # Pillow says on the side what it finds wrong with a TIFF.
@@ -135,7 +136,7 @@ def test_annotations_of_reports(tmp_path):
 
 def test_settings(tmp_path):
     for section in sorted(SECTIONS):
-        contents = sorted(file.read_bytes() for file in (PARAMS / section).rglob("*.yaml"))
+        contents = sorted(path.read_bytes() for name in names(PARAMS, section) for path in files(PARAMS, section, name))
         originals = [content for content in contents if not re.search(rb"^base:", content, re.M)][::4]
         folder = tmp_path / section
         folder.mkdir()

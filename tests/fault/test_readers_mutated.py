@@ -28,9 +28,9 @@ from recap.models.check import check_models
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained
 from recap.plan import provenance
-from recap.plan.by_hand import by_hand
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
+from recap.plan.single_run import row_config, single_run
 from recap.settings import Profile
 from recap.settings.models import model_configs
 from recap.statistics.collect import collect
@@ -234,7 +234,7 @@ def test_lists_of_hashes(tmp_path, name):
 def test_values_of_the_option_set():
     def use(content):
         text = content.decode("utf-8", "replace")
-        by_hand(PARAMS, "tiny/zodiac", scale=None, seed=1, stage=None, changes=[f"xe.{text}"])
+        single_run(row_config(PARAMS, "tiny/zodiac", seed=1), stage=None, changes=[f"xe.{text}"])
 
     words = b"schedule={kind: noam, factor: 1.0e-3, warmup: 20, seen: 2001-11-02, list: [- - -]}"
     with pytest.raises(RecapError):

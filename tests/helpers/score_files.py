@@ -40,6 +40,8 @@ def write_run(folder, images, *, ids=(11, 12, 13, 14), signature=SIGNATURE, not_
         "not_run": dict.fromkeys(not_run, "its models are not installed"),
         "signature": signature.format(images=len(ids)),
         "images": len(ids),
+        "split": "test",
+        "decoding": {},
     }
     (folder / "metrics.json").write_text(json.dumps(metrics))
     table = pa.table({"image_id": list(ids), **images})

@@ -55,7 +55,7 @@ def position_of(item, system):
 
 
 def study_of(name, **changes) -> Study:
-    """Return a study of params/studies with changes."""
+    """Return a study of params/ with changes."""
     values = merged(resolve(ROOT / "params", "studies", name), changes)
     return validate(Study, values, name)
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from recap.decoding.limits import DecodingLimits
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.step import with_banned_tokens
+from recap.settings.decoding import DecodingSettings
 
 PAD, BOS, EOS, V = 0, 1, 2, 5
 
@@ -41,8 +42,12 @@ def toy_state(images, length, seed=0):
     return ToyState((2 * table).log_softmax(-1), torch.zeros(images, 1, dtype=torch.long))
 
 
-def limits(images, max_length=4, eos=EOS, pad=PAD):
-    return DecodingLimits(images, max_length, BOS, eos, pad, torch.device("cpu"))
+def batch(images, eos=EOS, pad=PAD):
+    return DecodingBatch(images, BOS, eos, pad, torch.device("cpu"))
+
+
+def settings(beam, max_length=4, **more):
+    return DecodingSettings(beam=beam, max_length=max_length, **more)
 
 
 def all_captions(state, length):

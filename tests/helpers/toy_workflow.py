@@ -10,25 +10,24 @@ from helpers.tiny_workspace import ROOT
 
 SNAKEFILE = f"""
 import sys
-from pathlib import Path
 sys.path.append({str(ROOT)!r})
 from recap.core.errors import RecapError
-from workflow.provenance import Keeper
+from workflow.provenance import ProvenanceStore
 
 IN = config["inputs"]
-KEEPER = Keeper(
-    homes=["results/data", "results/runs"], loose=["results/summary.txt"], inputs=IN, note=Path("work/hashes.json")
+PROVENANCE = ProvenanceStore(
+    folders=["results/data", "results/runs"], single_files=["results/summary.txt"], inputs=IN
 )
 try:
-    KEEPER.restore()
+    PROVENANCE.restore()
 except RecapError as error:
     sys.exit(f"recap: {{error}}")
 
 onsuccess:
-    KEEPER.save()
+    PROVENANCE.save()
 
 onerror:
-    KEEPER.save()
+    PROVENANCE.save()
 
 rule all:
     input: expand("results/runs/{{seed}}.txt", seed=config["seeds"]), "results/summary.txt"

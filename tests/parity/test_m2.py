@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from recap.core.errors import ConfigError
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.released_names import rename
@@ -23,6 +23,7 @@ from recap.papers.m2 import released as m2
 from recap.papers.m2.layers import MeshedDecoderLayer
 from recap.papers.m2.memory_attention import MemoryAttention
 from recap.papers.m2.meshed import MeshedGate
+from recap.settings import DecodingSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}
@@ -109,20 +110,20 @@ def test_teacher_forcing(whole):
 @pytest.mark.parametrize(("beam", "sequences"), [(5, "beam5_seqs"), (1, "greedy_seq")])
 def test_beam_search(whole, beam, sequences):
     model, golden, memory = whole
-    limits = DecodingLimits(2, 8, 2, 3, 1, torch.device("cpu"))
+    batch, settings = DecodingBatch(2, 2, 3, 1, torch.device("cpu")), DecodingSettings(beam=beam, max_length=8)
 
     def step(tokens, state):
         """After padding, which a beam may try, all are as likely: their decoder multiplies it by 0."""
         found, state = model.step(tokens, state)
-        return found.masked_fill((tokens == limits.pad)[..., None], -math.log(14)), state
+        return found.masked_fill((tokens == batch.pad)[..., None], -math.log(14)), state
 
     with torch.no_grad():
-        tokens, scores = beam_search(step, model.start(memory), limits, beam=beam)
+        found = beam_search(step, model.start(memory), batch, settings)
     expected = golden[f"out/{sequences}"].view(2, beam, 8)
     ended = (expected == 3).cumsum(-1) - (expected == 3).long() > 0
-    assert torch.equal(tokens, expected.masked_fill(ended, 1))  # theirs are filled with the unknown word's id 0
+    assert torch.equal(found.tokens, expected.masked_fill(ended, 1))  # theirs are filled with the unknown word's id 0
     if beam > 1:
-        close(scores, golden["out/beam5_logprobs"].sum(-1))
+        close(found.scores, golden["out/beam5_logprobs"].sum(-1))
 
 
 def test_foreign_names_are_refused():

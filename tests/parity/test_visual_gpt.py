@@ -12,6 +12,7 @@ from recap.core.errors import ConfigError
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import rename_gpt2
 from recap.models.images import Images, InputSpec
+from recap.models.level_memory import LevelMemory
 from recap.models.registry import build_model
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
@@ -51,7 +52,8 @@ def renamed(official, prefix):
 
 def through(module, golden):
     """Run a block on the inputs of a file: one caption for each image."""
-    image = module.image(golden["in/encoder_levels"])
+    levels = golden["in/encoder_levels"]
+    image = module.image(LevelMemory(levels[:, -1], torch.ones(levels[:, -1].shape[:2], dtype=torch.bool), levels))
     self_mask = ~golden["in/self_mask"]
     out = module(Rows(golden["in/x"][:, None]), image, self_mask, ~golden["in/enc_mask"])
     return out.values[:, 0]

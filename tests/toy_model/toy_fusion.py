@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +12,19 @@ from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.state import PER_BEAM, State
 
 STREAMS = ("grid", "region")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyState(State):
+class ToyState(State[GlobalMemory]):
     """The sum of the embedded tokens so far, [B, C, D]."""
 
     total: Tensor = field(metadata=PER_BEAM)
 
 
-class ToyFusion(Captioner):
+class ToyFusion(Captioner[GlobalMemory, ToyState]):
     """The toy.
 
     Args:
@@ -57,30 +56,29 @@ class ToyFusion(Captioner):
     def _project(self, name: str, stream: Stream) -> Tensor:
         assert stream.boxes is not None and stream.sizes is not None
         boxes = stream.boxes / stream.sizes.repeat(1, 2)[:, None]  # [B, N, 4], fractions of the image
-        return cast(Tensor, self.projections[name](torch.cat([stream.values, boxes], -1)))
+        return self.projections[name](torch.cat([stream.values, boxes], -1))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         embedded = self.embedding(tokens)
         counts = torch.arange(1, tokens.shape[-1] + 1, device=tokens.device)[:, None]
         return self._hidden(embedded, embedded.cumsum(2) / counts, memory)
 
-    def _hidden(self, embedded: Tensor, mean: Tensor, memory: Memory) -> Tensor:
-        return torch.tanh(embedded + mean + cast(GlobalMemory, memory).summary[:, None, None])
+    def _hidden(self, embedded: Tensor, mean: Tensor, memory: GlobalMemory) -> Tensor:
+        return torch.tanh(embedded + mean + memory.summary[:, None, None])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
-        return cast(Tensor, self.output(hidden))
+        return self.output(hidden)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: GlobalMemory) -> ToyState:
         """No token yet: their sum is 0."""
         total = memory.values.new_zeros(len(memory.values), 1, self.embedding.embedding_dim)
         return ToyState(memory, total=total)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
         embedded = self.embedding(tokens)
-        assert isinstance(state, ToyState)
         total, count = state.total + embedded, state.position + 1
         hidden = self._hidden(embedded[:, :, None], (total / count)[:, :, None], state.memory)
         return self.log_probabilities(hidden[:, :, 0]), ToyState(state.memory, count, total=total)

@@ -169,7 +169,7 @@ def test_a_step_keeps_two_numbers_per_token_and_layer_beside_keys_and_values():
     state = model.start(model.encode(images)).reorder(torch.zeros(B, C, dtype=torch.long))
     for token in random_tokens().unbind(-1):
         _, state = model.step(token, state)
-    assert [(tuple(layer.prefix.shape), tuple(layer.log_row.shape)) for layer in state.clusters] == [
+    assert [(tuple(layer.prefix.shape), tuple(layer.log_row.shape)) for layer in state.carried] == [
         ((B, C, T + 1), (B, C, T))
     ] * 2
 

@@ -17,6 +17,7 @@ from recap.cli import main
 from recap.core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
+VARS = "vars:\n  - profile: mine\n  - config: --configfile params/mine.yaml\n"
 
 
 @pytest.fixture
@@ -74,11 +75,11 @@ def test_a_name_that_leads_elsewhere_is_refused(project, capsys, name):
 
 def test_push_and_pull_say_what_is_missing(project, capsys):
     assert "dvc.yaml: no such file" in refused(capsys, "push")
-    (project / "dvc.yaml").write_text("vars:\n  - profile: mine\n")
+    (project / "dvc.yaml").write_text(VARS)
     assert "dvc.lock: no such file" in refused(capsys, "pull")
     (project / "dvc.yaml").write_text("vars: true\n")
     assert "vars names no profile" in refused(capsys, "pull")
-    (project / "dvc.yaml").write_text("vars:\n  - profile: mine\n")
+    (project / "dvc.yaml").write_text(VARS)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
 
@@ -87,6 +88,8 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
 def test_a_list_of_stages_without_a_profile_is_named(project, capsys, text):
     (project / "dvc.yaml").write_text(text)
     assert "dvc.yaml: vars names no profile; add `- profile: demo` there" in refused(capsys, "push")
+    (project / "dvc.yaml").write_text("vars: [profile: mine]")
+    assert "vars names no config; add `- config: --configfile params/demo.yaml` there" in refused(capsys, "push")
 
 
 def of(*entries):

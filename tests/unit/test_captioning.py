@@ -36,7 +36,7 @@ def test_a_picture_of_the_test_split_gets_the_caption_that_the_evaluation_gave_i
         assert [caption.text for caption in result.captions] == [row["caption"] for row in given[image]]
         expected = [row["log_probability"] for row in given[image]]
         assert [caption.log_probability for caption in result.captions] == pytest.approx(expected, abs=CLOSE)
-    assert captioner.evaluation.beam == 4 and captioner.evaluation.rules.no_repeated_ngram == 2
+    assert captioner.decoding.beam == 4 and captioner.decoding.rules.no_repeated_ngram == 2
 
 
 def test_photos_in_the_batches_of_the_extraction_have_the_bits_of_the_store(results, captioner):

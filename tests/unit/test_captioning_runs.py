@@ -11,11 +11,12 @@ from safetensors.torch import load_file, save_file
 
 import recap
 from recap.captioning.run_files import find_run_files
-from recap.core.errors import ConfigError, FeatureError, RecapError, TrainingError
+from recap.core.errors import FeatureError, RecapError, TrainingError
+from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.features.store import FeatureStore
 from recap.plan import used_inputs
-from recap.settings.recipes import DecodingRules
+from recap.settings import DecodingSettings
 
 
 @pytest.fixture
@@ -175,23 +176,16 @@ def test_another_preprocessing_than_the_store_is_refused(results, monkeypatch):
         recap.load(results.run, device="cpu")
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {},
-        {"no_repeated_ngram": 3},
-        {"no_immediate_repeat": True, "bad_endings": ["a", "on"]},
-        {"no_repeated_ngram": 2, "no_immediate_repeat": True, "bad_endings": ["the"], "groups": 3, "diversity": 0.25},
-        {"groups": 2},
-    ],
-)
-def test_rules_are_read_back_from_their_words(rules):
-    assert DecodingRules.of_text(DecodingRules(**rules).text) == DecodingRules(**rules)
-
-
-@pytest.mark.parametrize(
-    "text", ["ngram", "repeatgroups2x1", "endings(a)x", "?", "ngram2+", "endings(b,a)", "groups2x..."]
-)
-def test_other_words_are_no_rules(text):
-    with pytest.raises(ConfigError, match="does not say what decoding forbade"):
-        DecodingRules.of_text(text)
+def test_photos_are_searched_as_the_test_captions_were(results, tmp_path):
+    whole = Path(shutil.copytree(results.folder, tmp_path / "results"))
+    scores = whole / results.scores.relative_to(results.folder)
+    asked = DecodingSettings(beam=6, length_penalty=0.1234567, rules={"bad_endings": ["a", "on"], "groups": 2})
+    written = {**json.loads((scores / "metrics.json").read_text()), "decoding": asked.model_dump(mode="json")}
+    write_json(scores / "metrics.json", written)
+    record(scores / "metrics.json")
+    assert find_run_files(whole / results.run.relative_to(results.folder)).decoding == asked
+    del written["decoding"]
+    write_json(scores / "metrics.json", written)
+    record(scores / "metrics.json")
+    with pytest.raises(RecapError, match="metrics.json: .*decoding.*make it again"):
+        find_run_files(whole / results.run.relative_to(results.folder))

@@ -19,6 +19,7 @@ from recap.cli import build_parser, main
 from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
 from recap.core.errors import nearest
+from recap.settings.param_files import names
 from recap.settings.params import load_named
 from recap.settings.specs import completed
 
@@ -103,7 +104,7 @@ def test_the_version_and_the_bare_command(capsys):
         (["data", "corpsu"], "recap data: command 'corpsu' is unknown; did you mean 'corpus'?"),
         (["data", "card", "--corpsu", "x"], "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
         (["train", "--spec", "no.json"], "recap train: argument --spec: no.json: cannot be read"),
-        (["params", "list", "modles"], "recap params list: section 'modles' is unknown; did you mean 'models'?"),
+        (["params", "list", "modles"], "recap params list: argument section: invalid choice: 'modles' (choose from"),
         (["params", "list", "--params", "none"], "none: there is no such folder; name that of the parameter files"),
         (["data", "card"], "the following arguments are required: --name, --corpus, --out"),
         (["data", "subset", "--spec", "[" * 100_000], "--spec: nested too deeply"),
@@ -157,18 +158,17 @@ def complete_specs():
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
         named = {
             section: {
-                path.stem: load_named(params, section, path.stem).model_dump(mode="json")
-                for path in (params / section).glob("*.yaml")
+                name: load_named(params, section, name).model_dump(mode="json") for name in names(params, section)
             }
             for section in ("models", "recipes")
         }
         stages = [(stage, recipe[stage]) for recipe in named["recipes"].values() for stage in ("xe", "scst")]
-        names = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
+        named_parts = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
         for number in range(max(len(named["models"]), len(stages))):
             stage, settings = stages[number % len(stages)]
             model = list(named["models"].values())[number % len(named["models"])]
             if settings:
-                yield {**names, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
+                yield {**named_parts, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
 
 
 def test_a_complete_spec_comes_back_byte_for_byte():
@@ -212,6 +212,14 @@ def test_a_wrong_spec_of_a_training_is_one_sentence(capsys, tmp_path):
     assert "unknown key 'kind'" in said
     assert "the key 'stage' is missing" in refused(capsys, "train", "--spec", "{}", *words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_reports_is_printed_table_by_table_with_its_samples(tmp_path, capsys):
+    for name in ("tables/b.md", "tables/a.md", "tables/a.paper.md", "figures/a_captions.md", "figures/c_captions.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    main(["report", "show", str(tmp_path)])
+    assert capsys.readouterr().out.split() == ["tables/a.md", "figures/a_captions.md", "tables/b.md"]
 
 
 @pytest.mark.skipif(not sys.executable.isascii(), reason="Python itself does not start there from such a folder")
@@ -266,8 +274,8 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
         (["--spec", "{}", "--row", "a/b"], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
         (["--spec", "{}", "--out", "o"], "--spec goes with --corpus, --vocabulary, --subset, --features, --state"),
         (
-            ["--spec", "{}", "--steps", "3", "--overfit-one-batch"],
-            "--spec is not for --steps, --overfit-one-batch, which --row alone knows; leave them out",
+            ["--spec", "{}", "--profile", "p.yaml", "--set", "xe.epochs=1"],
+            "--spec is not for --profile, --set, which --row alone knows; leave them out",
         ),
         (
             ["--row", "a/b", "--state", "s", "--execution", "e.yaml"],

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, limits, strip, toy_state, toy_step
+from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state, toy_step
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, sample
 
@@ -12,15 +12,15 @@ def test_wide_beam_is_exhaustive_search():
     state = toy_state(1, 3)
     expected = all_captions(state, 3)
     # 3 words may be said, so 3 ** 2 beams lose nothing before the third word; only 5 fit the vocabulary at the first.
-    tokens, scores = beam_search(STEP, state, limits(1, max_length=3), beam=5)
-    assert strip(tokens[0, 0]) == expected[0][0]
-    assert scores.dtype == torch.float64  # the model's
-    assert scores[0, 0].item() == pytest.approx(expected[0][1], abs=1e-12)
+    found = beam_search(STEP, state, batch(1), settings(5, max_length=3))
+    assert strip(found.tokens[0, 0]) == expected[0][0]
+    assert found.scores.dtype == torch.float64  # the model's
+    assert found.scores[0, 0].item() == pytest.approx(expected[0][1], abs=1e-12)
 
 
 def test_beam_one_is_greedy():
     state = toy_state(4, 4)
-    tokens, _ = beam_search(STEP, state, limits(4), beam=1)
+    tokens = beam_search(STEP, state, batch(4), settings(1)).tokens
     words, done = torch.full((4, 1), BOS), torch.zeros(4, 1, dtype=torch.bool)
     for place in range(4):
         out, state = STEP(words, state)
@@ -30,45 +30,47 @@ def test_beam_one_is_greedy():
 
 
 def test_result_is_independent_of_the_batch():
-    together, scores = beam_search(STEP, toy_state(6, 4), limits(6), beam=3)
+    together = beam_search(STEP, toy_state(6, 4), batch(6), settings(3))
     whole = toy_state(6, 4)
     for image in range(6):
         one = whole.select(torch.tensor([image]))
-        tokens, score = beam_search(STEP, one, limits(1), beam=3)
-        assert torch.equal(tokens[0], together[image])
-        torch.testing.assert_close(score[0], scores[image])
+        alone = beam_search(STEP, one, batch(1), settings(3))
+        assert torch.equal(alone.tokens[0], together.tokens[image])
+        torch.testing.assert_close(alone.scores[0], together.scores[image])
 
 
 def test_scores_are_the_sum_of_log_probabilities_and_sorted():
     state = toy_state(1, 4, seed=3)
     known = dict(all_captions(state, 4))
-    tokens, scores = beam_search(STEP, state, limits(1), beam=4)
-    for row, score in zip(tokens[0], scores[0], strict=True):
+    found = beam_search(STEP, state, batch(1), settings(4))
+    for row, score in zip(found.tokens[0], found.scores[0], strict=True):
         assert known[strip(row)] == pytest.approx(score.item(), abs=1e-5)
-    assert torch.equal(scores.sort(1, descending=True).values, scores)
+    assert torch.equal(found.scores.sort(1, descending=True).values, found.scores)
+    assert torch.equal(found.scores, found.log_probabilities)
 
 
 def test_length_penalty_prefers_longer_captions():
     state = toy_state(1, 4, seed=3)
-    tokens, scores = beam_search(STEP, state, limits(1), beam=4, length_penalty=1.0)
+    found = beam_search(STEP, state, batch(1), settings(4, length_penalty=1.0))
     known = dict(all_captions(state, 4))
-    for row, score in zip(tokens[0], scores[0], strict=True):
+    for row, score, whole in zip(found.tokens[0], found.scores[0], found.log_probabilities[0], strict=True):
+        assert known[strip(row)] == pytest.approx(whole.item(), abs=1e-5)
         assert known[strip(row)] / len(strip(row)) == pytest.approx(score.item(), abs=1e-5)
 
 
 def test_too_wide_a_beam_and_nan_are_refused():
     with pytest.raises(ValueError, match="wider than the vocabulary"):
-        beam_search(STEP, toy_state(1, 4), limits(1), beam=V + 1)
+        beam_search(STEP, toy_state(1, 4), batch(1), settings(V + 1))
     state = toy_state(1, 4)
     state.table[:] = torch.nan
     with pytest.raises(ValueError, match="is NaN"):
-        beam_search(toy_step, state, limits(1), beam=2)
+        beam_search(toy_step, state, batch(1), settings(2))
 
 
 def test_all_finished_at_the_first_word():
     state = toy_state(2, 4)
     state.table[..., EOS] = 50.0
-    tokens, _ = beam_search(STEP, state, limits(2), beam=1)
+    tokens = beam_search(STEP, state, batch(2), settings(1)).tokens
     assert tokens[:, 0].tolist() == [[EOS, PAD, PAD, PAD]] * 2
 
 
@@ -83,8 +85,8 @@ def test_draw_follows_the_distribution_and_skips_impossible_words():
 
 def test_the_greedy_caption_beside_the_samples_is_that_of_a_search():
     torch.manual_seed(5)
-    both = sample(STEP, toy_state(6, 4), limits(6), samples=5, greedy=True)
-    best, _ = beam_search(STEP, toy_state(6, 4), limits(6), beam=1)
+    both = sample(STEP, toy_state(6, 4), batch(6), max_length=4, samples=5, greedy=True)
+    best = beam_search(STEP, toy_state(6, 4), batch(6), settings(1)).tokens
     assert both.shape == (6, 6, 4)
     assert torch.equal(both[:, 5:], best)
     assert (both[:, :5] != best).any()
@@ -92,9 +94,9 @@ def test_the_greedy_caption_beside_the_samples_is_that_of_a_search():
 
 def test_samples_end_once_and_repeat_with_the_seed():
     torch.manual_seed(5)
-    first = sample(STEP, toy_state(3, 4), limits(3), samples=7)
+    first = sample(STEP, toy_state(3, 4), batch(3), max_length=4, samples=7)
     torch.manual_seed(5)
-    assert torch.equal(first, sample(STEP, toy_state(3, 4), limits(3), samples=7))
+    assert torch.equal(first, sample(STEP, toy_state(3, 4), batch(3), max_length=4, samples=7))
     assert first.shape == (3, 7, 4)
     for row in first.flatten(0, 1).tolist():
         after = row[row.index(EOS) + 1 :] if EOS in row else []

@@ -3,23 +3,22 @@
 import pytest
 import torch
 
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, limits, strip, toy_state
+from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
 from recap.decoding.beam import beam_search
-from recap.decoding.constraints import Rules, constrained
-from recap.decoding.diverse import diverse_beam_search
+from recap.decoding.constraints import forbid
+from recap.decoding.diverse import diverse_beam_search, search
 from recap.decoding.sampling import nucleus, sample
 from recap.decoding.step import NonFiniteLogits
+from recap.settings.decoding import DecodingRules
 
 
-def search(rules, length=5, seed=0, beam=5):
-    state = toy_state(3, length, seed)
-    return beam_search(STEP, state, limits(3, length), beam=beam, constraint=constrained(rules))
+def found(ending_ids=(), **rules):
+    return search(STEP, toy_state(3, 5), batch(3), settings(5, 5, rules=rules), ending_ids)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_ngram_is_repeated(n):
-    free, _ = search(Rules(EOS))
-    tokens, _ = search(Rules(EOS, no_repeated_ngram=n))
+    free, tokens = found().tokens, found(no_repeated_ngram=n).tokens
 
     def repeats(row):
         words = [word for word in row.tolist() if word not in (PAD, EOS)]
@@ -33,22 +32,24 @@ def test_no_ngram_is_repeated(n):
 
 
 def test_no_word_follows_itself_and_no_bad_ending():
-    tokens, scores = search(Rules(EOS, no_immediate_repeat=True, bad_endings=(3,)))
-    for row in tokens[:, 0].tolist():
+    beams = found((3,), no_immediate_repeat=True, bad_endings=["with"])
+    for row in beams.tokens[:, 0].tolist():
         words = [word for word in row if word != PAD]
         assert all(a != b or a == EOS for a, b in zip(words, words[1:], strict=False))
         assert words[-2:] != [3, EOS]
     state = toy_state(3, 5)
     known = dict(all_captions(state.select(torch.tensor([0])), 5))
-    assert known[strip(tokens[0, 0])] == pytest.approx(scores[0, 0].item(), abs=1e-5)  # scores stay the model's
+    assert known[strip(beams.tokens[0, 0])] == pytest.approx(beams.scores[0, 0].item(), abs=1e-5)  # the model's own
+    with pytest.raises(ValueError, match="their ids are not given"):
+        found(bad_endings=["with"])
 
 
 def test_rules_never_leave_a_beam_without_a_word():
     log_probabilities = torch.full((1, 1, V), -torch.inf)
     log_probabilities[..., 3] = 0.0
-    out = Rules(EOS, no_repeated_ngram=1)(torch.tensor([[[3]]]), log_probabilities)
+    rules = DecodingRules(no_repeated_ngram=1)
+    out = forbid(rules, torch.tensor([[[3]]]), log_probabilities, eos=EOS, bad_endings=())
     assert torch.equal(out, log_probabilities)
-    assert constrained(Rules(EOS)) is None
 
 
 def test_nucleus_keeps_the_fewest_likeliest_words():
@@ -57,19 +58,32 @@ def test_nucleus_keeps_the_fewest_likeliest_words():
     assert kept.tolist() == [[False, True, False, True], [True, False, False, False]]
     assert torch.equal(nucleus(p.log(), 1.0), p.log())
     torch.manual_seed(0)
-    greedy, _ = beam_search(STEP, toy_state(3, 4), limits(3), beam=1)
-    drawn = sample(STEP, toy_state(3, 4), limits(3), samples=4, top_p=1e-6)
+    greedy = beam_search(STEP, toy_state(3, 4), batch(3), settings(1)).tokens
+    drawn = sample(STEP, toy_state(3, 4), batch(3), max_length=4, samples=4, top_p=1e-6)
     assert (drawn == greedy).all()
 
 
+def diverse(strength, length_penalty=0.0):
+    rules = {"groups": 3, "diversity": strength}
+    asked = settings(3, rules=rules, length_penalty=length_penalty)
+    return diverse_beam_search(STEP, toy_state(3, 4), batch(3), asked)
+
+
 def test_diverse_groups():
-    first, scores = beam_search(STEP, toy_state(3, 4), limits(3), beam=1)
-    free, _ = diverse_beam_search(STEP, toy_state(3, 4), limits(3), groups=3, beam=1, strength=0.0)
+    first = beam_search(STEP, toy_state(3, 4), batch(3), settings(1)).tokens
+    free = diverse(1e-9).tokens
     assert all(torch.equal(free[:, group], first[:, 0]) for group in range(3))
-    tokens, _ = diverse_beam_search(STEP, toy_state(3, 4), limits(3), groups=3, beam=1, strength=100.0)
-    assert torch.equal(tokens[:, 0], first[:, 0])
+    tokens = diverse(100.0).tokens
     for image in range(3):
+        assert first[image, 0].tolist() in tokens[image].tolist()
         assert len(set(tokens[image, :, 0].tolist())) == 3  # the three words that may be said, one a group
+
+
+def test_captions_of_all_groups_are_ranked_together():
+    beams = diverse(0.5, length_penalty=1.0)
+    assert torch.equal(beams.scores.sort(1, descending=True).values, beams.scores)
+    lengths = (beams.tokens != PAD).sum(-1)
+    torch.testing.assert_close(beams.scores * lengths, beams.log_probabilities)
 
 
 @pytest.mark.parametrize("method", ["beam", "sample"])
@@ -84,9 +98,9 @@ def test_a_model_without_numbers_names_place_and_images(method):
 
     with pytest.raises(NonFiniteLogits, match="is NaN, at token 3") as caught:
         if method == "beam":
-            beam_search(step, state, limits(3), beam=2)
+            beam_search(step, state, batch(3), settings(2))
         else:
-            sample(step, state, limits(3), samples=2)
+            sample(step, state, batch(3), max_length=4, samples=2)
     assert caught.value.images == [1]
 
 
@@ -94,16 +108,17 @@ def test_a_vocabulary_of_one_word():
     def step(tokens, state):
         return torch.zeros(*tokens.shape, 1), state
 
-    tokens, scores = beam_search(step, toy_state(2, 3), limits(2, max_length=3, eos=0, pad=0), beam=1)
-    assert tokens.tolist() == [[[0, 0, 0]]] * 2 and scores.tolist() == [[0.0]] * 2
-    assert sample(step, toy_state(2, 3), limits(2, max_length=3, eos=0, pad=0), samples=2).sum() == 0
+    one = batch(2, eos=0, pad=0)
+    beams = beam_search(step, toy_state(2, 3), one, settings(1, max_length=3))
+    assert beams.tokens.tolist() == [[[0, 0, 0]]] * 2 and beams.scores.tolist() == [[0.0]] * 2
+    assert sample(step, toy_state(2, 3), one, max_length=3, samples=2).sum() == 0
     with pytest.raises(ValueError, match="beam 2 is wider than the vocabulary of 1 words"):
-        beam_search(step, toy_state(2, 3), limits(2), beam=2)
+        beam_search(step, toy_state(2, 3), batch(2), settings(2))
 
 
 def test_all_samples_finished_at_the_first_word():
     state = toy_state(2, 4)
     state.table[..., EOS] = 50.0
-    tokens = sample(STEP, state, limits(2), samples=3)
+    tokens = sample(STEP, state, batch(2), max_length=4, samples=3)
     assert (tokens[..., 0] == EOS).all() and (tokens[..., 1:] == PAD).all()
     assert BOS not in tokens

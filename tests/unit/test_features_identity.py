@@ -2,6 +2,7 @@
 
 import pytest
 
+from recap.cli.features import _executed
 from recap.core.errors import ConfigError
 from recap.features.extraction import job_hash
 from recap.settings.features import Features
@@ -47,3 +48,13 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
 def test_an_old_or_unknown_name_is_told_the_right_one(values, sentence):
     with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
         validate(Features, values, "features/x.yaml")
+
+
+@pytest.mark.parametrize("spec", [SPEC, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}])
+def test_a_file_says_how_an_extractor_works_and_nothing_else(tmp_path, spec):
+    settings, file = validate(Features, spec, "features/x.yaml"), tmp_path / "execution.yaml"
+    file.write_text("shard_size: 7\n")
+    assert _executed(settings, file) == validate(Features, {**spec, "shard_size": 7}, "features/x.yaml")
+    file.write_text("dtype: float32\n")
+    with pytest.raises(ConfigError, match=r"execution\.yaml: 'dtype' does not say how an extractor works; known are"):
+        _executed(settings, file)

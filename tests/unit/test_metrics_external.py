@@ -12,11 +12,12 @@ from recap.core.errors import MetricError
 from recap.core.signatures import parse_signature
 from recap.metrics.base import Metric, Result
 from recap.metrics.evaluate import evaluate_captions
+from recap.settings import DecodingSettings
 from recap.settings.metrics import METRICS, column_names, score_info
 
 REFERENCES = {3: ["a dog runs"], 7: ["two bikes", "a red bike"]}
 HYPOTHESES = {7: "two red bikes", 3: "a dog"}
-SETTINGS = {"split": "test", "split_hash": "ab12", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+SETTINGS = {"split": "test", "split_hash": "ab12", "decoding": DecodingSettings()}
 
 
 class Hallucinated(Metric):
@@ -48,9 +49,7 @@ def without_java(monkeypatch):
 
 
 def evaluated(out, *metrics, **more):
-    return evaluate_captions(
-        references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, settings=SETTINGS, out=out, **more
-    )
+    return evaluate_captions(references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, **SETTINGS, out=out, **more)
 
 
 def test_ratings_of_several_people_are_averaged_per_image(tmp_path):

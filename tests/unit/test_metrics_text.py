@@ -9,6 +9,7 @@ from recap.core.signatures import parse_signature
 from recap.metrics.sanitize import sanitize
 from recap.metrics.signature import reference_range, signature
 from recap.metrics.tokenize import simple_tokenize
+from recap.settings import DecodingSettings
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=40)
 
@@ -52,9 +53,7 @@ def test_signature_is_readable_and_can_be_parsed():
         images=1000,
         split="test",
         split_hash="ab12",
-        beam=3,
-        max_length=20,
-        length_penalty=0.7,
+        decoding=DecodingSettings(length_penalty=0.7),
     )
     assert line.startswith("pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|len:20|lp:0.7|recap:")
     assert list(parse_signature(line)) == [
@@ -84,9 +83,7 @@ def test_a_separator_inside_a_field_is_refused():
             images=1,
             split="a|b",
             split_hash="x",
-            beam=1,
-            max_length=20,
-            length_penalty=0,
+            decoding=DecodingSettings(beam=1),
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.plans import edited
 from recap.core.errors import ConfigError, DataError, MetricError
 from recap.core.files.checksums import record
 from recap.core.seeding import generator
@@ -20,11 +21,12 @@ from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOT
 from recap.data.datasets.scenes.truth import Statement, Things, is_true, parse, read_truth
 from recap.metrics.evaluate import evaluate_captions
 from recap.plan.run_plan import RunPlan
+from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 from recap.settings.params import load_profile
 
 PARAMS = Path(__file__).parents[2] / "params"
-SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 TWO = Statement(
     (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"
 )
@@ -134,7 +136,7 @@ def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
         references=references,
         hypotheses=hypotheses,
         metrics=["True captions"],
-        settings=SETTINGS,
+        **SETTINGS,
         out=tmp_path,
         dataset=corpus.parent,
     )
@@ -152,7 +154,7 @@ def test_captions_of_other_data_sets_have_no_truth(tmp_path, monkeypatch):
             references={1: ["a dog runs"]},
             hypotheses={1: "a dog"},
             metrics=["True captions"],
-            settings=SETTINGS,
+            **SETTINGS,
             out=tmp_path / "out",
             dataset=tmp_path,
         )
@@ -169,11 +171,10 @@ def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
 
 def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(tmp_path):
     params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
-    (params / "recipes" / "mine.yaml").write_text("base: photos\nevaluation: {metrics: [True captions]}\n")
-    (params / "tables" / "mine.yaml").write_text(
-        "title: Mine\ncolumns: [True captions]\nbaseline: t\n"
-        "rows: [{id: t, label: T, dataset: flickr8k, features: mobilenetv2_grid, model: transformer, recipe: mine}]\n"
-    )
+    edited(params, "recipes/mine.yaml", base="photos", evaluation={"metrics": ["True captions"]})
+    row = {"id": "t", "label": "T", "dataset": "flickr8k", "features": "mobilenetv2_grid", "model": "transformer"}
+    rows = [{**row, "recipe": "mine"}]
+    edited(params, "tables/mine.yaml", title="Mine", columns=["True captions"], baseline="t", rows=rows)
     profile = load_profile({"name": "mine", "tables": ["mine"]}, "mine")
     with pytest.raises(ConfigError, match="'True captions', which reads boxes.json, and data set 'flickr8k' has none"):
         RunPlan(profile, params)

@@ -15,9 +15,10 @@ from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import invent_scene
 from recap.data.datasets.scenes.truth import Statement, Things, relation_is_true
 from recap.metrics.evaluate import evaluate_captions
+from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 
-SETTINGS = {"split": "test", "split_hash": "none", "beam": 3, "max_length": 20, "length_penalty": 0.0}
+SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 CIRCLES = Things(2, "small", "red", "striped", "circle")
 CROSS = Things(1, "large", "orange", "plain", "cross")
 TWO = Statement((CIRCLES, CROSS), "left", "white")
@@ -69,7 +70,7 @@ def test_the_metric_scores_images_and_corpus(tmp_path, monkeypatch):
     hypotheses = {image_id: texts[0] for image_id, texts in references.items()}
     wrong = sorted(hypotheses)[:10]
     hypotheses |= dict.fromkeys(wrong, "a dog runs")
-    options = {"references": references, "hypotheses": hypotheses, "metrics": ["True relations"], "settings": SETTINGS}
+    options = {"references": references, "hypotheses": hypotheses, "metrics": ["True relations"], **SETTINGS}
     scores = evaluate_captions(**options, out=tmp_path / "scores", dataset=tmp_path)
     found = scores.per_image["True relations"]
     assert scores.corpus["True relations"] == sum(found.values()) / 40 == 0.75

@@ -27,13 +27,13 @@ from helpers.model_cases import (
     wider,
 )
 from helpers.training import Killed, training
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
 from recap.nn.fast import switch
-from recap.settings import CrossEntropy, SelfCritical
+from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
 # The variants of a kind are its options: `make test` runs the example of each kind, `make test-all` the variants, too.
 CASES = [
@@ -216,13 +216,13 @@ def prefix_step(model):
 
 @torch.no_grad()
 def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, either):
-    limits = DecodingLimits(B, 9, BOS, EOS, PAD, either.device)
+    batch, settings = DecodingBatch(B, BOS, EOS, PAD, either.device), DecodingSettings(beam=3, max_length=9)
     memory = model.encode(either)
-    tokens, scores = beam_search(model.step, model.start(memory), limits, beam=3)
+    found = beam_search(model.step, model.start(memory), batch, settings)
     plain = Prefix(memory, tokens=torch.empty(B, 1, 0, dtype=torch.long))
-    expected, expected_scores = beam_search(prefix_step(model), plain, limits, beam=3)
-    assert torch.equal(tokens, expected)
-    close(scores, expected_scores, 1e-5)
+    expected = beam_search(prefix_step(model), plain, batch, settings)
+    assert torch.equal(found.tokens, expected.tokens)
+    close(found.scores, expected.scores, 1e-5)
 
 
 def test_decoding_keeps_rare_tokens_under_bf16(model, images, tokens):

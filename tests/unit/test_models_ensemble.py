@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.models.ensemble import Ensemble
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
+from recap.settings import DecodingSettings
 
 F, V = 5, 9
 XLAN = {"kind": "xlan", "d_model": 8, "heads": 2, "d_joint": 3, "encoder_layers": 1}
@@ -28,8 +29,8 @@ def batch():
 
 
 def search(model, images):
-    limits = DecodingLimits(len(images), 6, 1, 2, 0, images.device)
-    return beam_search(model.step, model.start(model.encode(images)), limits, beam=2)
+    start = DecodingBatch(len(images), 1, 2, 0, images.device)
+    return beam_search(model.step, model.start(model.encode(images)), start, DecodingSettings(beam=2, max_length=6))
 
 
 @pytest.mark.parametrize("config", [XLAN, TRANSFORMER])
@@ -39,8 +40,9 @@ def test_one_model_is_the_model(config, batch):
     alone = Ensemble([model])
     expected = model.log_probabilities(model.decode(tokens, model.encode(images)))
     assert torch.equal(alone.decode(tokens, alone.encode(images)), expected)
-    for ours, theirs in zip(search(alone, images), search(model, images), strict=True):
-        assert torch.equal(ours, theirs)
+    ours, theirs = search(alone, images), search(model, images)
+    assert torch.equal(ours.tokens, theirs.tokens)
+    assert torch.equal(ours.scores, theirs.scores)
 
 
 def test_the_mean_of_probabilities_of_different_kinds(batch):
@@ -61,11 +63,11 @@ def test_the_mean_of_probabilities_of_different_kinds(batch):
 def test_images_leave_an_ensemble_without_changing_the_others(batch):
     images, _ = batch
     together = Ensemble([build(XLAN, 0), build(TRANSFORMER, 1)])
-    tokens, scores = search(together, images)
+    all_images = search(together, images)
     for image in range(3):
         alone = search(together, images.select(torch.tensor([image])))
-        assert torch.equal(alone[0], tokens[image : image + 1])
-        torch.testing.assert_close(alone[1], scores[image : image + 1])
+        assert torch.equal(alone.tokens, all_images.tokens[image : image + 1])
+        torch.testing.assert_close(alone.scores, all_images.scores[image : image + 1])
 
 
 def test_an_empty_ensemble_is_refused():

@@ -1,4 +1,4 @@
-"""Every file of params/models is built, and has the parameters that it says."""
+"""Every file of a model is built, and has the parameters that it says."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -10,19 +10,22 @@ import yaml
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.positional import grid_table, sinusoid_table
+from recap.settings.param_files import files, names
 from recap.settings.params import load_named
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted(path for params in ("params", "tests/workflow/params") for path in (ROOT / params).glob("models/*.yaml"))
+FOLDERS = (ROOT / "params", ROOT / "tests" / "workflow" / "params")
+NAMES = [(params, name) for params in FOLDERS for name in names(params, "models")]
 # The counted models have one id for <bos>, <eos> and <pad>, 9,487 words with <unk>.
 FEATURES, IDS = 2048, 9488
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_named_model_is_built_and_counted(path):
-    config = load_named(path.parents[1], "models", path.stem)
+@pytest.mark.parametrize(("params", "name"), NAMES, ids=[name for _, name in NAMES])
+def test_a_named_model_is_built_and_counted(params, name):
+    config = load_named(params, "models", name)
     with torch.device("meta"):
         model = build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURES), IDS))
+    (path,) = files(params, "models", name)
     printed = yaml.safe_load(path.read_text()).get("expected_parameters")  # not what a base says of itself
     if printed is not None:
         digits = -Decimal(str(printed)).as_tuple().exponent

@@ -53,7 +53,7 @@ def test_folders_and_names_that_are_no_files(tmp_path, params):
     with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\)"):
         read_mapping(tmp_path / ("x" * 300))
     for name in ("x" * 300, "../models/transformer", "./photos", "a\0"):
-        with pytest.raises(ConfigError, match="params/recipes: there is no '"):
+        with pytest.raises(ConfigError, match="params: there is no '"):
             load_named(params, "recipes", name)
 
 
@@ -146,7 +146,7 @@ def test_a_wrong_table_is_not_printed(change, sentence):
 
 def test_a_base_is_a_name(params):
     (params / "models" / "x.yaml").write_text("base: 5\n")
-    with pytest.raises(ConfigError, match=r"x\.yaml: base: must be the name of a file beside this one \(got 5\)"):
+    with pytest.raises(ConfigError, match=r"x\.yaml: base: must be the name of another file of models \(got 5\)"):
         load_named(params, "models", "x")
 
 
@@ -156,7 +156,7 @@ def test_who_asks_for_a_missing_file_is_said(params):
     first = RunPlan(profile, params).tables[profile.tables[0]].rows[0]
     table.write_text(table.read_text().replace(f"model: {first.model}", "model: nobody"))
     asked = f"asked for by row {first.id!r} of table {profile.tables[0]!r}"
-    with pytest.raises(ConfigError, match=rf"params/models: there is no 'nobody'; .* \({asked}\)$"):
+    with pytest.raises(ConfigError, match=rf"params: there is no 'nobody' in models; .* \({asked}\)$"):
         RunPlan(profile, params)
-    with pytest.raises(ConfigError, match=r"there is no 'nothing'; .* \(asked for by profile 'tiny'\)$"):
+    with pytest.raises(ConfigError, match=r"there is no 'nothing' in tables; .* \(asked for by profile 'tiny'\)$"):
         RunPlan(profile.model_copy(update={"tables": ["nothing"]}), params)

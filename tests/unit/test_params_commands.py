@@ -14,7 +14,8 @@ from recap.cli import main
 from recap.core.counted import counted
 from recap.plan.identities import neutral_keys
 from recap.settings import SECTIONS
-from recap.settings.params import load_named, names
+from recap.settings.param_files import names
+from recap.settings.params import load_named
 
 TINY = ROOT / "tests" / "workflow" / "params"
 
@@ -49,7 +50,7 @@ def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
     assert keys >= {name.partition(".")[2] for name in neutral_keys() if name.startswith(("Recipe", "Stage", "Self"))}
     assert keys >= {"truncate_to_words", "vectors"}
     assert page["recipes/visualgpt_whole", "scst.dropout"] == (False, "default (recap.settings.recipes)")
-    assert page["models/visual_gpt+tau=0.2", "tau"] == (0.2, "params/tables/visualgpt/t4.yaml: row 'tau02': model")
+    assert page["models/visual_gpt+tau=0.2", "tau"] == (0.2, "params/visualgpt/tables/t4.yaml: row 'tau02': model")
     assert yaml.safe_load(printed("params", "show", "acf/t1/acf", "--params", str(PARAMS)))["row"]["stage"] == "scst"
 
 
@@ -57,16 +58,17 @@ def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
     text = printed("params", "show", "visualgpt/t1_f001/visualgpt_tau02", "--params", str(PARAMS), "--scale", "paper")
     assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
     row = {key: found for (section, key), found in settings(text).items() if section == "row"}
-    assert row["seeds"] == ([1, 2, 3, 4], "params/tables/visualgpt/t1_f001.yaml")
+    assert row["seeds"] == ([1, 2, 3, 4], "params/visualgpt/tables/t1.yaml")
     assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.tables)")
-    assert row["baseline"] == ("transformer_l3", "params/tables/visualgpt/t1_f001.yaml")
+    assert row["baseline"] == ("transformer_l3", "params/visualgpt/tables/t1.yaml")
     table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
     (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")
-    where = "params/tables/visualgpt/t1_f001.yaml: row 'visualgpt_tau02'"
+    where = "params/visualgpt/tables/t1.yaml: row 'visualgpt_tau02'"
     assert row["printed.CIDEr"] == (said.printed["CIDEr"], where)
     assert row["printed_sd.CIDEr"] == (said.printed_sd["CIDEr"], where)
+    assert row["doubt.METEOR"] == (said.doubt["METEOR"], where)
     at_scenes = settings(printed("params", "show", "fusion/t1/ft", "--params", str(PARAMS), "--scale", "scenes"))
-    assert at_scenes["row", "seeds"] == ([1, 2, 3, 4, 5], "params/scales/scenes.yaml: tables.fusion.seeds")
+    assert at_scenes["row", "seeds"] == ([1, 2, 3, 4, 5], "params/fusion/scales/scenes.yaml: tables.fusion.seeds")
 
 
 def test_what_features_and_models_are_made_from_is_shown_with_them(printed, params):
@@ -95,7 +97,7 @@ def test_a_list_says_which_papers_use_a_name_how_large_it_is_and_what_it_is(prin
     assert line.endswith("TR+ of the ZoDIAC paper: a feed-forward layer twice as wide")
     lines = printed("params", "list", "tables").splitlines()
     assert "xlan/t3" in {line.split()[0] for line in lines}
-    column = lines[0].index("Models whose clusters")
+    column = lines[0].index("Ada-ClustFormer as printed")
     assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines)
 
 

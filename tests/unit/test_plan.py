@@ -1,17 +1,16 @@
 """What profiles and tables plan: rows at every scale, paths, shared trainings, sources of values."""
 
-import shutil
-
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from recap.core.errors import ConfigError
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
-from recap.settings.params import load_named, load_profile, names, profiles_of_tables, read_mapping
+from recap.settings.param_files import names, profiles
+from recap.settings.params import load_named, load_profiles, profiles_of_tables, read_mapping
 
 SCALES = ("paper", "photos", "scenes")
-PROFILES = sorted(path.stem for path in PARAMS.glob("*.yaml") if path.stem != "titles")
+PROFILES = {profile.name: profile for path in profiles(PARAMS) for profile in load_profiles(path)}
 
 
 def shipped(*tables, scale=None, seeds=None):
@@ -20,7 +19,7 @@ def shipped(*tables, scale=None, seeds=None):
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_shipped_profile_is_planned(name):
-    plan = RunPlan(load_profile(read_mapping(PARAMS / f"{name}.yaml"), name), PARAMS)
+    plan = RunPlan(PROFILES[name], PARAMS)
     assert plan.scored()
     assert {run.stage for run in plan.trained()} >= {run.stage for run in plan.scored()}
 
@@ -60,25 +59,25 @@ def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
     plan = shipped("xlan/t3", scale="scenes")
     _, row = plan.row("xlan/t3/enc2")
     found = plan.resolve_with_sources("models", row.model)
-    assert found["encoder_layers"] == (2, "params/tables/xlan/t3.yaml: row 'enc2': model")
-    assert found["d_model"] == (128, "params/scales/scenes.yaml: models.xlan")
-    assert found["alpha"] == (1.3, "params/models/xlan.yaml")
-    assert found["kind"] == ("xlan", "params/models/xlan.yaml")
+    assert found["encoder_layers"] == (2, "params/xlan/tables/t3.yaml: row 'enc2': model")
+    assert found["d_model"] == (128, "params/xlan/scales/scenes.yaml: models.xlan")
+    assert found["alpha"] == (1.3, "default (recap.papers.xlan.settings)")
+    assert found["kind"] == ("xlan", "params/xlan/models/xlan.yaml")
 
 
 def test_values_of_a_recipe_have_the_file_that_set_them_last():
     plan = shipped("xlan/t1", scale="paper")
     found = plan.resolve_with_sources("recipes", "xlan_as_printed")
-    assert found["xe.epochs"] == (70, "params/recipes/xlan.yaml")
-    assert found["xe.scheduled_sampling"] == (None, "params/recipes/xlan_as_printed.yaml")
-    assert found["scst.schedule.kind"] == ("constant", "params/recipes/xlan_as_printed.yaml")
+    assert found["xe.epochs"] == (70, "params/xlan/recipes/xlan.yaml")
+    assert found["xe.scheduled_sampling"] == (None, "params/xlan/recipes/xlan_as_printed.yaml")
+    assert found["scst.schedule.kind"] == ("constant", "params/xlan/recipes/xlan_as_printed.yaml")
     assert found["scst.schedule.warmup"] == (0, "default (recap.settings.schedules)")
-    assert found["xe.schedule.warmup"] == (10000, "params/recipes/xlan.yaml")
+    assert found["xe.schedule.warmup"] == (10000, "params/xlan/recipes/xlan.yaml")
 
 
 def test_a_rate_beside_its_schedule_has_its_file_as_source():
     found = shipped("recap/zodiac_scst", scale="scenes").resolve_with_sources("recipes", "scenes")
-    assert found["scst.schedule.learning_rate"] == (1e-4, "params/recipes/scenes.yaml")
+    assert found["scst.schedule.learning_rate"] == (1e-4, "params/recap/recipes/scenes.yaml")
 
 
 def test_what_one_table_replaces_is_in_the_path_and_what_a_scale_replaces_is_not():
@@ -89,12 +88,12 @@ def test_what_one_table_replaces_is_in_the_path_and_what_a_scale_replaces_is_not
 
 
 def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
-    edited(params, "recipes/faster.yaml", base="xlan", scst={"schedule": {"learning_rate": 5e-5}})
-    table = read_mapping(params / "tables" / "xlan" / "t1.yaml")
+    edited(params, "xlan/recipes/faster.yaml", base="xlan", scst={"schedule": {"learning_rate": 5e-5}})
+    table = read_mapping(params / "xlan" / "tables" / "t1.yaml")
     row = next(row for row in table["rows"] if row["id"] == "xlan")
     recipes = {"plain": "xlan", "file": "faster", "inline": {"base": "faster", "scst": {"samples": 6}}}
     rows = [{**row, "id": name, "recipe": recipe} for name, recipe in recipes.items()]
-    edited(params, "tables/xlan/t1.yaml", rows=rows, baseline="plain", attention=[])
+    edited(params, "xlan/tables/t1.yaml", rows=rows, baseline="plain", attention=[])
     plan = planned(params, "paper", ["xlan/t1"], seeds=[1])
     trained = [f"{run.recipe}/{run.stage}" for run in plan.trained()]
     assert trained == ["faster/scst", "faster+scst.samples=6/scst", "xlan/scst", "xlan/xe"]
@@ -110,24 +109,24 @@ def test_another_first_stage_or_other_processes_are_trained_apart(params):
 
 
 def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_but_no_training(params):
-    table = read_mapping(params / "tables" / "xlan" / "t3.yaml")
+    table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
     row = table["rows"][-1]
     wide = {**row, "id": "wide", "recipe": {"base": "xlan", "evaluation": {"beam": 5}}}
-    edited(params, "tables/xlan/t3.yaml", rows=[row, wide], baseline="enc4_elu", attention=[])
+    edited(params, "xlan/tables/t3.yaml", rows=[row, wide], baseline="enc4_elu", attention=[])
     plan = planned(params, "paper", seeds=[1])
     assert [run.recipe for run in plan.scored()] == ["xlan", "xlan+evaluation.beam=5"]
     assert [run.recipe for run in plan.trained()] == ["xlan"]
 
 
 def test_a_row_may_name_several_features(params):
-    defaults = read_mapping(params / "tables/xlan/t3.yaml")["defaults"]
-    edited(params, "tables/xlan/t3.yaml", defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]})
+    defaults = read_mapping(params / "xlan/tables/t3.yaml")["defaults"]
+    edited(params, "xlan/tables/t3.yaml", defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]})
     plan = planned(params, "paper")
     (part,) = {run.features for run in plan.scored()}
     assert part == "vinvl+clip_rn50_grid"
     assert plan.feature_names(part) == ("vinvl", "clip_rn50_grid")
     with pytest.raises(
-        ConfigError, match=r"features vinvl, clip_rn50_grid become scenes_grid, scenes_grid; name as many"
+        ConfigError, match=r"features vinvl, clip_rn50_grid become scenes_grid, scenes_grid at scale 'scenes'; name as"
     ):
         planned(params, "scenes")
 
@@ -161,7 +160,7 @@ def own_table(params, **changes):
     row = {"id": "toy", "label": "Toy", "model": sizes, "printed": {"CIDEr": 128.0}}
     defaults = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
     values = {"title": "Own", "columns": ["CIDEr"], "baseline": "toy", "defaults": defaults, "rows": [row]}
-    edited(params, "tables/mine/own.yaml", **{**values, **changes})
+    edited(params, "mine/tables/own.yaml", **{**values, **changes})
 
 
 @pytest.mark.parametrize("scale", [None, "paper"])
@@ -178,10 +177,10 @@ def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(pa
 
 def test_a_replaced_setting_takes_the_difference_to_the_print_away_row_by_row(params):
     own_table(params, printed_on="scenes")
-    rows = read_mapping(params / "tables" / "mine" / "own.yaml")["rows"]
+    rows = read_mapping(params / "mine" / "tables" / "own.yaml")["rows"]
     rows.append({**rows[0], "id": "other", "recipe": "scenes"})
-    edited(params, "tables/mine/own.yaml", rows=rows)
-    edited(params, "scales/half.yaml", opening="Half", recipes={"scenes": "scenes_short"})
+    edited(params, "mine/tables/own.yaml", rows=rows)
+    edited(params, "mine/scales/half.yaml", opening="Half", recipes={"scenes": "scenes_short"})
     table = planned(params, scale="half", tables=["mine/own"]).tables["mine/own"]
     assert [row.as_printed for row in table.rows] == [True, False]
 
@@ -197,7 +196,7 @@ def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
     [
         (
             {"model": {"base": "xlan", "encoder_layer": 2}},
-            r"params/tables/xlan/t3\.yaml: row 'enc4_elu': model: unknown key 'encoder_layer'; did you mean 'encoder_l",
+            r"params/xlan/tables/t3\.yaml: row 'enc4_elu': model: unknown key 'encoder_layer'; did you mean 'encoder_l",
         ),
         (
             {"recipe": {"base": "xlan", "xe": {"epoch": 2}}},
@@ -205,35 +204,35 @@ def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
         ),
         (
             {"model": {"base": "xlam"}},
-            r"params/models: there is no 'xlam'; did you mean 'xlan'\? \(asked for by row 'enc4_elu'",
+            r"params: there is no 'xlam' in models; did you mean 'xlan'\? \(asked for by row 'enc4_elu'",
         ),
         (
             {"model": {"heads": 4}},
-            r"row 'enc4_elu': model\.base: must be the name of a file in params/models \(got None\)",
+            r"row 'enc4_elu': model\.base: must be the name of a file of models \(got None\)",
         ),
         (
             {"recipe": "xlam"},
-            r"params/recipes: there is no 'xlam'; did you mean 'xlan'\? \(asked for by row 'enc4_elu' of",
+            r"params: there is no 'xlam' in recipes; did you mean 'xlan'\? \(asked for by row 'enc4_elu' of",
         ),
-        ({"features": "vinv"}, r"params/features: there is no 'vinv'; did you mean 'vinvl'\?"),
+        ({"features": "vinv"}, r"params: there is no 'vinv' in features; did you mean 'vinvl'\?"),
         ({"stage": "scst", "recipe": "zodiac"}, r"asks for stage scst, but recipe 'zodiac' has none"),
         (
             {"scales": ["photo"]},
             r"t3\.yaml: row 'enc4_elu': scales: there is no 'photo'; did you mean 'photos'\?",
         ),
         ({"scales": ["photos"]}, r"t3\.yaml: no row is run at scale 'paper'; add it to the `scales` of one"),
-        ({"modell": "xlan"}, r"params/tables/xlan/t3\.yaml: unknown key 'rows\.0\.modell'; did you mean 'model'\?"),
+        ({"modell": "xlan"}, r"params/xlan/tables/t3\.yaml: unknown key 'rows\.0\.modell'; did you mean 'model'\?"),
     ],
 )
 def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, sentence):
-    table = read_mapping(params / "tables" / "xlan" / "t3.yaml")
-    edited(params, "tables/xlan/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", attention=[])
+    table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
+    edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", attention=[])
     with pytest.raises(ConfigError, match=sentence):
         planned(params, "paper")
 
 
 def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
-    edited(params, "tables/xlan/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
+    edited(params, "xlan/tables/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
     with pytest.raises(
         ConfigError, match=r"t3\.yaml: row 'base': the key 'features' is missing; `defaults` lacks it, too"
     ):
@@ -241,33 +240,30 @@ def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
 
 
 def test_mistakes_in_a_scale_are_said_with_its_file(params):
-    scale = read_mapping(params / "scales" / "scenes.yaml")
-    edited(params, "scales/scenes.yaml", models={"xlan": {"d_modell": 128}})
-    with pytest.raises(ConfigError, match=r"params/scales/scenes\.yaml: models\.xlan: unknown key 'd_modell'"):
+    edited(params, "xlan/scales/scenes.yaml", models={"xlan": {"d_modell": 128}})
+    with pytest.raises(ConfigError, match=r"params/xlan/scales/scenes\.yaml: models\.xlan: unknown key 'd_modell'"):
         planned(params)
-    edited(params, "scales/scenes.yaml", models={"zodiac": scale["models"]["zodiac"]})
+    edited(params, "xlan/scales/scenes.yaml", models={})
     with pytest.raises(
-        ConfigError, match=r"scales/scenes\.yaml: models: there are no sizes for kind 'xlan'; add a key"
+        ConfigError, match=r"scale 'scenes' has no sizes for models of kind 'xlan'; add the key 'models\.xlan' in"
     ):
         planned(params)
     edited(params, "scales/paper.yaml", datasets={"coco": "scenes"})
     with pytest.raises(ConfigError, match=r"paper\.yaml: paper: true replaces nothing, so 'datasets' cannot be given"):
         planned(params, "paper")
-    with pytest.raises(ConfigError, match=r"params/scales: there is no 'scene'; did you mean 'scenes'\?"):
+    with pytest.raises(ConfigError, match=r"params: there is no 'scene' in scales; did you mean 'scenes'\?"):
         planned(params, "scene")
 
 
 def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(params):
-    scale = read_mapping(params / "scales" / "scenes.yaml")
-    assert scale["models"].pop("zodiac")
-    edited(params, "scales/scenes.yaml", models=scale["models"])
+    edited(params, "zodiac/scales/scenes.yaml", models={})
     plan = planned(params, tables=["recap/zodiac_scst"])
     model = plan.resolve_with_sources("models", plan.row("recap/zodiac_scst/zodiac")[1].model)
-    assert model["d_model"] == (128, "params/scales/scenes.yaml: models.transformer")
+    assert model["d_model"] == (128, "params/transformer/scales/scenes.yaml: models.transformer")
 
 
 def test_two_tables_whose_files_have_one_name_are_refused(params):
-    shutil.copy(params / "tables" / "xlan" / "t3.yaml", params / "tables" / "xlan_t3.yaml")
+    edited(params, "tables/xlan_t3.yaml", **read_mapping(params / "xlan" / "tables" / "t3.yaml"))
     with pytest.raises(ConfigError, match="table 'xlan_t3': another table has files of the same names"):
         planned(params, tables=["xlan/t3", "xlan_t3"])
 

@@ -58,7 +58,14 @@ def content():
     }
     cells = [{**cell, "mean": 1.4505, "comparison": None}, {**cell, "mean": 0.2505, "comparison": comparison}]
     described = [
-        {**row, "as_printed": False, "signatures": {"1": "s"}, "cells": {"errors": values}}
+        {
+            **row,
+            "as_printed": False,
+            "printed_p": {},
+            "doubt": {},
+            "signatures": {"1": "s"},
+            "cells": {"errors": values},
+        }
         for row, values in zip(rows, cells, strict=True)
     ]
     statistics = {"table": "t", "printed_on": None, "baseline": "a", "columns": ["errors"], "seeds": [1, 2]}

@@ -33,7 +33,7 @@ def planned(tmp_path):
     params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
 
     def plan(**changes):
-        file = params / "figures/mine/layers.yaml"
+        file = params / "mine/figures/layers.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump({**LAYERS, **changes}))
         made = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)

@@ -342,3 +342,62 @@ def test_a_printed_standard_deviation_stands_beside_its_number(tmp_path):
     assert r"{\tiny 0.26}" in made["tex"] and balanced(made["tex"])
     record = next(line for line in csv.DictReader(io.StringIO(made["csv"])) if line["printed_percent"] == "127.8")
     assert record["printed_sd_percent"] == "0.26"
+
+
+def doubted(tmp_path):
+    """A table with a doubt about a number of a row that was run, about a quoted number and about a quoted row."""
+    quoted = {"id": "q", "label": "Q", "printed": {"METEOR": 26.7, "CIDEr": 99.0}, "printed_p": {"CIDEr": 0.5}}
+    table = make_table(quoted=[{**quoted, "doubt": {"CIDEr": "100 % off & odd.", "row": "cited twice"}}])
+    change = {"doubt": {"CIDEr": "far off"}, "printed": {"CIDEr": 100.0}, "printed_p": {"CIDEr": 1e-18}}
+    table.rows[1] = table.rows[1].model_copy(update=change)
+    write_scores(tmp_path / "scores", table, [1, 2])
+    return texts(tmp_path, table, (1, 2))
+
+
+def test_doubts_are_footnotes_of_the_printed_numbers(tmp_path):
+    made = doubted(tmp_path)
+    lines = lines_of(made["md"])
+    assert ("printed [b]", ["26.7", "99.0 [a]", "--"]) in lines
+    assert ("printed", ["--", "100.0 [d]", "--"]) in lines
+    notes = ["100 % off & odd.", "cited twice.", "far off."]
+    whats = ["CIDEr", "row", "CIDEr"]
+    for mark, what, note in zip("abd", whats, notes, strict=True):
+        assert f"- [{mark}] Doubt about the printed {what}: {note}\n" in made["md"]
+        assert f"<li>[{mark}] Doubt about the printed {what}: {html.escape(note)}</li>" in made["html"]
+    assert '<th scope="row">printed<sup>b</sup></th><td>26.7</td><td>99.0<sup>a</sup></td>' in made["html"]
+    assert r"printed\textsuperscript{b} & 26.7 & 99.0\rlap{\textsuperscript{a}}" in made["tex"] and balanced(
+        made["tex"]
+    )
+    records = list(csv.DictReader(io.StringIO(made["csv"])))
+    assert [line["doubt"] for line in records if line["printed_percent"]] == [
+        "cited twice",
+        "100 % off & odd.",
+        "",
+        "far off",
+    ]
+
+
+def test_the_paper_layout_has_the_doubts_of_its_printed_rows(tmp_path):
+    made = doubted(tmp_path)
+    assert "| Q (printed, not run) [b]" in made["paper.md"] and "99.0 [a] |" in made["paper.md"]
+    assert "- [b] Doubt about the printed row: cited twice.\n" in made["paper.md"] and "far off" not in made["paper.md"]
+    assert r"Q\textsuperscript{b} & 26.7& & 99.0&\rlap{\textsuperscript{a}}" in made["paper.tex"].replace("&&", "& &")
+    assert r"\textsuperscript{a} Doubt about the printed CIDEr: 100 \% off \& odd.\par" in made["paper.tex"]
+    assert balanced(made["paper.tex"])
+    first = next(csv.DictReader(io.StringIO(made["paper.csv"])))
+    assert "cited twice" in first["doubt"] and "odd" in first["doubt"]
+
+
+def test_a_printed_p_stands_in_the_notes_beside_ours(tmp_path):
+    made = doubted(tmp_path)
+    ours = {line: cells[1] for line, cells in lines_of(made["md"]) if line.startswith("p, ")}
+    shown = ", ".join(ours[f"p, {unit} (Holm)"] for unit in ("images", "runs", "both"))
+    note = "p as the paper prints it, ours over images, runs, both (Holm) in brackets: "
+    note += f"Q: CIDEr 0.5 (--, --, --); ZoDIAC: CIDEr 1e-18 ({shown})."
+    assert f"- {note}\n" in made["md"].replace("&lt;", "<") and note in html.unescape(made["html"])
+    records = list(csv.DictReader(io.StringIO(made["csv"])))
+    assert [line["printed_p"] for line in records if line["printed_p"]] == ["0.5", "1e-18"]
+
+
+def test_without_doubts_and_printed_p_no_format_has_a_place_for_them(made):
+    assert "doubt" not in "".join(made.values()).lower() and "printed_p\n" not in made["csv"]

@@ -10,8 +10,8 @@ SCALES = ("paper", "photos", "scenes")
 
 
 def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(params):
-    table = read_mapping(params / "tables" / "recap" / "iu_xray_tuned.yaml")
-    edited(params, "tables/recap/iu_xray_tuned.yaml", defaults={**table["defaults"], "subset": "pair_5"})
+    table = read_mapping(params / "recap" / "tables" / "iu_xray_tuned.yaml")
+    edited(params, "recap/tables/iu_xray_tuned.yaml", defaults={**table["defaults"], "subset": "pair_5"})
     with pytest.raises(ConfigError, match=r"'mobilenetv2_xray_tuned' are tuned on all training captions, and subset"):
         planned(params, "photos", tables=["recap/iu_xray_tuned"])
 
@@ -46,7 +46,10 @@ def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pr
         ({"heads": 2}, "the model has heads 2, language model 'scenes' 4; make them equal"),
         ({"decoder_layers": 7}, "the model has decoder_layers 7, language model 'scenes' only 6; lower it"),
         ({"positions": 40}, "the model has positions 40, language model 'scenes' only 32; lower it"),
-        ({"weights": "language_model:scene"}, "there is no 'scene'; did you mean 'scenes'.*row 'twelve' of table 'v'"),
+        (
+            {"weights": "language_model:scene"},
+            "there is no 'scene' in language_models; did you mean 'scenes'.*row 'twelve' of table 'v'",
+        ),
     ],
 )
 def test_a_language_model_that_does_not_fit_is_refused_before_it_is_trained(params, changes, reason):

@@ -56,7 +56,7 @@ def test_the_planned_models_of_xrays_read_both_views(scale):
     ],
 )
 def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(params, table, change, sentence):
-    file = f"tables/{table}.yaml"
+    file = "{}/tables/{}.yaml".format(*table.split("/"))
     row = {"id": "r", "label": "r", **change}
     edited(params, file, rows=[row], baseline="r", attention=[])
     if sentence is None:

@@ -6,14 +6,20 @@ import jsonschema
 import pytest
 import yaml
 
+from recap.settings import SECTIONS
+from recap.settings.param_files import files, names, profiles
 from recap.settings.params import load_named
 from recap.settings.schema import schemas, write_schemas
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]
-FILES = sorted(
-    (params, path.relative_to(params).parts[0], path) for params in PARAMS for path in params.glob("*/**/*.yaml")
-)
+FILES = [
+    (params, section, name, path)
+    for params in PARAMS
+    for section in SECTIONS
+    for name in names(params, section)
+    for path in files(params, section, name)
+]
 
 
 def validator(name):
@@ -28,15 +34,20 @@ def test_every_schema_is_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("params", "section", "path"), FILES, ids=["-".join(path.with_suffix("").parts[-4:]) for *_, path in FILES]
+    ("params", "section", "name", "path"), FILES, ids=["-".join(path.with_suffix("").parts[-4:]) for *_, path in FILES]
 )
-def test_every_parameter_file_fits_its_schema_and_loads(params, section, path):
+def test_every_parameter_file_fits_its_schema_and_loads(params, section, name, path):
     def texts(value):
         # JSON has only text as keys; YAML's epoch tables have numbers.
         return {str(key): texts(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     validator(section).validate(texts(yaml.safe_load(path.read_text())))
-    load_named(params, section, path.relative_to(params / section).with_suffix("").as_posix())
+    load_named(params, section, name)
+
+
+@pytest.mark.parametrize("path", profiles(PARAMS[0]), ids=lambda path: path.parent.name + path.stem)
+def test_every_profile_fits_its_schema(path):
+    validator("profile").validate(yaml.safe_load(path.read_text()))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from recap.reporting.summary import write_summary
 
 def metrics(folder, **scores):
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps({"scores": scores, "signature": "tok:ptb"}))
+    (folder / "metrics.json").write_text(
+        json.dumps({"scores": scores, "signature": "tok:ptb", "split": "test", "decoding": {}})
+    )
 
 
 def test_the_summary_is_the_mean_over_seeds_and_leaves_out_what_did_not_run(tmp_path):

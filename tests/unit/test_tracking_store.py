@@ -1,12 +1,12 @@
 """The store of MLflow: what it refuses, in one sentence, and who may meet in it."""
 
 import errno
-import os
 import sqlite3
 import subprocess
 import sys
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from recap.core.errors import RecapError
 from recap.tracking import store as store_room
@@ -45,22 +45,34 @@ def test_a_locked_store_is_one_sentence(mlflow_store):
         assert "another program is writing to this store" in refusal(mlflow_store)
 
 
+def sqlite_error(name):
+    error = sqlite3.OperationalError("in any words")
+    error.sqlite_errorname = name
+    return error
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
-    "reason, advice",
+    "error, advice",
     [
-        ("(sqlite3.OperationalError) database or disk is full", "the disk is full"),
-        (str(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), "make room"),
-        ("(sqlite3.OperationalError) attempt to write a readonly database", "make both writable"),
-        (str(PermissionError(errno.EACCES, os.strerror(errno.EACCES))), "make both writable"),
-        ("(sqlite3.DatabaseError) database disk image is malformed", "move the file mlflow.db away"),
-        ("something new", "cannot use this store (something new)"),
+        (sqlite_error("SQLITE_FULL"), "the disk is full"),
+        (OSError(errno.ENOSPC, "in any words"), "make room"),
+        (sqlite_error("SQLITE_READONLY_DIRECTORY"), "make both writable"),
+        (PermissionError(errno.EACCES, "in any words"), "make both writable"),
+        (caused(MlflowException("wrapped"), sqlite_error("SQLITE_BUSY")), "another program is writing"),
+        (sqlite_error("SQLITE_CORRUPT"), "move the file mlflow.db away"),
+        (OSError("something new"), "cannot use this store (something new)"),
     ],
 )
-def test_each_refusal_has_its_own_advice(mlflow_store, monkeypatch, reason, advice):
+def test_each_refusal_has_its_own_advice(mlflow_store, monkeypatch, error, advice):
     def refuse(_):
-        raise OSError(reason)
+        raise error
 
-    monkeypatch.setattr(store_room, "_upgrade", refuse)
+    monkeypatch.setattr(store_room, "_prepare", refuse)
     assert advice in refusal(mlflow_store)
 
 

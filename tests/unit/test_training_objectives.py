@@ -55,16 +55,17 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective.search(memory, 3)
     from recap.data.vocabulary.special import EOS, PAD
+    from recap.decoding.batch import DecodingBatch
     from recap.decoding.beam import beam_search
-    from recap.decoding.limits import DecodingLimits
     from recap.decoding.step import with_banned_tokens
+    from recap.settings import DecodingSettings
 
-    _, scores = beam_search(
+    scores = beam_search(
         with_banned_tokens(objective.model.step, BANNED),
         objective.model.start(memory),
-        DecodingLimits(2, 4, BOS, EOS, PAD, torch.device("cpu")),
-        beam=3,
-    )
+        DecodingBatch(2, BOS, EOS, PAD, torch.device("cpu")),
+        DecodingSettings(beam=3, max_length=4),
+    ).scores
     log_probabilities, real = objective.score(memory, sampled)
     torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
 

@@ -32,7 +32,7 @@ time.sleep(float(sys.argv[2]))
 JOB = """
 import sys, time
 from pathlib import Path
-from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.signals import exit_on_signals
 from recap.core.process.workflow_lock import exit_with_workflow
 with exit_on_signals():
     try:

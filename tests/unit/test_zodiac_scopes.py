@@ -13,7 +13,9 @@ from helpers.model_cases import (
     stepwise,
     wider,
 )
-from recap.papers.transformer.model import Transformer
+from recap.core.errors import ConfigError
+from recap.models import transformer_decoder
+from recap.papers.transformer import model as transformer
 from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["zodiac"].example()
@@ -56,7 +58,8 @@ def same(*pair):
 def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on_it(any_scope, tokens, monkeypatch):
     images = random_images(EXAMPLE, masked=False)
     before = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
-    monkeypatch.setattr(Transformer, "_if_any_is_hidden", lambda self, mask: mask)
+    for module in (transformer, transformer_decoder):
+        monkeypatch.setattr(module, "needed", lambda mask: mask)
     after = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     torch.testing.assert_close(after, before, atol=1e-12, rtol=0)
 
@@ -108,3 +111,9 @@ def test_packed_tokens_of_a_scope_equal_padded_ones(images, tokens):
     tokens = tokens.masked_fill(~mask, PAD)
     memory = model.encode(images)
     torch.testing.assert_close(model.decode_words(tokens, mask, memory), model.decode(tokens, memory)[mask])
+
+
+def test_a_caption_longer_than_the_sinusoids_is_refused(images):
+    model = built(EXAMPLE)
+    with pytest.raises(ConfigError, match="a caption has 513 tokens, Zodiac has 512 positions"):
+        model.decode(random_tokens(length=513, captions=1), model.encode(images))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from helpers.tiny_workspace import ROOT, counts
+from helpers.tiny_workspace import counts
 from recap.plan import used_inputs
 
 ONE_OF_EACH = {
@@ -56,7 +56,7 @@ def test_a_phase_stops_where_the_next_begins(workspace):
             "tables/tiny.yaml",
             "model: zodiac",
             "model: zodiak",
-            "params/models: there is no 'zodiak'; did you mean 'zodiac'? (asked for by row 'zodiac' of table 'tiny')",
+            "params: there is no 'zodiak' in models; did you mean 'zodiac'? (asked for by row 'zodiac' of",
         ),
         ("recipes/short.yaml", "epochs: 1", "epoch: 1", "short.yaml: unknown key 'xe.epoch'; did you mean 'epochs'?"),
         ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),
@@ -83,7 +83,7 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
 @pytest.mark.parametrize(
     "name, old, new, sentence",
     [
-        ("other", "Tiny", "Tiny", "params/studies: there is no 'other'"),
+        ("other", "Tiny", "Tiny", "params: there is no 'other' in studies"),
         ("tiny", "tiny/zodiac", "tiny/zodiak", "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
         ("tiny", ", zodiac: tiny/zodiac", "", "setup 'tiny' has no row for system 'zodiac'; name it in `rows`"),
         (
@@ -132,16 +132,33 @@ def test_weights_of_the_hub_are_named_before_the_first_job(workspace):
     )
 
 
-def test_the_command_that_a_row_without_its_files_advises_works(workspace):
-    workspace.change("tables/tiny.yaml", "dataset: tiny_scenes", "dataset: tiny_photos")
-    by_hand = [sys.executable, "-m", "recap", "train", "--row", "tiny/transformer", "--stage", "xe"]
-    said = subprocess.run(by_hand, cwd=workspace.folder, capture_output=True, text=True).stderr
-    command = re.search(r"snakemake (.*)\n", said)[1].replace("PROFILE", "tiny").split()
-    workspace.change("tables/tiny.yaml", "dataset: tiny_photos", "dataset: tiny_scenes")
-    words = [sys.executable, "-m", "snakemake", *command, "--dry-run", "--snakefile", str(ROOT / "Snakefile")]
+def inputs_of_row(workspace, row, *options):
+    """Return the jobs that `recap train --row` has Snakemake run for its inputs, and what both print."""
+    code = "import sys; from recap.cli import main, train_row\n"
+    code += "whole = train_row._snakemake\n"
+    code += "train_row._snakemake = lambda *words: whole(*words, '--dry-run') or 1\n"
+    code += "main(sys.argv[1:])"
+    words = [sys.executable, "-c", code, "train", "--row", row, *options]
     done = subprocess.run(words, cwd=workspace.folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert {"data_all", "features_all"} <= set(counts(done.stdout + done.stderr))
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    return counts(done.stdout + done.stderr) if "Job stats" in done.stderr else {}, done.stderr
+
+
+def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace):
+    workspace.change("tables/tiny.yaml", "features: tiny_grid, model: zodiac", "features: tiny_imported, model: zodiac")
+    workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
+    data = {"corpus_with_images_boxes": 1, "vocabulary": 1, "subset": 1}
+    planned, _ = inputs_of_row(workspace, "tiny/transformer", "--stage", "xe")
+    assert planned == {**data, "tune": 1, "features": 1}
+    planned, _ = inputs_of_row(workspace, "tiny/transformer")
+    assert planned == {**data, "tune": 1, "features": 1, "train_xe": 1}
+    planned, printed = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in")
+    assert not planned
+    assert "recap: in/regions.tsv: no such file or folder; features/tiny_imported.yaml names it" in printed
+    (workspace.folder / "in").mkdir()
+    (workspace.folder / "in" / "regions.tsv").write_text("")
+    planned, _ = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in", "--profile", "params/tiny.yaml")
+    assert planned == {**data, "features": 1}
 
 
 def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):

@@ -30,8 +30,11 @@ VALIDATE = """
 import sys
 from pathlib import Path
 from recap.settings.params import load_named
-for name in sys.argv[1:]:
-    load_named(Path("params"), *name.split("/", 1))
+from recap.settings.param_files import tables_named
+params = Path("params")
+for section, name in (each.split("/", 1) for each in sys.argv[1:]):
+    for each in tables_named(params, [name]) if section == "tables" else [name]:
+        load_named(params, section, each)
 """
 
 
@@ -57,7 +60,10 @@ def blocks(page):
 def parameter_files(page):
     """Return SECTION/NAME of the parameter files of a guide; profiles have no section."""
     paths = [Path(block.path) for block in blocks(page) if block.path and block.path.startswith("params/")]
-    return [path.relative_to("params").with_suffix("").as_posix() for path in paths if len(path.parts) > 2]
+    parts = [path.with_suffix("").parts[1:] for path in paths if path.name != "profile.yaml"]
+    return [
+        f"{section}/{group}/{name}" if section == "tables" else f"{section}/{name}" for group, section, name in parts
+    ]
 
 
 class Guide:

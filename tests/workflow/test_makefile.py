@@ -16,6 +16,15 @@ def make(*words):
 def test_a_misspelt_profile_is_one_sentence_with_those_that_there_are():
     done = make("run", "PROFILE=iu_xra")
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-    assert "there is no profile 'iu_xra'; known are: acf " in done.stderr and " titles" not in done.stderr
+    assert "there is no profile 'iu_xra'; known are: demo " in done.stderr and " titles" not in done.stderr
     done = make("run", "PROFILE=iu_xray")
     assert done.returncode == 0 and '--configfile "params/iu_xray.yaml"' in done.stdout
+
+
+def test_a_paper_is_run_at_a_scale_and_its_reports_are_shown():
+    done = make("run", "PAPER=xlan", "SCALE=photos", "INPUTS=there")
+    assert '--configfile "params/xlan/profile.yaml" --config scale=photos "inputs=$INPUTS"' in done.stdout
+    assert "recap report show reports/xlan_photos" in done.stdout
+    assert "recap artifacts clean 'xlan_photos'" in make("clean", "PAPER=xlan", "SCALE=photos").stdout
+    done = make("run", "PAPER=xlam", "SCALE=photos")
+    assert done.returncode == 2 and "there is no paper 'xlam'; known are: acf fusion " in done.stderr

@@ -3,17 +3,16 @@
 import json
 import logging
 import re
-import sys
-from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.messages import Messages
-from workflow.plan import changes, label
+from workflow.plan import changes
 
+import snakemake_logger_plugin_recap as messages
 from recap.core.differences import listed
-from recap.core.process.failures import FAILURES_VARIABLE, failure_file
+from recap.core.process.failures import FAILURES_VARIABLE, NOTHING_TO_DO, failure_file
+from recap.plan.labels import job_label
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
 LABELS = {"coco/full/grid/zodiac@demo/xe": "ZoDIAC", "coco/full/grid/zodiac@demo/scst": "ZoDIAC (long)"}
@@ -50,35 +49,46 @@ def test_changed_code_and_plain_parameters_are_told_apart():
 
 
 def test_a_job_is_called_by_the_label_of_its_run():
-    assert label("train_xe", RUN, LABELS) == "ZoDIAC seed 2"
-    assert label("evaluate", {**RUN, "stage": "xe", "seed": "1, 2"}, LABELS) == "ZoDIAC seeds 1, 2 xe"
-    assert label("evaluate", {**RUN, "stage": "scst"}, LABELS) == "ZoDIAC (long) seed 2 scst"
-    assert label("table", {"table": "demo"}, LABELS) == "demo"
-    assert label("summary", {}, LABELS) == ""
+    assert job_label("train_xe", RUN, LABELS) == "ZoDIAC seed 2"
+    assert job_label("evaluate", {**RUN, "stage": "xe", "seed": "1, 2"}, LABELS) == "ZoDIAC seeds 1, 2 xe"
+    assert job_label("evaluate", {**RUN, "stage": "scst"}, LABELS) == "ZoDIAC (long) seed 2 scst"
+    assert job_label("table", {"table": "demo"}, LABELS) == "demo"
+    assert job_label("summary", {}, LABELS) == ""
     together = {key: value for key, value in RUN.items() if key != "seed"} | {"seeds": "1+2", "stage": "scst"}
-    assert label("evaluate_ensemble", together, LABELS) == "ZoDIAC (long) ensemble 1+2 scst"
-    assert label("train_xe", {**RUN, "subset": "pair_5"}, LABELS) == "coco/pair_5/grid/zodiac@demo/xe seed 2"
+    assert job_label("evaluate_ensemble", together, LABELS) == "ZoDIAC (long) ensemble 1+2 scst"
+    assert job_label("train_xe", {**RUN, "subset": "pair_5"}, LABELS) == "coco/pair_5/grid/zodiac@demo/xe seed 2"
+
+
+class Events:
+    """Hands Snakemake's events to the messages, and returns what a user saw."""
+
+    def __init__(self, capsys, **settings):
+        self.capsys = capsys
+        off = dict.fromkeys(("quiet", "verbose", "printshellcmds", "debug_dag", "dryrun", "stdout"), False)
+        self.handler = messages.LogHandler(SimpleNamespace(**(off | settings)), None)
+        self.shown = ""
+
+    def __call__(self, event, text="", level=logging.INFO, **fields):
+        record = logging.LogRecord("snakemake", level, "", 0, text, (), None)
+        record.__dict__ |= {"event": event, **fields}
+        self.handler.handle(record)
+        self.shown += self.capsys.readouterr().err
+        return self.shown
+
+    def end(self):
+        self.handler.close()
+        self.shown += self.capsys.readouterr().err
+        return self.shown
 
 
 @pytest.fixture
 def told(monkeypatch, tmp_path, capsys):
-    """Return a function that hands Snakemake's words to the messages, and returns all that a user saw by then."""
+    """A run that has begun."""
     monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path))
-    settings = SimpleNamespace(dryrun=False, stdout=False)
-    own = logging.StreamHandler()
-    workflow = SimpleNamespace(output_settings=settings, start_time=datetime.now())
-    messages = Messages(workflow, own, lambda: LABELS)
-    shown = []
-
-    def tell(event, text="", **said):
-        record = logging.LogRecord("snakemake", logging.INFO, "", 0, text, (), None)
-        record.__dict__ |= {"event": event, **said}
-        own.stream = sys.stderr
-        messages.handle(record)
-        shown.append(capsys.readouterr().err)
-        return "".join(shown)
-
-    return tell
+    monkeypatch.setattr(messages, "_labels", LABELS)
+    events = Events(capsys)
+    events(LogEvent.WORKFLOW_STARTED, "Workflow has started!")
+    return events
 
 
 def begin(tell):
@@ -99,50 +109,63 @@ def test_a_job_says_when_it_begins_and_ends(told):
 
 
 def test_the_end_says_how_long_each_stage_took(told, monkeypatch):
-    clock = iter([0.0, 20.0, 20.0, 30.0, 95.0, 95.0])
-    monkeypatch.setattr("workflow.messages.time.monotonic", lambda: next(clock))
+    clock = iter([0.0, 20.0, 20.0, 30.0, 95.0, 95.0, 100.0])
+    monkeypatch.setattr(messages.time, "monotonic", lambda: next(clock))
     for _ in range(2):
         begin(told)
         told(LogEvent.JOB_FINISHED, "Finished jobid: 7 (Rule: train_xe)", job_id=7)
         told(LogEvent.PROGRESS, done=3, total=9)
-    lines = told(None, "Elapsed time: 90 seconds").splitlines()[-4:]
+    lines = told.end().splitlines()[-4:]
     assert [line.split() for line in lines[:2]] == [[], ["stage", "jobs", "together"]]
     assert lines[2].split(maxsplit=2) == ["train_xe", "2", "1 min 25 s"] and lines[3].endswith(" in all")
 
 
-def test_a_workflow_that_was_stopped_speaks_of_no_failure(told):
-    assert told(LogEvent.ERROR, "WorkflowError:\nAt least one job did not complete successfully.") == ""
+def test_a_workflow_that_was_stopped_speaks_of_no_failure(told, monkeypatch):
+    monkeypatch.setattr(messages, "_muted", [True])
+    told(LogEvent.JOB_ERROR, rule_name="train_xe", jobid=7, shellcmd=TRAIN, log=[])
+    told(LogEvent.ERROR, "At least one job failed", level=logging.ERROR, exception="WorkflowError")
+    assert told.end() == ""
 
 
-def test_what_is_not_known_to_be_noise_is_passed_on(told):
-    assert told(None, "Unlocked working directory.") == "Unlocked working directory.\n"
-    assert told(LogEvent.ERROR, "MissingInputException: ...").endswith("MissingInputException: ...\n")
+def test_words_about_the_run_itself_go_to_the_log_file_alone_but_warnings_and_errors_do_not(told):
+    told(None, "Select jobs to execute...")
+    assert told(LogEvent.JOB_STARTED, "Execute 1 jobs...") == ""
+    assert told(None, "a warning", level=logging.WARNING) == "a warning\n"
+    told(LogEvent.ERROR, "MissingInputException: ...", level=logging.ERROR, exception="MissingInputException")
+    assert told.end().endswith("MissingInputException: ...\n")
 
 
-@pytest.mark.parametrize(
-    "left, status, said",
-    [
-        ("the loss is nan", "returned non-zero exit status 2.", "the loss is nan"),
-        (None, "returned non-zero exit status 137.", "its command exited with status 137; see its messages above"),
-        (None, "died with <Signals.SIGKILL: 9>.", "killed by SIGKILL (out of memory?)"),
-        (None, None, "no reason was recorded; see the messages above"),
-    ],
-)
-def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, status, said):
+def test_a_run_without_jobs_is_told_from_a_command_that_runs_none(told, capsys):
+    assert told.end() == f"{NOTHING_TO_DO}\n"
+    unlock = Events(capsys)
+    unlock(None, "Unlocked working directory.")
+    assert unlock.end() == "Unlocked working directory.\n"
+
+
+def test_who_asks_for_words_of_snakemake_gets_these(capsys):
+    events = Events(capsys, printshellcmds=True)
+    events(None, "Select jobs to execute...")
+    assert events.end() == "Select jobs to execute...\n"
+
+
+@pytest.mark.parametrize("left, reason", [("the loss is nan", "the loss is nan"), (None, "killed, or out of memory?")])
+def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, reason):
     file = failure_file(tmp_path, ["train", "--stage", "xe", "--spec", '{"a": 1}', "--out", "a folder"])
     file.write_text("of an earlier try")
     begin(told)
     assert not file.exists()
     if left:
         file.write_text(left)
-    if status:
-        told(LogEvent.ERROR, f"RuleException:\nCalledProcessError:\nCommand '{TRAIN}' {status}", exception="X")
+    told(LogEvent.ERROR, "died with SIGKILL", level=logging.ERROR, exception="RuleException")
     told(LogEvent.JOB_ERROR, rule_name="train_xe", jobid=7, shellcmd=TRAIN, log=[])
-    shown = told(LogEvent.ERROR, "WorkflowError:\nAt least one job did not complete successfully.")
-    lines = shown.splitlines()
-    assert lines[1].endswith(f"FAILED  train_xe ZoDIAC seed 2, 0 s: {said}")
-    assert lines[2].startswith("recap: a job failed;")
-    assert lines[3:] == [f"  train_xe ZoDIAC seed 2: {said}"]
+    told(None, "Exiting because a job execution failed.", level=logging.ERROR)
+    told(LogEvent.ERROR, "At least one job failed", level=logging.ERROR, exception="WorkflowError")
+    lines = told.end().splitlines()
+    assert lines[1].endswith(f"FAILED  train_xe ZoDIAC seed 2, 0 s: {reason}")
+    # Without a reason, Snakemake's words are all there is.
+    assert lines[2:-2] == ([] if left else ["died with SIGKILL"])
+    assert lines[-2].startswith("recap: a job failed;")
+    assert lines[-1] == f"  train_xe ZoDIAC seed 2: {reason}"
 
 
 def test_a_real_failure_is_one_sentence_twice_and_its_command_stands_in_the_log(workspace):

@@ -87,7 +87,9 @@ def test_a_data_set_and_an_extractor_of_a_plugin_run_as_commands(recap, tmp_path
     built = recap("data", "corpus", "--name", "toy", "--spec", json.dumps(spec), "--inputs", ".", "--out", "made")
     assert built.returncode == 0, built.stderr
     options = ["--corpus", "made/corpus.parquet", "--images", "photos", "--inputs", ".", "--shards", "shards"]
-    made = recap("features", "extract", "--spec", '{"kind": "mean"}', *options, "--out", "f.h5", "--shard-size", "2")
+    (tmp_path / "execution.yaml").write_text("shard_size: 2\n")
+    options += ["--execution", "execution.yaml", "--out", "f.h5"]
+    made = recap("features", "extract", "--spec", '{"kind": "mean"}', *options)
     assert made.returncode == 0, made.stderr
 
     from recap.features.store import FeatureStore

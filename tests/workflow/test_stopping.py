@@ -15,16 +15,15 @@ import sys
 
 sys.path.insert(0, {root!r})
 from recap.core.log import configure
-from workflow.folder_lock import lock_when_started
-from workflow.stopping import stop_before_jobs, stop_with_jobs
+from workflow.folder_lock import lock_folder
+from workflow.stopping import stop_with_jobs
 
 configure()
-stop_before_jobs(workflow)
-lock_when_started(workflow, ["out"])
 
 
 onstart:
-    stop_with_jobs(workflow)
+    lock_folder(["out"])
+    stop_with_jobs()
 
 
 rule second:
@@ -42,13 +41,13 @@ rule first:
     params:
         long="a command of many words " * 100,
     shell:
-        "{{sys.executable:q}} job.py {{output}} {{params.long:q}}"
+        "exec {{sys.executable:q}} job.py {{output}} {{params.long:q}}"
 """
 # Works until a file says that it may finish; clears up when it is told to end.
 JOB = """
 import os, sys, time
 from pathlib import Path
-from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.signals import exit_on_signals
 from recap.core.process.workflow_lock import exit_with_workflow
 part = Path(f"out/.first.{os.getpid()}.part")
 with exit_on_signals():
@@ -72,7 +71,8 @@ class Two:
         (folder / "job.py").write_text(JOB)
 
     def start(self, *arguments):
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--rerun-incomplete", *arguments]
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--rerun-incomplete"]
+        command += ["--nolock", "--logger", "recap", *arguments]
         return subprocess.Popen(
             command,
             cwd=self.folder,
@@ -110,7 +110,6 @@ def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(tw
     killed = two.at_work()
     killed.kill()
     killed.wait()
-    assert list((two.folder / ".snakemake" / "locks").iterdir())
     said = two.finish()
     assert (two.folder / "ended").exists()
     assert "the previous workflow was killed" in said
@@ -120,7 +119,6 @@ def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(tw
 @pytest.mark.slow
 def test_a_living_workflow_is_left_alone(two):
     living = two.at_work()
-    locks = sorted((two.folder / ".snakemake" / "locks").iterdir())
     refused = two.start()
     said = refused.communicate(timeout=60)[1]
     assert refused.returncode == 1
@@ -128,7 +126,6 @@ def test_a_living_workflow_is_left_alone(two):
     assert "Traceback" not in said
     dry = two.start("--dry-run")
     assert dry.wait(60) == 0
-    assert sorted((two.folder / ".snakemake" / "locks").iterdir()) == locks
     assert not (two.folder / "ended").exists()
     (two.folder / "finish").write_text("")
     assert living.wait(60) == 0

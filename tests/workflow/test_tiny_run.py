@@ -28,6 +28,7 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     reports = finished.folder / "reports" / "tiny"
     for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.html", "tables/tiny.md", "tables/tiny.paper.tex"):
         assert (reports / name).stat().st_size > 0
+    assert "Params (M)" in (reports / "tables" / "tiny.md").read_text()
     for name in ("tiny_captions.png", "curves.png"):
         assert (reports / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
@@ -73,6 +74,18 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
 
 
+@pytest.mark.timeout(600)
+def test_a_row_is_trained_on_the_files_of_a_finished_profile_which_stays_finished(finished):
+    words = [sys.executable, "-m", "recap", "train", "--row", "tiny/transformer", "--profile", "params/tiny.yaml"]
+    words += ["--set", "scst.schedule.learning_rate=1e-3", "--set", "execution.max_steps=2"]
+    done = subprocess.run(words, cwd=finished.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stderr and " at step 2\n" in done.stderr
+    run = finished.folder / "work/single/runs/tiny/transformer/seed-1/scst/run"
+    assert {file.name for file in run.iterdir()} >= {"config.yaml", "model.safetensors", "training.json"}
+    assert finished.planned() == {}
+
+
 @pytest.mark.parametrize("lost", ["scores/**/captions.test.json", "runs/**/xe/model.safetensors"])
 def test_a_file_that_got_lost_under_a_finished_report_is_made_again(finished, lost):
     file = next((finished.folder / "results" / "tiny").glob(lost))
@@ -98,7 +111,7 @@ def put_under_dvc(folder):
         (folder / name).parent.mkdir(exist_ok=True)
         copy(ROOT / name, folder / name)
     stages = folder / "dvc.yaml"
-    stages.write_text(stages.read_text().replace("- profile: demo", "- profile: tiny"))
+    stages.write_text(stages.read_text().replace("demo", "tiny"))
     (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):

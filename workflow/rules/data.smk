@@ -1,20 +1,23 @@
 """Captions of every data set as one table, and its vocabulary."""
 
-
-def dataset_spec(wildcards):
-    """Return a data set's config without the vocabulary rule, which is the next rule's."""
-    spec = PLAN.spec("datasets", wildcards.dataset)
-    return as_json({key: value for key, value in spec.items() if key != "vocabulary"})
+from recap.plan.identities import PICTURES as PICTURE_SOURCE
+from recap.plan.jobs import corpus_code, corpus_spec
+from recap.plan.source import code_digest
 
 
-def corpus_code(wildcards):
-    """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return code_digest("recap.data.corpus.build", PLAN.get("datasets", wildcards.dataset).reader)
+def outside_files_of(wildcards):
+    """Return the outside files that the corpus of a data set is made from."""
+    return PATHS.outside_files("datasets", wildcards.dataset)
 
 
-def product_files(name):
-    """Return what the reader of a data set writes beside the corpus."""
-    return [f"{R}/data/{name}/{product}" for product in PLAN.get("datasets", name).products]
+def tokenizer_of(wildcards):
+    """Return the outside files of the byte pairs of a data set."""
+    return PATHS.tokenizer(wildcards.dataset)
+
+
+def images_of(wildcards):
+    """Return folders or zips with the pictures of a data set."""
+    return PATHS.images(wildcards.dataset)
 
 
 def datasets_by_products():
@@ -30,17 +33,10 @@ def rule_name(products):
     return "_".join(["corpus", *(["with"] if products else []), *(Path(product).stem for product in products)])
 
 
-def data_files():
-    """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
-    made = {kind(run) for run in SCORED for kind in (corpus_file, card_file, vocabulary_file, subset_file)}
-    datasets = {run.dataset for run in SCORED}
-    packed = {file for dataset in datasets for file in dataset_images(dataset) if file.startswith(f"{R}/")}
-    return sorted(made | packed)
-
-
 def counts_file(wildcards):
     """Return what the reader of a data set says about what it left out, where it says something."""
-    return [file for file in product_files(wildcards.dataset) if Path(file).name == "counts.md"]
+    products = PLAN.get("datasets", wildcards.dataset).products
+    return [PATHS.of_dataset(wildcards.dataset, name) for name in products if name == "counts.md"]
 
 
 if TO_FETCH:
@@ -48,7 +44,7 @@ if TO_FETCH:
     rule fetch:
         """Only for files that are not there: one that is there is the user's, and no rule may touch it."""
         output:
-            outside("{file}"),
+            PATHS.outside("{file}"),
         log:
             f"{LOGS}/fetch/{{file}}.log",
         wildcard_constraints:
@@ -67,7 +63,7 @@ for PRODUCTS, NAMES in datasets_by_products().items():
         name:
             rule_name(PRODUCTS)
         input:
-            lambda wildcards: dataset_inputs(wildcards.dataset),
+            outside_files_of,
         output:
             [f"{R}/data/{{dataset}}/{product}" for product in PRODUCTS],
             corpus=f"{R}/data/{{dataset}}/corpus.parquet",
@@ -76,8 +72,8 @@ for PRODUCTS, NAMES in datasets_by_products().items():
         wildcard_constraints:
             dataset=one_of(NAMES),
         params:
-            spec=dataset_spec,
-            code=corpus_code,
+            spec=lambda wildcards: as_json(corpus_spec(PLAN, wildcards.dataset)),
+            code=lambda wildcards: corpus_code(PLAN, wildcards.dataset),
             out=subpath(output.corpus, parent=True),
         shell:
             "{RECAP} --log-file {log:q}"
@@ -88,7 +84,7 @@ for PRODUCTS, NAMES in datasets_by_products().items():
 rule vocabulary:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        tokenizer=lambda wildcards: tokenizer_inputs(wildcards.dataset),
+        tokenizer=tokenizer_of,
     output:
         f"{R}/data/{{dataset}}/vocabulary.json",
     log:

@@ -1,21 +1,29 @@
 """Captions of the test split by beam search, and their scores per image and per corpus."""
 
+from recap.plan import jobs
+from recap.plan.run_spec import evaluation_spec, execution
+from recap.settings.metrics import METRICS
+
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
-    return as_json(plain(evaluation_spec(PLAN, wildcards.recipe)))
+    return as_json(evaluation_spec(PLAN, wildcards.recipe).model_dump(mode="json"))
 
 
 def evaluation_code(wildcards):
     """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
-    metrics = PLAN.recipe(wildcards.recipe).evaluation.metrics
-    return job_code(EVALUATION, PLAN.get("models", wildcards.model).kind, metrics=metrics)
+    return jobs.evaluation_code(PLAN, wildcards.model, wildcards.recipe)
 
 
 def products(wildcards):
     """Return what the metrics of a run read beside the corpus."""
     metrics = map(METRICS.get, PLAN.recipe(wildcards.recipe).evaluation.metrics)
-    return [f"{R}/data/{wildcards.dataset}/{name}" for metric in metrics for name in metric.products]
+    return [PATHS.of_dataset(wildcards.dataset, name) for metric in metrics for name in metric.products]
+
+
+def scored_weights(wildcards):
+    """Return the weights that a scored run of one seed uses."""
+    return PATHS.weights(PLAN.weights(run_named(wildcards)))
 
 
 rule evaluate:
@@ -23,8 +31,8 @@ rule evaluate:
         products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=features_files,
-        model=lambda wildcards: weights_file(as_run(wildcards)),
+        features=PATHS.features,
+        model=scored_weights,
     output:
         captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
         scores=f"{R}/scores/{RUN}/{{stage}}/scores.test.parquet",
@@ -52,7 +60,8 @@ ENSEMBLE = f"{R}/scores/{ENSEMBLE_RUN}"
 
 def members(wildcards):
     """Return the weights of an ensemble's members."""
-    return [weights_file(as_run(wildcards, seed=int(seed))) for seed in wildcards.seeds.split("+")]
+    runs = [run_named(wildcards, seed=int(seed)) for seed in wildcards.seeds.split("+")]
+    return [PATHS.weights(PLAN.weights(run)) for run in runs]
 
 
 use rule evaluate as evaluate_ensemble with:
@@ -60,7 +69,7 @@ use rule evaluate as evaluate_ensemble with:
         products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=features_files,
+        features=PATHS.features,
         model=members,
     output:
         captions=f"{ENSEMBLE}/captions.test.json",

@@ -1,77 +1,58 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
-from dataclasses import replace
+from recap.plan.inputs import used_features
+from recap.plan.jobs import extractor_code, extractor_spec
+from recap.plan.source import code_digest
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
-DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap" if CONDA else RECAP
-BACKBONE = f"{R}/features/{{dataset}}/{{features}}.backbone.safetensors"
+DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} exec python -P -m recap" if CONDA else RECAP
+BACKBONE = PATHS.backbone("{dataset}", "{features}")
 
 
 def features_spec(wildcards):
-    """Return what decides about the values of a store; batch and shard sizes reach the job as resources."""
-    settings = PLAN.get("features", wildcards.features)
-    return as_json(settings.model_dump(mode="json", exclude=settings.EXECUTION))
+    """Return what decides the values of a store; batch and shard sizes are in the file of `--execution`."""
+    return as_json(extractor_spec(PLAN, wildcards.features))
 
 
-def execution_options(wildcards):
-    """Return the options that say how an extractor works; a resource, because it makes nothing again."""
-    sizes = PLAN.get("features", wildcards.features).execution()
-    return " ".join(f"--{key.replace('_', '-')}={size}" for key, size in sizes.items())
+def features_code(wildcards):
+    """Return the digest of an extractor."""
+    return extractor_code(PLAN, wildcards.features)
 
 
-def trained_backbone(wildcards):
-    """Return the weights that must be trained first, on boxes or captions, if any."""
-    file = BACKBONE.format(dataset=wildcards.dataset, features=wildcards.features)
-    return [file] if PLAN.get("features", wildcards.features).trained_on() else []
+def features_execution(wildcards):
+    """Return the option that says how an extractor works.
+
+    A resource, as the command's text has it since before there was a file: another text would redo finished stores.
+    """
+    return f"--execution={quote(f'{EXECUTION}/features/{wildcards.features}.yaml')}"
 
 
-def boxes_store(wildcards):
-    """Return the store whose boxes are cut out: for kind 'crops', else none."""
-    name = boxes_of(wildcards.features)
-    return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
-
-
-def cells_store(wildcards):
-    """Return the store whose grid is pooled: for kind 'pooled', else none."""
-    name = cells_of(wildcards.features)
-    return [f"{R}/features/{wildcards.dataset}/{name}.h5"] if name else []
+def features_weights(wildcards):
+    """Return the outside files of features: what is imported, or weights neither random nor from the hub."""
+    return PATHS.outside_files("features", wildcards.features)
 
 
 def products_of_features(wildcards):
     """Return what an extractor reads beside the corpus: for true areas of scenes, else none."""
     products = PLAN.get("features", wildcards.features).products()
-    return [f"{R}/data/{wildcards.dataset}/{product}" for product in products]
+    return [PATHS.of_dataset(wildcards.dataset, product) for product in products]
 
 
 def pictures_of(wildcards):
     """Return the pictures that an extractor reads; imported features need none."""
-    return dataset_images(wildcards.dataset) if PLAN.get("features", wildcards.features).from_pictures else []
-
-
-def extractor_code(wildcards):
-    """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    return code_digest(*PLAN.get("features", wildcards.features).targets())
+    return images_of(wildcards) if PLAN.get("features", wildcards.features).from_pictures else []
 
 
 def features_where(condition):
     """Return the constraint of the wildcard `features` to those in use whose settings fulfil a condition."""
-    return one_of(name for name in used_features() if condition(PLAN.get("features", name)))
-
-
-def kept_features():
-    """Return the feature stores of all runs, with those that they are made from and weights that are trained first."""
-    stores = {file for run in SCORED for file in features_files(run)}
-    each = [replace(run, features=name) for run in SCORED for name in PLAN.feature_names(run.features)]
-    each += [replace(run, features=name) for run in each if (name := cells_of(run.features))]
-    more = [[*trained_backbone(run), *boxes_store(run), *cells_store(run)] for run in each]
-    return sorted(stores.union(language_model_files(), *more))
+    return one_of(name for name in used_features(PATHS) if condition(PLAN.get("features", name)))
 
 
 rule pretrain:
     input:
         boxes=f"{R}/data/{{dataset}}/boxes.json",
-        images=lambda wildcards: dataset_images(wildcards.dataset),
+        images=images_of,
     output:
         BACKBONE,
     log:
@@ -93,8 +74,8 @@ rule pretrain:
 rule tune:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=lambda wildcards: dataset_images(wildcards.dataset),
-        weights=lambda wildcards: weights_inputs(wildcards.features),
+        images=images_of,
+        weights=features_weights,
     output:
         BACKBONE,
     log:
@@ -117,10 +98,10 @@ rule features:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         images=pictures_of,
-        weights=lambda wildcards: weights_inputs(wildcards.features),
-        trained=trained_backbone,
-        boxes=boxes_store,
-        cells=cells_store,
+        weights=features_weights,
+        trained=PATHS.trained_backbone,
+        boxes=PATHS.boxes,
+        cells=PATHS.cells,
         products=products_of_features,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
@@ -131,10 +112,10 @@ rule features:
     threads: 2
     resources:
         gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
-        execution=execution_options,
+        execution=features_execution,
     params:
         spec=features_spec,
-        code=extractor_code,
+        code=features_code,
         # Finished shards survive a killed job, which declared outputs would not.
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
@@ -154,7 +135,7 @@ rule detector_features:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         images=pictures_of,
-        weights=lambda wildcards: weights_inputs(wildcards.features),
+        weights=features_weights,
     output:
         f"{R}/features/{{dataset}}/{{features}}.h5",
     log:
@@ -166,10 +147,10 @@ rule detector_features:
     threads: 2
     resources:
         gpu=GPU,
-        execution=execution_options,
+        execution=features_execution,
     params:
         spec=features_spec,
-        code=extractor_code,
+        code=features_code,
         shards=f"{WORK}/shards/{{dataset}}/{{features}}",
     shell:
         "{DETECTOR_RECAP} --log-file {log:q}"

@@ -1,17 +1,20 @@
 """Language models on texts without pictures, for models whose settings name one as their weights."""
 
+from recap.plan.source import code_digest
 
-def language_model_files():
-    """Return the language models of all runs, with their reports."""
-    found = {file for run in SCORED for file in pretrained_weights(run) if file.startswith(f"{R}/")}
-    return sorted(found | {str(Path(file).with_suffix(".json")) for file in found})
+LANGUAGE_MODEL_FILE = PATHS.language_model("{dataset}", "{language_model}")
+
+
+def texts_of(wildcards):
+    """Return the outside files of a language model's texts."""
+    return PATHS.outside_files("language_models", wildcards.language_model)
 
 
 rule language_model:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        texts=lambda wildcards: text_inputs(wildcards.language_model),
+        texts=texts_of,
     output:
         weights=LANGUAGE_MODEL_FILE,
         report=str(Path(LANGUAGE_MODEL_FILE).with_suffix(".json")),

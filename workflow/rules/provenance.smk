@@ -1,17 +1,18 @@
-"""What Snakemake knows of finished files travels with them: given back before a run, written beside them after one."""
+"""Snakemake's records of finished files travel with them: restored before a run, copied beside them after one."""
 
-from workflow.provenance import Keeper
+from recap.core.errors import RecapError
+
+from workflow.provenance import ProvenanceStore
 
 # The folders that DVC keeps. Each has a separate file, because the outputs of two stages may not overlap.
-KEEPER = Keeper(
-    homes=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")] + [REPORTS, f"{R}/statistics"],
-    loose=[f"{R}/summary.json", f"{R}/curves.csv"],
+PROVENANCE = ProvenanceStore(
+    folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")] + [REPORTS, f"{R}/statistics"],
+    single_files=[f"{R}/summary.json", f"{R}/curves.csv"],
     inputs=PROFILE.inputs,
-    note=Path(WORK) / "hashes.json",
 )
 
 if workflow.is_main_process:
     try:
-        KEEPER.restore()
+        PROVENANCE.restore()
     except RecapError as error:
         refuse(str(error))

@@ -1,8 +1,10 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
+from recap.plan.identities import ATTENTION, GATES, job_code
 from recap.plan.labels import series_of
+from recap.plan.run import row_runs
+from recap.plan.source import code_digest
 
-REPORTS = f"reports/{PROFILE.name}"
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
 PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
@@ -81,7 +83,7 @@ rule samples:
     input:
         statistics=f"{R}/statistics/{{table}}.json",
         corpus=lambda wildcards: f"{R}/data/{sample_dataset(wildcards)}/corpus.parquet",
-        images=lambda wildcards: dataset_images(sample_dataset(wildcards)),
+        images=lambda wildcards: PATHS.images(sample_dataset(wildcards)),
         scores=table_scores,
     output:
         png=report(FIGURE_FILES[0], caption="../report/captions.rst", category="Captions", labels={"table": "{table}"}),
@@ -89,7 +91,7 @@ rule samples:
     log:
         f"{LOGS}/samples/{{table}}.log",
     params:
-        spec=lambda wildcards: as_json(table_spec(wildcards)),
+        spec=sampled_spec,
         code=code_digest("recap.reporting.figures"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
@@ -126,10 +128,10 @@ def attention_heading(wildcards):
 
 rule attention:
     input:
-        corpus=lambda wildcards: corpus_file(attention_runs(wildcards)[0]),
-        vocabulary=lambda wildcards: vocabulary_file(attention_runs(wildcards)[0]),
-        features=lambda wildcards: features_files(attention_runs(wildcards)[0]),
-        images=lambda wildcards: dataset_images(attention_runs(wildcards)[0].dataset),
+        corpus=lambda wildcards: PATHS.corpus(attention_runs(wildcards)[0]),
+        vocabulary=lambda wildcards: PATHS.vocabulary(attention_runs(wildcards)[0]),
+        features=lambda wildcards: PATHS.features(attention_runs(wildcards)[0]),
+        images=lambda wildcards: PATHS.images(attention_runs(wildcards)[0].dataset),
         models=lambda wildcards: [f"{R}/runs/{run.path}/model.safetensors" for run in attention_runs(wildcards)],
     output:
         report(ATTENTION_FILE, caption="../report/attention.rst", category="Attention", labels={"table": "{table}"}),
@@ -166,10 +168,10 @@ def gates_heading(wildcards):
 
 rule gates:
     input:
-        corpus=lambda wildcards: corpus_file(gates_run(wildcards)),
-        vocabulary=lambda wildcards: vocabulary_file(gates_run(wildcards)),
-        features=lambda wildcards: features_files(gates_run(wildcards)),
-        images=lambda wildcards: dataset_images(gates_run(wildcards).dataset),
+        corpus=lambda wildcards: PATHS.corpus(gates_run(wildcards)),
+        vocabulary=lambda wildcards: PATHS.vocabulary(gates_run(wildcards)),
+        features=lambda wildcards: PATHS.features(gates_run(wildcards)),
+        images=lambda wildcards: PATHS.images(gates_run(wildcards).dataset),
         model=lambda wildcards: f"{R}/runs/{gates_run(wildcards).path}/model.safetensors",
     output:
         report(GATES_FILES[0], caption="../report/gates.rst", category="Gates", labels={"table": "{table}"}),

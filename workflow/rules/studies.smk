@@ -1,8 +1,10 @@
 """Human studies: forms of all raters from test captions, and the tables of what they answered."""
 
 import recap.studies
+from recap.core.errors import RecapError
 from recap.settings.studies import SIMULATED
 from recap.core.hashing import sha256_file
+from recap.plan.source import code_digest
 from recap.plan.studies import planned_studies, study_runs, study_scale
 from recap.studies.make import FILES as STUDY_FILES
 from recap.studies.response_files import ENDINGS as RESPONSE_FILES
@@ -42,7 +44,7 @@ def named_captions(wildcards, input):
 def study_spec(wildcards):
     """Return a study with the sentence about its models."""
     study = STUDIES[wildcards.study]
-    return {"name": wildcards.study, "study": plain(study), "scale": study_scale(PLAN, study)}
+    return {"name": wildcards.study, "study": study.model_dump(mode="json"), "scale": study_scale(PLAN, study)}
 
 
 def study_responses(wildcards):
@@ -50,10 +52,10 @@ def study_responses(wildcards):
     responses = STUDIES[wildcards.study].responses
     if responses == SIMULATED:
         return [f"{REPORTS}/studies/{wildcards.study}/simulated.json"]
-    files = sorted(str(file) for file in Path(outside(responses)).glob("*") if file.suffix in RESPONSE_FILES)
+    files = sorted(str(file) for file in Path(PATHS.outside(responses)).glob("*") if file.suffix in RESPONSE_FILES)
     if not files:
         refuse(
-            f"{outside(responses)}: no responses to study {wildcards.study}; put them there, or leave `responses` out "
+            f"{PATHS.outside(responses)}: no responses to study {wildcards.study}; put them there, or leave `responses` out "
             "of the study's file to make the forms alone"
         )
     return files
@@ -74,7 +76,7 @@ STUDIES = load_studies()
 rule study_sheets:
     input:
         corpus=lambda wildcards: f"{R}/data/{study_dataset(wildcards.study)}/corpus.parquet",
-        images=lambda wildcards: dataset_images(study_dataset(wildcards.study)),
+        images=lambda wildcards: PATHS.images(study_dataset(wildcards.study)),
         captions=study_captions,
     output:
         STUDY_FORMS,

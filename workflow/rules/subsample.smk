@@ -1,5 +1,8 @@
 """Which training captions a run sees, drawn once per data set, subset and seed."""
 
+from recap.plan.identities import PICTURES as PICTURE_SOURCE
+from recap.plan.source import code_digest
+
 
 rule subset:
     input:

@@ -1,5 +1,7 @@
 """MLflow: a view of what the jobs wrote, which may be deleted at any time and is made again from the results."""
 
+from recap.plan.source import code_digest
+
 STORE = "mlflow/mlflow.db"
 PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 
@@ -16,11 +18,11 @@ rule track_init:
 
 rule publish:
     input:
-        [file for run in TRAINED for file in run_files(run)],
-        [file for run in SCORED for file in score_files(run)],
+        [file for run in TRAINED for file in PATHS.run(run)],
+        [file for run in SCORED for file in PATHS.scores(run)],
         [f"{R}/statistics/{table}.json" for table in TABLE_IDS],
         reader_files(),
-        sorted({card_file(run) for run in SCORED}),
+        sorted({PATHS.card(run) for run in SCORED}),
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,

@@ -1,13 +1,22 @@
 """Training: cross-entropy, then self-critical from the best cross-entropy weights."""
 
+from recap.plan.identities import TRAINING, job_code
+from recap.plan.run_spec import execution, run_spec
+
+
+def train_inputs(stage):
+    """Return the function that gives the files that one stage of a run is trained on."""
+    return lambda wildcards: PATHS.training_inputs(run_named(wildcards, stage=stage))
+
 
 def train_spec(stage):
     """Return the function that gives the spec of one stage of a run."""
+    return lambda wildcards: as_json(run_spec(PLAN, run_named(wildcards, stage=stage)).model_dump(mode="json"))
 
-    def spec(wildcards):
-        return as_json(plain(run_spec(PLAN, as_run(wildcards, stage=stage))))
 
-    return spec
+def train_code(wildcards):
+    """Return the digest of training one kind of model."""
+    return job_code(TRAINING, PLAN.get("models", wildcards.model).kind)
 
 
 def processes(wildcards):
@@ -27,11 +36,7 @@ def all_gpus(wildcards):
 
 rule train_xe:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=features_files,
-        weights=lambda wildcards: pretrained_weights(as_run(wildcards)),
+        unpack(train_inputs("xe")),
     output:
         config=f"{R}/runs/{RUN}/xe/config.yaml",
         model=f"{R}/runs/{RUN}/xe/model.safetensors",
@@ -46,7 +51,7 @@ rule train_xe:
         gpu=all_gpus,
     params:
         spec=train_spec("xe"),
-        code=model_code(TRAINING),
+        code=train_code,
         out=subpath(output.model, parent=True),
         weights=lambda wildcards, input: [f"--weights={file}" for file in input.weights],
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
@@ -61,11 +66,7 @@ rule train_xe:
 
 rule train_scst:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        subset=f"{R}/data/{{dataset}}/subsets/{{subset}}/seed-{{seed}}.json",
-        features=features_files,
-        init=lambda wildcards: f"{R}/runs/{PLAN.first_stage(as_run(wildcards)).path}/model.safetensors",
+        unpack(train_inputs("scst")),
     output:
         config=f"{R}/runs/{RUN}/scst/config.yaml",
         model=f"{R}/runs/{RUN}/scst/model.safetensors",
@@ -78,7 +79,7 @@ rule train_scst:
         gpu=all_gpus,
     params:
         spec=train_spec("scst"),
-        code=model_code(TRAINING),
+        code=train_code,
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
         state=f"{WORK}/{RUN}/scst",

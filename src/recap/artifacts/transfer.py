@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from recap.artifacts.dvc_cache import DvcCache, place
 from recap.artifacts.listings import LISTINGS, LOCK, Output, listed, outputs, read_listings, write_listings
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
+from recap.core.process.failures import NOTHING_TO_DO
 from recap.settings.params import read_mapping
 
 STAGES = Path("dvc.yaml")
@@ -28,13 +30,13 @@ def push(*, inputs: str | None = None) -> None:
     Raises:
         RecapError: results are missing or not up to date, no remote is set, or DVC fails.
     """
-    profile = _profile()
+    profile, config = _profile()
     remote = _remote()
-    planned = _snakemake(profile, inputs, "--dry-run", "kept_all")
-    if "Nothing to be done" not in planned:
+    planned = _snakemake(config, inputs, "--dry-run", "kept_all")
+    if NOTHING_TO_DO not in planned:
         raise RecapError(f"results/{profile}: some jobs have not run yet; run Snakemake before pushing")
     # A run that was killed after its last job has not written the provenance beside the results.
-    _snakemake(profile, inputs, "--cores", "1", "save_provenance")
+    _snakemake(config, inputs, "--cores", "1", "save_provenance")
     _dvc("commit", "--force")
     _dvc("push")
     cache = _cache()
@@ -55,7 +57,7 @@ def pull(*, inputs: str | None = None) -> None:
     Raises:
         RecapError: there is no dvc.lock or no remote, DVC fails, or the remote has other files than those pushed.
     """
-    profile = _profile()
+    profile, config = _profile()
     if not LOCK.exists():
         raise RecapError(
             f"{LOCK}: no such file, so it is unknown which results to pull; `recap artifacts push` writes it"
@@ -68,7 +70,7 @@ def pull(*, inputs: str | None = None) -> None:
         # It keeps files that are in none of its versions, and names one.
         _dvc("checkout", *(out.path for out in found), DVC_SITE_CACHE_DIR=notes)
     view = f"mlflow/{profile}.published.json"
-    _snakemake(profile, inputs, "--cores", "1", view, "--allowed-rules", "track_init", "publish")
+    _snakemake(config, inputs, "--cores", "1", view, "--allowed-rules", "track_init", "publish")
     log.info(f"{profile}: pulled from {remote} and published in MLflow")
 
 
@@ -106,16 +108,17 @@ def _cache() -> DvcCache:
     return DvcCache(Path(_dvc("cache", "dir").strip()))
 
 
-def _profile() -> str:
-    """Return the profile that dvc.yaml names."""
+def _profile() -> tuple[str, list[str]]:
+    """Return the profile that dvc.yaml names, and the options with which Snakemake reads it."""
     if not STAGES.exists():
         raise ConfigError(f"{STAGES}: no such file; run this in the project's folder")
     variables = read_mapping(STAGES).get("vars")
     listed = variables if isinstance(variables, list) else []
-    named = [each["profile"] for each in listed if isinstance(each, dict) and "profile" in each]
-    if not named:
-        raise ConfigError(f"{STAGES}: vars names no profile; add `- profile: demo` there")
-    return str(named[0])
+    named = {key: str(value) for each in listed if isinstance(each, dict) for key, value in each.items()}
+    for key, example in (("profile", "demo"), ("config", "--configfile params/demo.yaml")):
+        if key not in named:
+            raise ConfigError(f"{STAGES}: vars names no {key}; add `- {key}: {example}` there")
+    return named["profile"], shlex.split(named["config"])
 
 
 def _remote() -> str:
@@ -132,10 +135,11 @@ def _dvc(*arguments: str, **environment: str) -> str:
     return _run(f"dvc {arguments[0]}", "dvc", arguments, environment).stdout
 
 
-def _snakemake(profile: str, inputs: str | None, *arguments: str) -> str:
+def _snakemake(config: Sequence[str], inputs: str | None, *arguments: str) -> str:
     """Run Snakemake on a profile and return what it printed."""
-    config = ["--config", f"inputs={inputs}"] if inputs else []
-    done = _run("snakemake", "snakemake", [*arguments, "--configfile", f"params/{profile}.yaml", *config], {})
+    given = [f"inputs={inputs}"] if inputs else []
+    option = ["--config"] if given and "--config" not in config else []
+    done = _run("snakemake", "snakemake", [*arguments, *config, *option, *given], {})
     return done.stdout + done.stderr
 
 

@@ -21,16 +21,14 @@ from recap.captioning.pictures import Photo, name_of, read_photo
 from recap.captioning.run_files import RunFiles
 from recap.core.errors import DataError, RecapError, TrainingError
 from recap.core.progress import without_progress
-from recap.data.vocabulary.special import EOS
-from recap.decoding.constraints import Rules, constrained
 from recap.decoding.step import NonFiniteLogits
-from recap.evaluation.decode import Candidate, decode_candidates
+from recap.evaluation.decode import Candidate, decode_candidates, ending_ids
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
 from recap.runs.saved import load_model
+from recap.settings.decoding import DecodingSettings
 from recap.settings.features.grid import GridFeatures
 from recap.settings.params import validate
-from recap.settings.recipes import Evaluation
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,7 +92,7 @@ class PhotoCaptioner:
     Attributes:
         name: label, seed and stage of the run.
         run: its folder.
-        evaluation: how captions are searched unless a call says otherwise: as the run's test captions were.
+        decoding: how captions are searched unless a call says otherwise: as the run's test captions were.
         views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
         device: where it computes.
     """
@@ -105,7 +103,7 @@ class PhotoCaptioner:
         Raises:
             RecapError: see `load`.
         """
-        self.name, self.run, self.evaluation, self.device = files.name, files.run, files.evaluation, device
+        self.name, self.run, self.decoding, self.device = files.name, files.run, files.decoding, device
         self._vocabulary = files.vocabulary
         self._features = PhotoFeatures(files.extractors, files.vocabulary, device)
         self._model = load_model(files.run, self._features.inputs).to(device).eval()
@@ -130,7 +128,7 @@ class PhotoCaptioner:
 
         Args:
             photos: as a call takes them.
-            beam: width of the search; None: that of the run's evaluation.
+            beam: width of the search; None: that of the run's test captions.
             n_best: captions a photo, at most `beam`.
             batch_size: photos computed at a time; it changes memory and time alone.
 
@@ -152,10 +150,10 @@ class PhotoCaptioner:
 
         Memory holds a few batches, however many photos there are. Arguments and other errors as of `captions`.
         """
-        asked = {"n_best": n_best, **({} if beam is None else {"beam": beam})}
-        settings = validate(Evaluation, {**self.evaluation.model_dump(), **asked}, "captions")
         if min(batch_size, n_best) < 1:
             raise DataError("batch_size and n_best: must be 1 or more")
+        asked = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
+        settings = validate(DecodingSettings, {**self.decoding.model_dump(), **asked}, "captions")
         with closing(prefetch(self._read(batch) for batch in _batches(photos, batch_size))) as reading:
             for batch in reading:
                 yield from self._search(batch, settings)
@@ -186,7 +184,7 @@ class PhotoCaptioner:
             failed[place], images = FailedPhoto(names[place], reason), None
         return _Batch([_Part(names, failed, images)])
 
-    def _search(self, batch: _Batch, settings: Evaluation) -> Iterator[PhotoCaptions | FailedPhoto]:
+    def _search(self, batch: _Batch, settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
         for part in batch.parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
@@ -202,22 +200,10 @@ class PhotoCaptioner:
                     captions = map(self._caption, next(found)[: settings.n_best])
                     yield PhotoCaptions(name, tuple(captions))
 
-    def _candidates(self, images: Images, settings: Evaluation) -> dict[int, list[Candidate]]:
-        rules = settings.rules
-        endings = self._vocabulary.encode(rules.bad_endings)
+    def _candidates(self, images: Images, settings: DecodingSettings) -> dict[int, list[Candidate]]:
+        endings = ending_ids(settings.rules, self._vocabulary)
         return decode_candidates(
-            self._model,
-            _Read(images),
-            range(len(images)),
-            beam=settings.beam,
-            max_length=settings.max_length,
-            length_penalty=settings.length_penalty,
-            batch_size=len(images),
-            device=self.device,
-            name=self.name,
-            constraint=constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings)),
-            groups=rules.groups,
-            diversity=rules.diversity,
+            self._model, _Read(images), range(len(images)), settings, endings, device=self.device, name=self.name
         )
 
     def _caption(self, candidate: Candidate) -> Caption:

@@ -14,7 +14,6 @@ from recap.core.errors import ConfigError, FeatureError, TrainingError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import value_hash
-from recap.core.signatures import parse_signature
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
@@ -22,13 +21,12 @@ from recap.features.store import FeatureStore
 from recap.plan import used_inputs
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
+from recap.settings.decoding import DecodingSettings
 from recap.settings.features import FEATURES, FeaturesConfig
 from recap.settings.params import read_mapping, validate
-from recap.settings.recipes import DecodingRules, Evaluation
 from recap.statistics.scores import read_metrics
 
 CONFIG = "config.yaml"
-_SIGNED = {"beam": "beam", "max_length": "len", "length_penalty": "lp"}  # setting -> its name in a signature
 _PLACES = "resources"  # folder of outside files, unless a profile says otherwise
 
 
@@ -97,14 +95,14 @@ class RunFiles:
         name: what messages call it.
         vocabulary: of its captions.
         extractors: of its features, in the order in which the model reads them.
-        evaluation: how its test captions were decoded; the defaults where it was not evaluated.
+        decoding: how its test captions were decoded; the defaults where it was not evaluated.
     """
 
     run: Path
     name: str
     vocabulary: AnyVocabulary
     extractors: Sequence[Extractor]
-    evaluation: Evaluation
+    decoding: DecodingSettings
 
 
 def find_run_files(
@@ -131,7 +129,7 @@ def find_run_files(
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
     stores = _stores(run, features, results, spec, made_from.feature_hash)
     extractors = [_extractor(store, weights) for store in stores]
-    return RunFiles(run, name, words, extractors, _evaluation(run, results))
+    return RunFiles(run, name, words, extractors, _decoding(run, results))
 
 
 def chosen_run(folder: Path) -> Path:
@@ -273,15 +271,9 @@ def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path 
     return found
 
 
-def _evaluation(run: Path, results: Path | None) -> Evaluation:
+def _decoding(run: Path, results: Path | None) -> DecodingSettings:
     """Return how the test captions of a run were decoded, which its scores say; without scores the defaults."""
     if results is None:
-        return Evaluation()
+        return DecodingSettings()
     scores = results / "scores" / run.absolute().relative_to(results / "runs")
-    if not (scores / "metrics.json").is_file():
-        return Evaluation()
-    said = parse_signature(read_metrics(scores).signature)
-    values = {key: said.get(name) for key, name in _SIGNED.items()}
-    rules = DecodingRules.of_text(said.get("rules", ""))
-    decoded: Evaluation = validate(Evaluation, {**values, "rules": rules}, f"{scores}: signature")
-    return decoded
+    return read_metrics(scores).decoding if (scores / "metrics.json").is_file() else DecodingSettings()

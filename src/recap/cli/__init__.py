@@ -23,7 +23,7 @@ from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process.exit_on_signals import exit_on_signals
+from recap.core.process.signals import exit_on_signals
 from recap.core.process.workflow_lock import exit_with_workflow
 
 
@@ -38,12 +38,6 @@ def main(argv: list[str] | None = None) -> None:
             log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
             exit_with_workflow()
             arguments.function(arguments)
-
-
-def run_command(words: list[str]) -> None:
-    """Run a command within another one; its errors are those of the outer one."""
-    arguments = build_parser().parse_args(words)
-    arguments.function(arguments)
 
 
 def build_parser() -> Parser:

@@ -108,7 +108,7 @@ def add_execution(parser: Group) -> None:
         type=Path,
         metavar="FILE",
         help="YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
-        "keep_state (default: a GPU if there is one, one thread)",
+        "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)",
     )
 
 

@@ -15,7 +15,7 @@ def add_config(commands: Commands) -> None:
     parser = command(
         commands,
         "check",
-        purpose="validate a profile and everything it names",
+        purpose="validate a profile, at each of its scales, and everything it names",
         example="recap config check params/demo.yaml",
     )
     parser.add_argument("profile", type=Path, help="YAML of the profile")
@@ -58,11 +58,14 @@ def check(a: Arguments) -> None:
     """Validate a profile."""
     from recap.models.check import check_models
     from recap.plan.run_plan import RunPlan
-    from recap.settings.params import load_profile, read_mapping
+    from recap.settings.params import load_profiles
 
-    plan = RunPlan(load_profile(read_mapping(a.profile), str(a.profile)), a.params)
-    check_models(plan)
-    print(f"{a.profile}: {counted(len(plan.tables), 'table')}, {counted(len(plan.scored()), 'scored run')}")
+    profiles = load_profiles(a.profile)
+    for profile in profiles:
+        plan = RunPlan(profile, a.params)
+        check_models(plan)
+        where = f"{a.profile} at scale {profile.scale}" if len(profiles) > 1 else a.profile
+        print(f"{where}: {counted(len(plan.tables), 'table')}, {counted(len(plan.scored()), 'scored run')}")
 
 
 def tables(a: Arguments) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recap.cli.arguments import Arguments, add_compute, chosen, mapping, paths, spec
 from recap.cli.parser import Commands, command
+from recap.core.errors import ConfigError, nearest
 from recap.core.files import checksums
 from recap.core.process.gpus import claim
+
+if TYPE_CHECKING:
+    from recap.settings.features import FeaturesConfig
 
 
 def add_features(commands: Commands) -> None:
@@ -38,8 +42,12 @@ def _add_extract(commands: Commands) -> None:
     parser.add_argument(
         "--products", type=Path, nargs="+", default=[], metavar="PATH", help="boxes.json of scenes, for kind 'pooled'"
     )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="in place of `batch_size` of --spec")
-    parser.add_argument("--shard-size", type=int, metavar="N", help="in place of `shard_size` of --spec")
+    parser.add_argument(
+        "--execution",
+        type=Path,
+        metavar="FILE",
+        help="YAML with batch_size and shard_size, in place of those of --spec: they are no part of a store's identity",
+    )
     add_compute(parser, images_required=False)
     parser.set_defaults(function=_extract)
 
@@ -48,14 +56,32 @@ def _extract(a: Arguments) -> None:
     from recap.core.plugins import resolve
     from recap.features.job import ExtractionJob
 
-    a.spec |= {key: value for key, value in chosen(a, "batch_size shard_size").items() if value is not None}
     settings = _settings(a, "Features")
+    if a.execution is not None:
+        settings = _executed(settings, a.execution)
     if a.trained:
         checksums.check(a.trained)
     if settings.from_pictures:
         claim(a.device)
     job = ExtractionJob(**chosen(a, "corpus images inputs shards out device threads trained boxes cells products"))
     resolve(settings.extractor)(settings, job)
+
+
+def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:
+    """Return the settings of an extractor with what a file says about how it works.
+
+    Raises:
+        ConfigError: the file has another key, or a wrong value.
+    """
+    from recap.settings.params import read_mapping, validate
+
+    execution = read_mapping(file)
+    for key in execution:
+        if key not in settings.EXECUTION:
+            known = nearest(key, settings.EXECUTION)
+            raise ConfigError(f"{file}: {key!r} does not say how an extractor works; {known}")
+    executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
+    return executed
 
 
 def _add_pretrain(commands: Commands) -> None:

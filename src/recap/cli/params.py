@@ -76,10 +76,11 @@ def _print_columns(rows: list[list[str]]) -> None:
 
 def show(a: Arguments) -> None:
     """Print the settings of a row as YAML, with the source of each value as a comment."""
-    from recap.plan.by_hand import plan_of_row
+    from recap.plan.load import unchecked_plan
     from recap.plan.row_settings import row_settings
+    from recap.plan.single_run import row_config
 
-    plan = plan_of_row(a.params, a.row, a.scale, seed=None)
+    plan = unchecked_plan(row_config(a.params, a.row, scale=a.scale))
     table, row = plan.row(a.row)
     print(f"# {table}: {row.label}")
     for title, values in row_settings(plan, a.row).items():

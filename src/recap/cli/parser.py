@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -22,11 +24,20 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.spec_keys: str | None = None
+        self._commands: Commands = None
+
+    def add_subparsers(self, **options: Any) -> Commands:
+        """Let commands be added, as `argparse.ArgumentParser.add_subparsers`."""
+        self._commands = super().add_subparsers(**options)
+        return self._commands
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse a misspelt option first: it also leaves its right form missing, and explains both."""
-        if args is not None and self._subparsers is None:
-            self._refuse_unknown(args)
+        """Refuse a misspelt word first: a misspelt option also leaves its right form missing, and explains both."""
+        words = sys.argv[1:] if args is None else args
+        if self._commands is None:
+            self._refuse_unknown_option(words)
+        else:
+            self._refuse_unknown_command(words)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -42,20 +53,23 @@ class Parser(argparse.ArgumentParser):
 
         return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is None or value in action.choices:
-            return
-        named = "/".join(action.option_strings) or action.dest
-        what = "command" if isinstance(action, argparse._SubParsersAction) else named
-        # No ArgumentError: argparse puts "argument COMMAND:" before it.
-        self.error(f"{what} {value!r} is unknown; {nearest(str(value), map(str, action.choices))}")
+    def _refuse_unknown_command(self, words: Sequence[str]) -> None:
+        before = ["", *words]  # an option of all commands has a value
+        names = (
+            word
+            for word, last in zip(words, before, strict=False)
+            if not (word.startswith("-") or (last.startswith("--") and "=" not in last))
+        )
+        name = next(names, None)
+        if name is not None and name not in self._commands.choices:
+            self.error(f"command {name!r} is unknown; {nearest(name, self._commands.choices)}")
 
-    def _refuse_unknown(self, words: Iterable[str]) -> None:
+    def _refuse_unknown_option(self, words: Iterable[str]) -> None:
+        known = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
         for word in words:
             name = word.partition("=")[0]
             if name == "--":
                 return
-            known = [option for option in self._option_string_actions if option.startswith("--")]
             # A word with a space is a value; the prefix of an option is accepted for it.
             if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in known):
                 self.error(f"there is no option {name}; {nearest(name, known)}")

@@ -24,6 +24,7 @@ def add_statistics(commands: Commands) -> None:
     parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
     spec(parser, "ComparedTable")
     paths(parser, "scores", out="the JSON that `recap report table` reads")
+    paths(parser, required=False, runs="folder results/<profile>/runs, for columns that are no metrics")
     parser.set_defaults(function=_statistics)
 
 
@@ -37,6 +38,10 @@ def _statistics(a: Arguments) -> None:
         seeds=settings["seeds"],
         scores_root=a.scores,
         statistics_out=a.out,
+        trainings={
+            run: [a.runs / training for training in trainings]
+            for run, trainings in (settings["trainings"].items() if a.runs else ())
+        },
     )
 
 
@@ -154,15 +159,22 @@ def _curves(a: Arguments) -> None:
 
 
 def _add_show(commands: Commands) -> None:
-    parser = command(
-        commands, "show", purpose="print finished reports", example="recap report show reports/demo/tables/demo.md"
+    parser = command(commands, "show", purpose="print finished reports", example="recap report show reports/demo")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="Markdown or text; a folder: its tables and sample captions"
     )
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="Markdown or text")
     parser.set_defaults(function=_show)
 
 
 def _show(a: Arguments) -> None:
-    for path in a.files:
+    for path in (file for each in a.files for file in (_tables(each) if each.is_dir() else [each])):
         if not path.exists():
             raise ConfigError(f"{path}: no such report; run the workflow first")
         print(path.read_text(encoding="utf-8"))
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Return the tables in the folder of a profile's reports, each with the captions of its samples."""
+    found = sorted(path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"])
+    captions = {path: folder / "figures" / f"{path.stem}_captions.md" for path in found}
+    return [file for path in found for file in (path, captions[path]) if file.exists()]

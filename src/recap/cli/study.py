@@ -28,7 +28,7 @@ def add_study(commands: Commands) -> None:
 def _add_study(parser: Parser) -> None:
     """Add the options that name a study."""
     one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("--study", metavar="NAME", help="file of params/studies, without .yaml")
+    one.add_argument("--study", metavar="NAME", help="name of a study, such as recap/objects")
     spec(parser, "StudySpec", among=one)
     parser.add_argument(
         "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"

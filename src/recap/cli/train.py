@@ -19,10 +19,11 @@ from recap.plan.labels import row_setting, series_of
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile, RunSpec
+    from recap.training.short import ShortTraining
 
 FILES = ("corpus", "vocabulary", "subset", "features")
 WITH_SPEC = (*FILES, "state", "init", "weights", "execution")
-WITH_ROW = ("scale", "seed", "stage", "set", "steps", "overfit_one_batch", "inputs", "params")
+WITH_ROW = ("profile", "scale", "seed", "stage", "set", "inputs", "params")
 
 
 def add_train(commands: Commands) -> None:
@@ -30,10 +31,10 @@ def add_train(commands: Commands) -> None:
     parser = command(
         commands,
         "train",
-        purpose="train one stage of one run: of a spec, or by hand the row of a table",
+        purpose="train one stage of one run: of a spec, or of the row of a table",
         example="""
-            recap train --row xlan/t3/enc2 --scale scenes --seed 1 --set xe.schedule.warmup=20 --steps 10
-            recap train --row xlan/t3/enc2 --scale scenes --overfit-one-batch
+            recap train --row xlan/t3/enc2 --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
+            recap train --row xlan/t3/enc2 --scale scenes --set execution.overfit_one_batch=true
             recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
               --subset subset.json --features features.h5 --state work/run --out run
         """,
@@ -49,34 +50,34 @@ def add_train(commands: Commands) -> None:
     )
     _add_row(
         parser.add_argument_group(
-            "a row by hand, in this process",
-            "It reads data, features and first stages of finished profiles below results/.\n"
-            "It makes what is missing below work/by_hand, once. At scale scenes these are\n"
-            "3,300 pictures and a backbone, which takes minutes.",
+            "a row of a table, in this process",
+            "Snakemake makes the files that it is trained on, once: in results/single or\n"
+            "results/single_SCALE, or, with --profile, where that profile has them. At scale\n"
+            "scenes these are 3,300 pictures and a backbone, which takes minutes. The run goes\n"
+            "to work/single/runs.",
         )
     )
-    paths(parser, out="the run folder (by hand: folder of state and run)", required=False)
+    paths(parser, out="the run folder (with --row: folder of state and run)", required=False)
     parser.set_defaults(function=partial(train, default=parser.get_default))
 
 
-def _add_row(by_hand: Group) -> None:
-    by_hand.add_argument("--row", metavar="TABLE/ROW", help="row of a table of the parameters")
-    by_hand.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")
-    by_hand.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the run (1)")
-    by_hand.add_argument("--stage", choices=["xe", "scst"], help="xe: cross-entropy; scst: self-critical (the row's)")
-    by_hand.add_argument(
+def _add_row(group: Group) -> None:
+    group.add_argument("--row", metavar="TABLE/ROW", help="row of a table of the parameters")
+    group.add_argument("--profile", type=Path, metavar="FILE", help="profile whose files, scale and inputs are used")
+    group.add_argument("--scale", metavar="NAME", help="scale of the table (default: the profile's, or none)")
+    group.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the run (1)")
+    group.add_argument("--stage", choices=["xe", "scst"], help="xe: cross-entropy; scst: self-critical (the row's)")
+    group.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; repeat it",
+        help="another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; repeat it. "
+        "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first batch at every "
+        "step: the loss must go to 0",
     )
-    by_hand.add_argument("--steps", type=int, metavar="N", help="stop after N steps (default: all epochs)")
-    by_hand.add_argument(
-        "--overfit-one-batch", action="store_true", help="take the first batch at every step: the loss must go to 0"
-    )
-    by_hand.add_argument("--inputs", type=Path, metavar="PATH", help="folder of outside files, to make what is missing")
-    by_hand.add_argument(
+    group.add_argument("--inputs", type=Path, metavar="PATH", help="folder of outside files (the profile's)")
+    group.add_argument(
         "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
     )
 
@@ -98,23 +99,43 @@ def train(a: Arguments, default: Callable[[str], Any]) -> None:
     if unused:
         raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if a.row is not None:
-        from recap.cli import run_command
-        from recap.cli.by_hand import train_row
+        from recap.cli.train_row import train_row
 
-        train_row(a, run_command)
+        train_row(a)
         return
     missing = [f"--{name}" for name in (*FILES, "state", "out") if getattr(a, name) is None]
     if missing:
         raise ConfigError(f"--spec goes with {', '.join(missing)}")
-    settings, execution = typed(a, "RunSpec"), given_execution(a)
-    _refuse_impossible(a.out)
-    _compare_vectors(settings, a.features[0])
-    become_processes(settings, execution)
-    from recap.training.job import train as run
-
     files = chosen(a, "corpus vocabulary subset features init weights state out")
-    with _labelled(execution, f"{row_setting(settings.model_dump())}/{settings.stage}"):
-        run(spec=settings, execution=execution, **files)
+    run_training(spec=typed(a, "RunSpec"), execution=given_execution(a), **files)
+
+
+def run_training(spec: RunSpec, execution: ExecutionFile, **files: Any) -> ShortTraining | None:
+    """Train one stage, whole or cut short, in this process or in several that take its place.
+
+    Args:
+        spec: of the run.
+        execution: how it is computed, and whether it is cut short.
+        files: what goes in and comes out, as :func:`recap.training.job.train` takes it.
+
+    Returns:
+        What a training that is cut short ends with.
+
+    Raises:
+        RecapError: files are missing or do not fit.
+    """
+    _refuse_impossible(files["out"])
+    _compare_vectors(spec, files["features"][0])
+    become_processes(spec, execution)
+    with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
+        if execution.is_short:
+            from recap.training.short import train_short
+
+            return train_short(spec=spec, execution=execution, **files)
+        from recap.training.job import train as whole
+
+        whole(spec=spec, execution=execution, **files)
+    return None
 
 
 def add_evaluate(commands: Commands) -> None:

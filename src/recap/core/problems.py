@@ -113,9 +113,15 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
             node = definitions[tags[part].rsplit("/", 1)[-1]]
         else:
             keys.append(part)
-            node = _resolved(node.get("properties", {}).get(part) or node.get("items", {}), definitions)
+            child = node.get("properties", {}).get(part) or node.get("items") or _values(node)
+            node = _resolved(child, definitions)
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)
+
+
+def _values(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the values of a mapping with keys of the user's own."""
+    return node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
 
 
 def _resolved(child: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

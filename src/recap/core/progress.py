@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from recap.core.log import log, shown
 from recap.core.process.failures import in_workflow
+from recap.core.process.signals import raise_if_signalled
 
 Item = TypeVar("Item")
 
@@ -35,12 +36,13 @@ def without_progress() -> Iterator[None]:
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
     """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
 
-    Jobs of a workflow share one terminal, so they print lines, too.
+    Jobs of a workflow share one terminal, so they print lines, too. A signal ends the loop before its next item.
     """
-    if _hidden.get():
-        return items
     if total is None and isinstance(items, Sized):
         total = len(items)
+    items = _until_signalled(items)
+    if _hidden.get():
+        return items
     if not _has_terminal():
         return _with_lines(items, Lines(name, unit=unit, total=total))
     from tqdm import tqdm
@@ -106,6 +108,12 @@ class Lines:
 
     def close(self) -> None:
         """End; a bar would be closed here, and lines are whole already."""
+
+
+def _until_signalled(items: Iterable[Item]) -> Iterator[Item]:
+    for item in items:
+        raise_if_signalled()
+        yield item
 
 
 def _with_lines(items: Iterable[Item], lines: Lines) -> Iterator[Item]:

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from recap.decoding.constraints import Constraint
-from recap.decoding.limits import DecodingLimits
+from recap.decoding.batch import DecodingBatch
+from recap.decoding.constraints import forbid
 from recap.decoding.step import S, Step, check_finite
+from recap.settings.decoding import DecodingSettings
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The captions that a search ends with, best first.
+
+    Attributes:
+        tokens: [B, K, max_length] without <bos>, padded after <eos>.
+        scores: [B, K], what captions are ranked by.
+        log_probabilities: [B, K], sums over the tokens, the end token among them.
+    """
+
+    tokens: Tensor
+    scores: Tensor
+    log_probabilities: Tensor
+
+    def ranked(self) -> Beams:
+        """Return the captions of each image in the order of their scores."""
+        scores, order = self.scores.sort(dim=1, descending=True, stable=True)
+        tokens = self.tokens.gather(1, order[..., None].expand_as(self.tokens))
+        return Beams(tokens, scores, self.log_probabilities.gather(1, order))
 
 
 @torch.no_grad()
 def beam_search(
-    step: Step[S],
-    state: S,
-    limits: DecodingLimits,
-    *,
-    beam: int,
-    length_penalty: float = 0.0,
-    constraint: Constraint | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Find the `beam` most probable captions of each image.
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Find the most probable captions of each image; `search` also knows diverse groups.
 
     A finished caption stays among the candidates with its score; an image leaves the batch when all its beams are
     finished, so its result does not depend on its neighbors. Beams are compared by summed log-probability while the
@@ -29,40 +48,36 @@ def beam_search(
     Args:
         step: see `recap.decoding.step.Step`.
         state: the state of B images before the first token, with one beam each.
-        limits: B, ids and longest caption.
-        beam: beams per image, K; at most the number of ids.
-        length_penalty: exponent of the length.
-        constraint: which tokens may not come next, see `recap.decoding.constraints`.
-
-    Returns:
-        Tokens [B, K, max_length] without <bos>, padded after <eos>, best first; scores [B, K] in the type of the
-        log-probabilities.
+        batch: B and ids.
+        settings: beams per image, K (at most the number of ids), longest caption, length penalty, rules.
+        bad_endings: ids of the words of `settings.rules.bad_endings`.
 
     Raises:
-        ValueError: the beam is wider than the vocabulary.
+        ValueError: the beam is wider than the vocabulary, or ids of bad endings are missing.
         NonFiniteLogits: a log-probability is NaN; names the position and the images.
     """
-    images, device = limits.images, limits.device
-    results = torch.full((images, beam, limits.max_length), limits.pad, dtype=torch.long, device=device)
-    scores = torch.full((images, beam), -torch.inf, device=device)
+    if settings.rules.bad_endings and not bad_endings:
+        raise ValueError("the rules have bad endings, but their ids are not given")
+    images, device, beam, rules = batch.images, batch.device, settings.beam, settings.rules
+    results = torch.full((images, beam, settings.max_length), batch.pad, dtype=torch.long, device=device)
+    sums = torch.full((images, beam), -torch.inf, device=device)  # log-probabilities of the results
     active = torch.arange(images, device=device)  # images still searched
-    tokens = torch.full((images, 1), limits.bos, dtype=torch.long, device=device)
+    tokens = torch.full((images, 1), batch.bos, dtype=torch.long, device=device)
     total = torch.zeros(images, 1, device=device)  # summed log-probability of each beam
     done = torch.zeros(images, 1, dtype=torch.bool, device=device)
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
-    for length in range(1, limits.max_length + 1):
+    for length in range(1, settings.max_length + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
         check_finite(log_probabilities, active, length)
-        scores = scores.to(log_probabilities.dtype)
-        if constraint is not None:
-            log_probabilities = constraint(history, log_probabilities)
-        total, beams, tokens = _extend(total, done, log_probabilities, beam=beam, pad=limits.pad)
+        sums = sums.to(log_probabilities.dtype)
+        log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
+        total, beams, tokens = _extend(total, done, log_probabilities, beam=beam, pad=batch.pad)
         history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
-        done = done.gather(1, beams) | (tokens == limits.eos)
-        finished = done.all(1) | (length == limits.max_length)
+        done = done.gather(1, beams) | (tokens == batch.eos)
+        finished = done.all(1) | (length == settings.max_length)
         if finished.any():
             results[active[finished], :, :length] = history[finished]
-            scores[active[finished]] = total[finished]
+            sums[active[finished]] = total[finished]
             unfinished = (~finished).nonzero()[:, 0]
             if not len(unfinished):
                 break
@@ -71,10 +86,12 @@ def beam_search(
             )
             state = state.select(unfinished)
         state = state.reorder(beams)
-    if length_penalty:
-        scores = scores / (results != limits.pad).sum(-1).clamp(min=1) ** length_penalty
-    scores, order = scores.sort(dim=1, descending=True, stable=True)
-    return results.gather(1, order[..., None].expand_as(results)), scores
+    return Beams(results, _scores(sums, (results != batch.pad).sum(-1), settings), sums).ranked()
+
+
+def _scores(sums: Tensor, lengths: Tensor, settings: DecodingSettings) -> Tensor:
+    """Log-probabilities [B, K] of finished captions and their lengths [B, K] -> what they are ranked by [B, K]."""
+    return sums / lengths.clamp(min=1) ** settings.length_penalty if settings.length_penalty else sums
 
 
 def _extend(

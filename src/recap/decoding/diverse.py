@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from recap.decoding.beam import beam_search
-from recap.decoding.constraints import Constraint
-from recap.decoding.limits import DecodingLimits
+from recap.decoding.batch import DecodingBatch
+from recap.decoding.beam import Beams, beam_search
 from recap.decoding.step import S, Step
+from recap.settings.decoding import DecodingSettings
 
 
 @dataclass
@@ -29,49 +30,48 @@ class _PenalizedState:
         return _PenalizedState(self.inner.select(images), self.images[images], self.position)
 
 
+def search(
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Search as the settings say: one group of beams, or diverse groups. Arguments and errors: `beam_search`."""
+    find = diverse_beam_search if settings.rules.groups > 1 else beam_search
+    return find(step, state, batch, settings, bad_endings)
+
+
 @torch.no_grad()
 def diverse_beam_search(
-    step: Step[S],
-    state: S,
-    limits: DecodingLimits,
-    *,
-    groups: int,
-    beam: int,
-    strength: float,
-    length_penalty: float = 0.0,
-    constraint: Constraint | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Search `groups` times with `beam` beams each; a token of earlier groups costs `strength` at its position.
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at its position.
 
     The penalty counts how often the groups before chose the token at this position (Hamming diversity); groups run one
     after the other to the end, so a group sees the captions that the earlier ones finally chose.
 
     Args:
-        step, state, limits, length_penalty, constraint: as for `beam_search`. Scores hold the penalty.
-        groups: how many.
-        beam: beams per image in each group.
-        strength: of the penalty, in nats.
+        step, state, batch, bad_endings: as for `beam_search`.
+        settings: `rules.groups` divides `beam`.
 
     Returns:
-        Tokens [B, groups * beam, max_length], group by group, best of each first; scores [B, groups * beam].
+        The captions of all groups, best first. Scores and log-probabilities hold the penalty.
     """
-    found: list[tuple[Tensor, Tensor]] = []
+    groups, strength = settings.rules.groups, settings.rules.diversity
+    of_a_group = settings.model_copy(update={"beam": settings.beam // groups})
+    found: list[Beams] = []
 
     def penalized(tokens: Tensor, here: _PenalizedState) -> tuple[Tensor, _PenalizedState]:
         log_probabilities, inner = step(tokens, here.inner)
         if found:
             # [B', earlier beams]: the tokens of earlier groups at this position
-            earlier = torch.cat([group[:, :, here.position] for group, _ in found], 1)[here.images]
+            earlier = torch.cat([group.tokens[:, :, here.position] for group in found], 1)[here.images]
             counts = torch.zeros_like(log_probabilities[:, 0]).scatter_add_(
-                1, earlier, (earlier != limits.pad).to(log_probabilities.dtype)
+                1, earlier, (earlier != batch.pad).to(log_probabilities.dtype)
             )
             log_probabilities = log_probabilities - strength * counts[:, None]
         return log_probabilities, _PenalizedState(inner, here.images, here.position + 1)
 
-    everything = torch.arange(limits.images, device=limits.device)
+    everything = torch.arange(batch.images, device=batch.device)
     for _ in range(groups):
         begin = _PenalizedState(state.select(everything), everything)
-        found.append(
-            beam_search(penalized, begin, limits, beam=beam, length_penalty=length_penalty, constraint=constraint)
-        )
-    return torch.cat([tokens for tokens, _ in found], 1), torch.cat([scores for _, scores in found], 1)
+        found.append(beam_search(penalized, begin, batch, of_a_group, bad_endings))
+    parts = ([group.tokens, group.scores, group.log_probabilities] for group in found)
+    return Beams(*(torch.cat(part, 1) for part in zip(*parts, strict=True))).ranked()

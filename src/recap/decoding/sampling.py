@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.limits import DecodingLimits
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.step import S, Step, check_finite
 
 
@@ -13,8 +13,9 @@ from recap.decoding.step import S, Step, check_finite
 def sample(
     step: Step[S],
     state: S,
-    limits: DecodingLimits,
+    batch: DecodingBatch,
     *,
+    max_length: int,
     samples: int,
     top_p: float = 1.0,
     greedy: bool = False,
@@ -24,7 +25,8 @@ def sample(
     Args:
         step: see `recap.decoding.step.Step`.
         state: the state of B images before the first token, with one beam each.
-        limits: B, ids and longest caption.
+        batch: B and ids.
+        max_length: tokens after which an unfinished caption is cut, the end token among them.
         samples: captions per image, S.
         top_p: draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
         greedy: let one more caption take the most probable token at every position: the baseline of self-critical
@@ -36,19 +38,19 @@ def sample(
     Raises:
         NonFiniteLogits: a log-probability is NaN.
     """
-    images, captions, device = limits.images, samples + greedy, limits.device
+    images, captions, device = batch.images, samples + greedy, batch.device
     state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))
-    results = torch.full((images, captions, limits.max_length), limits.pad, dtype=torch.long, device=device)
+    results = torch.full((images, captions, max_length), batch.pad, dtype=torch.long, device=device)
     active = torch.arange(images, device=device)  # images with an unfinished caption
-    tokens = torch.full((images, captions), limits.bos, dtype=torch.long, device=device)
+    tokens = torch.full((images, captions), batch.bos, dtype=torch.long, device=device)
     done = torch.zeros(images, captions, dtype=torch.bool, device=device)
-    for position in range(limits.max_length):
+    for position in range(max_length):
         log_probabilities, state = step(tokens, state)
         check_finite(log_probabilities, active, position + 1)
         drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
-        tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, limits.pad)
+        tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, batch.pad)
         results[active, :, position] = tokens
-        done = done | (tokens == limits.eos)
+        done = done | (tokens == batch.eos)
         finished = done.all(1)
         if finished.any():
             unfinished = (~finished).nonzero()[:, 0]

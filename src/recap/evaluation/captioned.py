@@ -14,6 +14,7 @@ from recap.evaluation.decode import decode_images
 from recap.models.base import Captioner
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model
+from recap.settings.decoding import DecodingSettings
 
 MAX_LENGTH = 20  # tokens of a caption
 BATCH = 50  # images decoded at a time
@@ -50,8 +51,8 @@ def caption_images(
         RecapError: a file does not fit.
     """
     model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
-    limits = {"beam": beam, "max_length": MAX_LENGTH, "length_penalty": 0.0, "batch_size": BATCH}
-    captions = decode_images(model, sources, image_ids, **limits, device=torch.device("cpu"), name=name)
+    settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
+    captions = decode_images(model, sources, image_ids, settings, device=torch.device("cpu"), name=name)
     return CaptionedImages(model, sources, vocab, captions)
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from recap.core.errors import ConfigError
 from recap.core.progress import progress
-from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
-from recap.decoding.beam import beam_search
-from recap.decoding.constraints import Constraint
-from recap.decoding.diverse import diverse_beam_search
-from recap.decoding.limits import DecodingLimits
+from recap.data.vocabulary.base import AnyVocabulary
+from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, UNK
+from recap.decoding.batch import DecodingBatch
+from recap.decoding.diverse import search
 from recap.decoding.step import with_banned_tokens
 from recap.features.prefetch import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast.linear import fixed_weights
 from recap.runs.inputs import ReadsImages
+from recap.settings.decoding import DecodingRules, DecodingSettings
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,17 @@ class Candidate:
 
 
 def decode_images(
-    model: Captioner, features: ReadsImages, image_ids: Sequence[int], **options: Any
+    model: Captioner,
+    features: ReadsImages,
+    image_ids: Sequence[int],
+    settings: DecodingSettings,
+    bad_endings: Sequence[int] = (),
+    *,
+    device: torch.device,
+    name: str,
 ) -> dict[int, list[int]]:
     """Return the best caption of each image as token ids; see `decode_candidates`."""
-    found = decode_candidates(model, features, image_ids, **options)
+    found = decode_candidates(model, features, image_ids, settings, bad_endings, device=device, name=name)
     return {image: candidates[0].tokens for image, candidates in found.items()}
 
 
@@ -48,39 +55,50 @@ def decode_candidates(
     model: Captioner,
     features: ReadsImages,
     image_ids: Sequence[int],
+    settings: DecodingSettings,
+    bad_endings: Sequence[int] = (),
     *,
-    beam: int,
-    max_length: int,
-    length_penalty: float,
-    batch_size: int,
     device: torch.device,
     name: str,
-    constraint: Constraint | None = None,
-    groups: int = 1,
-    diversity: float = 0.0,
 ) -> dict[int, list[Candidate]]:
-    """Return the `beam` captions that the search ends with for each image, best first. <unk> is banned."""
+    """Return all captions that the search ends with for each image, best first. <unk> is banned.
+
+    Args:
+        model: the captioner.
+        features: where the images are read from.
+        image_ids: which.
+        settings: of the search.
+        bad_endings: `ending_ids` of its rules.
+        device: where the model is.
+        name: for the progress line.
+    """
     model.eval()
     step = with_banned_tokens(model.step, BANNED)
     found: dict[int, list[Candidate]] = {}
-    batches = [image_ids[first : first + batch_size] for first in range(0, len(image_ids), batch_size)]
+    size = settings.batch_size
+    batches = [image_ids[first : first + size] for first in range(0, len(image_ids), size)]
     with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
         for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
             state = model.start(model.encode(images.to(device)))
-            limits = DecodingLimits(len(ids), max_length, BOS, EOS, PAD, device)
-            options: dict[str, Any] = {"length_penalty": length_penalty, "constraint": constraint}
-            if groups > 1:
-                tokens, scores = diverse_beam_search(
-                    step, state, limits, groups=groups, beam=beam // groups, strength=diversity, **options
-                )
-            else:
-                tokens, scores = beam_search(step, state, limits, beam=beam, **options)
-            scores, order = scores.sort(dim=1, descending=True, stable=True)  # diverse groups come one after the other
-            tokens = tokens.gather(1, order[..., None].expand_as(tokens))
-            sums = scores * (tokens != PAD).sum(-1) ** length_penalty
-            rows = zip(ids, tokens.tolist(), scores.tolist(), sums.tolist(), strict=True)
+            beams = search(step, state, DecodingBatch(len(ids), BOS, EOS, PAD, device), settings, bad_endings)
+            numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
+            rows = zip(ids, *numbers, strict=True)
             found |= {image: [_candidate(*beam) for beam in zip(*beams, strict=True)] for image, *beams in rows}
     return found
+
+
+def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
+    """Return the ids of the words that a caption may not end on.
+
+    Raises:
+        ConfigError: one is no word of the vocabulary.
+    """
+    ids = vocabulary.encode(rules.bad_endings)
+    if UNK in ids:
+        raise ConfigError(
+            f"evaluation.rules.bad_endings: {rules.bad_endings[ids.index(UNK)]!r} is no word of the vocabulary"
+        )
+    return ids
 
 
 def _candidate(row: list[int], score: float, log_probability: float) -> Candidate:

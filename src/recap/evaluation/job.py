@@ -9,20 +9,17 @@ from pathlib import Path
 import torch
 
 from recap.core.device import select_device
-from recap.core.errors import ConfigError
 from recap.core.files.atomic import write_text
 from recap.core.files.checksums import record
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import EOS, UNK, AnyVocabulary, load_vocabulary
-from recap.decoding.constraints import Constraint, Rules, constrained
-from recap.evaluation.decode import Candidate, decode_candidates
+from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.evaluation.decode import Candidate, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
-from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
 from recap.plan.identities import job_code
 from recap.runs.inputs import FeatureSources
@@ -67,20 +64,17 @@ def evaluate(
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
-        found = kept.write(_decode(settings, captioner, vocab, sources, images, device, name))
+        endings = ending_ids(settings.rules, vocab)
+        beam = f"{name}, beam {settings.beam}"
+        found = kept.write(decode_candidates(captioner, sources, images, settings, endings, device=device, name=beam))
     _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, vocab)
     scores = evaluate_captions(
         references=references,
         hypotheses={image: vocab.decode(found[image][0].tokens) for image in images},
         metrics=settings.metrics,
-        settings={
-            "split": settings.split,
-            "split_hash": table.split_hash,
-            "beam": settings.beam,
-            "max_length": settings.max_length,
-            "length_penalty": settings.length_penalty,
-            "constraints": settings.rules.text,
-        },
+        split=settings.split,
+        split_hash=table.split_hash,
+        decoding=settings.decoding,
         out=out,
         dataset=corpus.parent,
     )
@@ -92,32 +86,6 @@ def _line(scores: Scores) -> str:
     """Return the scores that ran as one line, on the scale of each."""
     ran = {name: value for name, value in scores.corpus.items() if value is not None}
     return ", ".join(f"{name} {score_info(name).scale * value:.2f}" for name, value in ran.items())
-
-
-def _decode(
-    settings: Evaluation,
-    captioner: Captioner,
-    vocabulary: AnyVocabulary,
-    sources: FeatureSources,
-    images: list[int],
-    device: torch.device,
-    name: str,
-) -> dict[int, list[Candidate]]:
-    """Search the captions of all images; `name` is the run's, for messages."""
-    return decode_candidates(
-        captioner,
-        sources,
-        images,
-        beam=settings.beam,
-        max_length=settings.max_length,
-        length_penalty=settings.length_penalty,
-        batch_size=settings.batch_size,
-        device=device,
-        name=f"{name}, beam {settings.beam}",
-        constraint=_constraint(settings, vocabulary),
-        groups=settings.rules.groups,
-        diversity=settings.rules.diversity,
-    )
 
 
 def _identity(
@@ -160,14 +128,3 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], voc
     ]
     write_text(path, "\n".join(lines) + "\n")
     record(path)
-
-
-def _constraint(settings: Evaluation, vocabulary: AnyVocabulary) -> Constraint | None:
-    """Turn the rules of a recipe into those of a vocabulary."""
-    rules = settings.rules
-    endings = vocabulary.encode(rules.bad_endings)
-    if UNK in endings:
-        raise ConfigError(
-            f"evaluation.rules.bad_endings: {rules.bad_endings[endings.index(UNK)]!r} is no word of the vocabulary"
-        )
-    return constrained(Rules(EOS, rules.no_repeated_ngram, rules.no_immediate_repeat, endings))

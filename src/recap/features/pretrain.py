@@ -29,7 +29,6 @@ from recap.core.seeding import derived_seed
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode
-from recap.nn.fast.uncompiled import uncompiled_optimizer
 from recap.settings.features.grid import GridFeatures
 
 NAMES = ("shape", "colour", "size", "texture")
@@ -122,7 +121,7 @@ def _fit(backbone: Backbone, pictures: Tensor, labels: Tensor, classes: Sequence
         width = backbone.maps(pictures[:1]).shape[1]
     heads = nn.ModuleList(nn.Conv2d(width, count, 1) for count in classes).to(backbone.device)
     parameters = [*backbone.model.parameters(), *heads.parameters()]
-    optimizer = uncompiled_optimizer(torch.optim.AdamW)(parameters, weight_decay=0.02)
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.02)
     size = min(settings.images_per_batch, len(pictures))
     batches = len(pictures) // size  # the few left over wait for the next epoch's order
     steps = settings.epochs * batches

@@ -164,7 +164,7 @@ class Detector:
         if self._dilated:
             pooled = heads.box_pooler([maps[name] for name in heads.box_in_features], [boxes])
             return pooled.flatten(1), heads.box_head(pooled)
-        vectors = heads._shared_roi_transform([maps[name] for name in heads.in_features], [boxes]).mean((2, 3))
+        vectors = heads.res5(heads.pooler([maps[name] for name in heads.in_features], [boxes])).mean((2, 3))
         return vectors, vectors
 
     def _stored(self, vectors: Tensor) -> Tensor:

@@ -34,7 +34,6 @@ from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights
 from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, decode, in_order
 from recap.features.word_head import WordHead, word_loss
-from recap.nn.fast.uncompiled import uncompiled_optimizer
 from recap.settings.features.grid import GridFeatures, WordTuning
 
 _Batch: TypeAlias = tuple[Tensor, list[int], Tensor]  # pictures of all views, number of views and words of each image
@@ -142,7 +141,7 @@ def _fit(backbone: Backbone, settings: WordTuning, training: _Images, validation
     cells = backbone.spec.grid**2 * sum(len(training.views[image]) for image in images) / len(images)
     head = WordHead(_channel_scale(backbone, training, size), share=share, cells=cells)
     head.to(target)
-    optimizer = uncompiled_optimizer(torch.optim.AdamW)([*model.parameters(), *head.parameters()], weight_decay=0.02)
+    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()], weight_decay=0.02)
     steps = settings.epochs * math.ceil(len(images) / size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=max(2, steps))
     precision = precision_here(settings.precision, target)

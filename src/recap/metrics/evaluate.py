@@ -13,11 +13,10 @@ from recap.core.files.json_files import write_json
 from recap.metrics.sanitize import sanitize
 from recap.metrics.scores import Scores, score
 from recap.metrics.signature import reference_range, signature
+from recap.settings.decoding import DecodingSettings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-SETTINGS = ("split", "split_hash", "beam", "max_length", "length_penalty")
 
 
 def evaluate_captions(
@@ -25,7 +24,9 @@ def evaluate_captions(
     references: Mapping[int, Sequence[str]],
     hypotheses: Mapping[int, str],
     metrics: Sequence[str],
-    settings: Mapping[str, Any],
+    split: str,
+    split_hash: str,
+    decoding: DecodingSettings,
     out: Path,
     pictures: Callable[[int], Image] | None = None,
     dataset: Path | None = None,
@@ -37,20 +38,17 @@ def evaluate_captions(
         references: image id -> raw reference captions.
         hypotheses: image id -> raw generated caption.
         metrics: which metrics to run, of `recap.settings.metrics.METRICS`.
-        settings: how the captions were made: ``split``, ``split_hash``, ``beam``, ``max_length``, ``length_penalty``
-            and, where decoding was constrained, ``constraints``.
+        split, split_hash: name of the split, and the corpus's hash of which image is in which.
+        decoding: how the captions were searched.
         out: folder for the three files; ``metrics.json`` is written last. Scores from outside are looked for here, too.
         pictures: returns the picture of an image id, for metrics that need pictures.
         dataset: folder of the corpus, for metrics that read what lies beside it.
         timeout_seconds: time limit of each Java program.
 
     Raises:
-        MetricError: as :func:`recap.metrics.scores.score`, or a setting is missing, or a metric failed that may run
-            when tried again; then no file is written.
+        MetricError: as :func:`recap.metrics.scores.score`, or a metric failed that may run when tried again; then no
+            file is written.
     """
-    missing = [key for key in SETTINGS if key not in settings]
-    if missing:
-        raise MetricError(f"the evaluation settings lack {missing[0]!r}; needed are {', '.join(SETTINGS)}")
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
     captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
     scores = score(
@@ -60,7 +58,7 @@ def evaluate_captions(
         timeout_seconds=timeout_seconds,
         pictures=pictures,
         folder=out,
-        split=settings["split"],
+        split=split,
         dataset=dataset,
     )
     if scores.failed:
@@ -73,15 +71,15 @@ def evaluate_captions(
         versions=scores.versions,
         references=reference_range(refs),
         images=len(captions),
-        constraints=settings.get("constraints", ""),
-        **{key: settings[key] for key in SETTINGS},
+        split=split,
+        split_hash=split_hash,
+        decoding=decoding,
     )
-    split = settings["split"]
     files = [out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")]
     write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
     _write_scores(files[1], list(captions), scores)
     values = {"scores": scores.corpus, "not_run": scores.not_run, "signature": line, "images": len(captions)}
-    write_json(files[2], values)
+    write_json(files[2], {**values, "split": split, "decoding": decoding.model_dump(mode="json")})
     record(*files)
     return scores
 

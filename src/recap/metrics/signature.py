@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from recap.core.signatures import format_signature
+from recap.settings.decoding import DecodingSettings
 
 
 def signature(
@@ -15,10 +16,7 @@ def signature(
     images: int,
     split: str,
     split_hash: str,
-    beam: int,
-    max_length: int,
-    length_penalty: float,
-    constraints: str = "",
+    decoding: DecodingSettings,
     versions: Mapping[str, str] | None = None,
 ) -> str:
     """Return how a score was made, e.g. ``pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|...``.
@@ -29,10 +27,7 @@ def signature(
         images: number of images scored.
         split: ``val`` or ``test``.
         split_hash: the corpus's hash of which image is in which split.
-        beam: beam width of the decoding.
-        max_length: maximum length of a caption in words.
-        length_penalty: power of the length by which beam scores are divided; 0 for none.
-        constraints: what decoding forbade, e.g. ``ngram3+endings``; the field is left out where nothing was forbidden.
+        decoding: how the captions were searched.
         versions: fields that say which versions of metrics scored, beside pycocoevalcap's.
     """
     return format_signature(
@@ -43,10 +38,7 @@ def signature(
             "refs": references,
             "images": str(images),
             "split": f"{split}@{split_hash}",
-            "beam": str(beam),
-            "len": str(max_length),
-            "lp": f"{length_penalty:g}",
-            **({"rules": constraints} if constraints else {}),
+            **decoding.signature,
             "recap": version("recap"),
         }
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from recap.data.vocabulary.special import PAD
 from recap.models.images import Images, InputSpec
-from recap.models.state import Memory, State
+from recap.models.state import MemoryT, StateT
 
 
 def token_mask(tokens: Tensor) -> Tensor:
@@ -37,11 +37,13 @@ def streams_with_boxes(model: Captioner, inputs: InputSpec) -> Sequence[str]:
     return model.reads_boxes
 
 
-class Captioner(nn.Module, ABC):
+class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     """Base of all models: what training, decoding and figures ask of one.
 
-    A constructor takes `inputs: InputSpec` first and the keys of the model's settings by name. Sizes have no defaults
-    here; the settings (`recap.settings.models`) own them.
+    The types of its memory and of its state are its parameters: `class UpDown(Captioner[GlobalMemory, UpDownState])`.
+    A constructor takes `inputs: InputSpec` first and the keys of the model's settings by name. A model whose
+    constructor takes ready-made parts makes them in a `build` of its own. Sizes have no defaults here; the settings
+    (`recap.settings.models`) own them.
 
     Attributes:
         recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no
@@ -51,6 +53,15 @@ class Captioner(nn.Module, ABC):
 
     reads_boxes: bool | Sequence[str] = False
     recompute = False
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: Any) -> Self:
+        """Build the model that settings describe, of the class that is registered for its kind.
+
+        Raises:
+            ValueError: sizes do not fit together.
+        """
+        return cls(inputs, **settings.arguments)
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
@@ -68,14 +79,14 @@ class Captioner(nn.Module, ABC):
         return layer(*inputs)
 
     @abstractmethod
-    def encode(self, images: Images) -> Memory:
+    def encode(self, images: Images) -> MemoryT:
         """Encode images, once each; vectors that a mask hides change nothing."""
 
     @abstractmethod
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
         """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: MemoryT) -> Tensor:
         """As `decode`, but for the R tokens where `token_mask` [B, C, T] is True: [R, D]; the others may be skipped."""
         return self.decode(tokens, memory)[token_mask]
 
@@ -89,11 +100,11 @@ class Captioner(nn.Module, ABC):
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
     @abstractmethod
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: MemoryT) -> StateT:
         """Return the state before the first token, with one beam per image."""
 
     @abstractmethod
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
         """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new state."""
 
     def attention_modules(self) -> list[nn.Identity]:

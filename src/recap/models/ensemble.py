@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,24 +26,15 @@ class EnsembleMemory(Memory):
 
     parts: tuple[Memory, ...]
 
-    def select(self, images: Tensor) -> EnsembleMemory:
-        """Return the memory of some of the images, given by index."""
-        return _memory([part.select(images) for part in self.parts])
-
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleState(State):
+class EnsembleState(State[EnsembleMemory]):
     """The members' states."""
 
-    parts: tuple[State, ...] = field(metadata=PER_BEAM)
+    parts: tuple[State[Any], ...] = field(metadata=PER_BEAM)
 
 
-def _memory(parts: Sequence[Memory]) -> EnsembleMemory:
-    parts = tuple(parts)
-    return EnsembleMemory(parts[0].values, parts[0].mask, parts)
-
-
-class Ensemble(Captioner):
+class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
     """The mean of several captioners' token probabilities; not trained.
 
     Args:
@@ -66,26 +57,25 @@ class Ensemble(Captioner):
 
     def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
-        return _memory([model.encode(images) for model in self.members])
+        parts = tuple(model.encode(images) for model in self.members)
+        return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: EnsembleMemory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""
-        parts = cast(EnsembleMemory, memory).parts
-        pairs = zip(self.members, parts, strict=True)
+        pairs = zip(self.members, memory.parts, strict=True)
         return self._mean([model.log_probabilities(model.decode(tokens, part)) for model, part in pairs])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Log-probabilities are their own scores."""
         return hidden
 
-    def start(self, memory: Memory) -> EnsembleState:
+    def start(self, memory: EnsembleMemory) -> EnsembleState:
         """Start every member."""
-        pairs = zip(self.members, cast(EnsembleMemory, memory).parts, strict=True)
+        pairs = zip(self.members, memory.parts, strict=True)
         return EnsembleState(memory, parts=tuple(model.start(part) for model, part in pairs))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, EnsembleState]:
+    def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
         """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new states."""
-        state = cast(EnsembleState, state)
         pairs = zip(self.members, state.parts, strict=True)
         log_probabilities, parts = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
         return self._mean(list(log_probabilities)), replace(state, position=state.position + 1, parts=parts)

@@ -15,10 +15,6 @@ class GlobalMemory(Memory):
 
     summary: Tensor
 
-    def select(self, images: Tensor) -> GlobalMemory:
-        """Return the memory of some of the images, given by index."""
-        return GlobalMemory(self.values[images], self.mask[images], self.summary[images])
-
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the real vectors: [B, N, D], [B, N] -> [B, D]."""

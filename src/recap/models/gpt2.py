@@ -92,8 +92,8 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         self.norm = nn.LayerNorm(d_model)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption [...] -> [..., D]; see `check_length`."""
-        return self.word_embedding(tokens) + self.position_embedding(positions)
+        """Token ids [...] and their positions, broadcastable to [...] -> [..., D]; see `check_length`."""
+        return self.word_embedding(tokens) + self.position_embedding(positions.expand_as(tokens))
 
     def check_length(self, tokens: int) -> None:
         """Refuse captions of so many tokens if there are fewer positions.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
@@ -15,7 +16,7 @@ class LevelMemory(Memory):
 
     levels: Tensor
 
-    def select(self, images: Tensor) -> LevelMemory:
+    def select(self, images: Tensor) -> Self:
         """Return the memory of some of the images, given by index."""
         levels = self.levels[images]
-        return LevelMemory(levels[:, -1], self.mask[images], levels)
+        return replace(self, values=levels[:, -1], mask=self.mask[images], levels=levels)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.state import PER_BEAM, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad
 from recap.nn.recurrent import LSTMCell
@@ -25,7 +25,7 @@ from recap.nn.rows import Rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentState(State):
+class RecurrentState(State[GlobalMemory]):
     """What is projected once per image; each model adds what its LSTMs keep for each beam.
 
     Attributes:
@@ -46,10 +46,10 @@ class ContextState(RecurrentState):
     context: Tensor = field(metadata=PER_BEAM)
 
 
-StateT = TypeVar("StateT", bound=RecurrentState)
+RecurrentT = TypeVar("RecurrentT", bound=RecurrentState)
 
 
-class RecurrentCaptioner(Captioner, Generic[StateT]):
+class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
     """Base of recurrent captioners.
 
     Attributes:
@@ -68,7 +68,7 @@ class RecurrentCaptioner(Captioner, Generic[StateT]):
         """The LSTM that reads the words; columns of its input from `d_model` on read the image."""
 
     @abstractmethod
-    def zero_state(self, zero: Tensor, **shared: Any) -> StateT:
+    def zero_state(self, zero: Tensor, **shared: Any) -> RecurrentT:
         """Return the state before the first token; zero: [B, 1, D]; shared: fields that all states have."""
 
     @abstractmethod
@@ -76,14 +76,14 @@ class RecurrentCaptioner(Captioner, Generic[StateT]):
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
 
     @abstractmethod
-    def advance(self, token: Tensor, state: StateT) -> StateT:
+    def advance(self, token: Tensor, state: RecurrentT) -> RecurrentT:
         """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
 
     @abstractmethod
-    def hidden(self, state: StateT) -> Tensor:
+    def hidden(self, state: RecurrentT) -> Tensor:
         """Return what the output layer reads, [B, C, D]."""
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
         state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
@@ -92,7 +92,7 @@ class RecurrentCaptioner(Captioner, Generic[StateT]):
             for token in projected.unbind(2):
                 state = self.advance(token, state)
                 hidden.append(self.hidden(state))
-        return cast(Tensor, self.output_dropout(torch.stack(hidden, 2)))
+        return self.output_dropout(torch.stack(hidden, 2))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
@@ -102,16 +102,16 @@ class RecurrentCaptioner(Captioner, Generic[StateT]):
         """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
         return [cast(nn.Identity, self.attention.weights)]
 
-    def start(self, memory: Memory) -> StateT:
+    def start(self, memory: GlobalMemory) -> RecurrentT:
         """Zero state; keys, values and the image's part of the LSTM's input are projected once per image."""
         key_value = self.attention.key_value(Rows(memory.values[:, None]))
-        image = self.input_lstm.project_input(cast(GlobalMemory, memory).summary, self.d_model)
+        image = self.input_lstm.project_input(memory.summary, self.d_model)
         zero = memory.values.new_zeros(len(image), 1, self.d_model)
         return self.zero_state(zero, memory=memory, key_value=key_value, image=image)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: RecurrentT) -> tuple[Tensor, RecurrentT]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state."""
-        state = self.advance(self.embed(tokens), cast(StateT, state))
+        state = self.advance(self.embed(tokens), state)
         return self.log_probabilities(self.hidden(state)), state
 
 

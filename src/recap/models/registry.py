@@ -18,8 +18,6 @@ from recap.settings import Model, ModelConfig
 from recap.settings.models import implementation, model_configs
 from recap.settings.params import validate
 
-NO_ARGUMENTS = frozenset(ModelConfig.model_fields)  # keys that all kinds have are no sizes of a model
-
 
 def model_class(kind: str) -> type[Captioner]:
     """Import and return the class of a kind of model.
@@ -47,17 +45,16 @@ def model_config(config: ModelConfig | Mapping[str, Any]) -> ModelConfig:
 
 
 def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
-    """Build the model that settings describe; they are the keyword arguments of its class, but for `kind`.
+    """Build the model that settings describe; see `recap.models.base.Captioner.build`.
 
     Raises:
         ConfigError: the kind is unknown, a setting is refused, sizes do not fit together, or a stream is missing.
     """
     config = model_config(config)
-    arguments = {name: getattr(config, name) for name in type(config).model_fields if name not in NO_ARGUMENTS}
     make = model_class(config.kind)
     make.reads(inputs)  # its sentence about a missing stream comes before any other
     try:
-        return make(inputs, **arguments)
+        return make.build(inputs, config)
     except ValueError as error:
         raise ConfigError(f"model {config.kind!r}: {error}") from error
 

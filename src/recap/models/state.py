@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,18 +18,24 @@ PER_BEAM = {"per": "beam"}
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is real."""
+    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is real.
+
+    A model may add fields in a subclass: tensors [B, ...], objects with `select`, tuples of such, or None.
+    """
 
     values: Tensor
     mask: Tensor
 
-    def select(self, images: Tensor) -> Memory:
+    def select(self, images: Tensor) -> Self:
         """Return the memory of some of the images, given by index."""
-        return Memory(self.values[images], self.mask[images])
+        return replace(self, **{field.name: _selected(getattr(self, field.name), images) for field in fields(self)})
+
+
+MemoryT = TypeVar("MemoryT", bound=Memory)
 
 
 @dataclass(frozen=True)
-class State:
+class State(Generic[MemoryT]):
     """What a model carries between two tokens; each model adds its own fields in a subclass.
 
     A field is a tensor, an object with `reorder` and `select` such as `recap.models.cache.KeyValueCache`, or a tuple of
@@ -40,7 +46,7 @@ class State:
         position: how many tokens each beam has.
     """
 
-    memory: Memory
+    memory: MemoryT
     position: int = 0
 
     def reorder(self, beams: Tensor) -> Self:
@@ -55,17 +61,25 @@ class State:
 
     def select(self, images: Tensor) -> Self:
         """Return the state of some of the images, given by index."""
+        names = (field.name for field in fields(self) if field.name != "position")
+        return replace(self, **{name: _selected(getattr(self, name), images) for name in names})
 
-        def kept(value: Any) -> Any:
-            return value[images] if isinstance(value, Tensor) else value.select(images)
 
-        all_but_position = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "position"}
-        return replace(self, **{name: _mapped(kept, value) for name, value in all_but_position.items()})
+StateT = TypeVar("StateT", bound=State[Any])
+
+
+def _selected(value: Any, images: Tensor) -> Any:
+    """Return what belongs to some of the images."""
+
+    def select(leaf: Any) -> Any:
+        return leaf[images] if isinstance(leaf, Tensor) else leaf.select(images)
+
+    return _mapped(select, value)
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to the leaves of nested tuples."""
+    """Apply a function to the leaves of nested tuples but None."""
     if not isinstance(value, tuple):
-        return function(value)
+        return None if value is None else function(value)
     mapped = [_mapped(function, part) for part in value]
     return type(value)(*mapped) if hasattr(value, "_fields") else tuple(mapped)

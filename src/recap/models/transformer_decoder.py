@@ -1,44 +1,83 @@
-"""What all Transformers share on the side of the words: embedding, decoder, output layer, and the cache of decoding."""
+"""What all Transformers share on the side of the words: teacher forcing, and decoding with a cache.
+
+    x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image),   hidden = norm(x_L),   logits = output(hidden)
+
+A model brings its layers (`recap.models.transformer_layers.TokenLayer`) and a function that makes the masks; embedding,
+norm and output are those of `build_decoder`, or its own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recap.core.errors import ConfigError
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_layers import Past
+from recap.models.state import PER_BEAM, Memory, MemoryT, State
+from recap.models.transformer_layers import Past, TokenLayer
 from recap.nn.fast import Linear, PackedIndex, fast
-from recap.nn.masks import causal_mask, key_mask
+from recap.nn.masks import causal_mask, key_mask, needed
 from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 
 MAX_POSITIONS = 512  # maximum tokens per caption
+MakeMasks = Callable[[Rows, Any, KeyValueCache | None], tuple[Tensor, Any]]
+"""Tokens, memory, and the cache of decoding (None under teacher forcing) -> masks of the tokens and of the image.
+
+They are broadcastable to [B, C, T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerState(State):
-    """The tokens so far, and the image's keys and values of each decoder layer."""
+class TransformerState(State[MemoryT]):
+    """The tokens so far, and what is projected once per image.
+
+    Attributes:
+        cache: keys and values of the tokens.
+        carried: what each layer remembers of them beside these, see `TokenLayer.begin`.
+        image: what each layer attends to in the image.
+    """
 
     cache: KeyValueCache = field(metadata=PER_BEAM)
+    carried: tuple[Any, ...] = field(metadata=PER_BEAM)
     image: tuple[Any, ...]
 
 
-class TransformerDecoder(Captioner):
-    """The words of every Transformer; a model adds its encoder, and ends its constructor with `build_decoder`.
+def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
+    """Return which tokens a token may attend to: itself and those before it."""
+    return causal_mask(x.shape[2], x.values.device) if cache is None else cache.mask
+
+
+def make_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor | None]:
+    """Let tokens attend to those before them, and to the real vectors of the image; see `MakeMasks`."""
+    return own_mask(x, cache), needed(key_mask(memory.mask))
+
+
+class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
+    """The words of every Transformer.
+
+    Args:
+        make_masks: see `MakeMasks`.
 
     Attributes:
         packs: whether padding may be left out, because no token's result depends on padded ones.
+        positions: codes of the positions, [T, D].
+        decoder: the layers; decoder_norm: after the last one.
     """
 
     packs = True
+    positions: Tensor
+    decoder: Any  # where `layers` is overridden, a module that holds them
+
+    def __init__(self, make_masks: MakeMasks = make_masks) -> None:
+        super().__init__()
+        self.make_masks = make_masks
 
     def build_decoder(
         self, *, vocabulary_size: int, d_model: int, dropout: float, layers: Iterable[nn.Module], norm: nn.Module
@@ -49,7 +88,7 @@ class TransformerDecoder(Captioner):
             vocabulary_size: V.
             d_model: D.
             dropout: on embedded words.
-            layers: of the decoder, called as `recap.models.transformer_layers.DecoderLayer`.
+            layers: of the decoder.
             norm: after the last layer.
         """
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
@@ -62,81 +101,88 @@ class TransformerDecoder(Captioner):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
-    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption [...] -> [..., D]."""
+    @property
+    def layers(self) -> Stack[Any]:
+        """The decoder's layers, each a `TokenLayer`."""
+        return self.decoder
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions in the caption, broadcastable to [...] -> [..., D]."""
         embedded = self.word_embedding(tokens)
-        table = cast(Tensor, self.positions).to(embedded.dtype)
-        return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + table[positions])
+        codes = self.positions.to(embedded.dtype)[positions]
+        return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        return self._decode_padded(tokens, token_mask(tokens), memory)
+    def check_length(self, tokens: int) -> None:
+        """Refuse captions of so many tokens if there are fewer positions.
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
-        if not self.packs or not fast():
-            return self._decode_padded(tokens, token_mask, memory)[token_mask]
-        index = PackedIndex(token_mask)
-        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        x = Rows(self._embed(index.pack(tokens), index.pack(positions)), index)
-        return self._decode(x, memory).values
-
-    def _decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: Memory) -> Tensor:
-        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
-        positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self._decode(Rows(self._embed(tokens, positions), token_mask=token_mask), memory).values
-
-    def _decode(self, x: Rows, memory: Memory) -> Rows:
-        """Run the decoder on all tokens."""
-        self_mask, cross_mask = self._self_mask(x), self._cross_mask(x, memory)
-        for layer, image in zip(self.decoder, self._image_key_values(memory), strict=True):
-            x = self.run_layer(layer, x, image, self_mask, cross_mask)
-        return x.map(self.decoder_norm)
-
-    def _image_key_values(self, memory: Memory) -> Iterator[Any]:
-        """Project the image's keys and values for each decoder layer."""
-        return (layer.cross.key_value(Rows(memory.values[:, None])) for layer in self.decoder)
-
-    def _self_mask(self, x: Rows) -> Tensor:
-        """Return which tokens a token may attend to under teacher forcing, broadcastable to [B, C, T, T]."""
-        return causal_mask(x.shape[2], x.values.device)
-
-    def _cross_mask(self, x: Rows, memory: Memory) -> Any:
-        """Return which vectors of the image a token may attend to, broadcastable to [B, C, T, N]."""
-        return self._if_any_is_hidden(key_mask(memory.mask))
-
-    def _if_any_is_hidden(self, mask: Tensor) -> Tensor | None:
-        """Return the mask, or None if it hides nothing, which saves its use.
-
-        Asking would stall a GPU, where masks cost little, or cut a graph.
+        Raises:
+            ConfigError: there are fewer.
         """
-        asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-        return None if asks and bool(mask.all()) else mask
+        if tokens > len(self.positions):
+            raise ConfigError(
+                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} positions; raise its "
+                "max_tokens if it has such a key, or lower max_length of vocabulary and evaluation"
+            )
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Output of the last layer [..., D] -> hidden [..., D]."""
+        return self.decoder_norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
         return self.output(hidden)
 
-    def start(self, memory: Memory) -> State:
-        """Project the image's keys once per layer and open an empty cache."""
-        cache = KeyValueCache.empty(len(memory.values), len(self.decoder), memory.values.device)
-        return TransformerState(memory, cache=cache, image=tuple(self._image_key_values(memory)))
+    def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
+        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        return self.decode_padded(tokens, token_mask(tokens), memory)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: MemoryT) -> Tensor:
+        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
+        if not self.packs or not fast():
+            return self.decode_padded(tokens, token_mask, memory)[token_mask]
+        self.check_length(tokens.shape[-1])
+        index = PackedIndex(token_mask)
+        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        return self._run(Rows(self.embed(index.pack(tokens), index.pack(positions)), index), memory)
+
+    def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
+        self.check_length(tokens.shape[-1])
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
+
+    def _run(self, x: Rows, memory: MemoryT) -> Tensor:
+        """Run the layers on all tokens -> hidden, padded or packed as these."""
+        self_mask, cross_mask = self.make_masks(x, memory, None)
+        for layer in self.layers:
+            x = self.run_layer(layer, x, layer.image(memory), self_mask, cross_mask)
+        return self.norm(x.values)
+
+    def start(self, memory: MemoryT) -> TransformerState[MemoryT]:
+        """Let each layer project the image once, and open an empty cache."""
+        layers: list[TokenLayer] = list(self.layers)
+        return TransformerState(
+            memory,
+            cache=KeyValueCache.empty(len(memory.values), len(layers), memory.values.device),
+            carried=tuple(layer.begin(memory.values) for layer in layers),
+            image=tuple(layer.image(memory) for layer in layers),
+        )
+
+    def step(self, tokens: Tensor, state: TransformerState[MemoryT]) -> tuple[Tensor, TransformerState[MemoryT]]:
         """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
         No gradient passes through the cache.
-        """
-        state = cast(TransformerState, state)
-        cache = state.cache.extended()
-        past = [Past(cache, layer) for layer in range(len(self.decoder))]
-        return self._step(tokens, state, past), replace(state, position=state.position + 1, cache=cache)
 
-    def _step(self, tokens: Tensor, state: TransformerState, past: Sequence[Past]) -> Tensor:
-        """Run the decoder on one token per beam -> log-probabilities [B, C, V]."""
-        position = torch.tensor(state.position, device=tokens.device)
-        x = Rows(self._embed(tokens[..., None], position))  # [B, C, 1, D]
-        self_mask, cross_mask = past[0].cache.mask, self._cross_mask(x, state.memory)
-        for layer, image, before in zip(self.decoder, state.image, past, strict=True):
+        Raises:
+            ConfigError: there is no position for these tokens.
+        """
+        self.check_length(state.position + 1)
+        cache = state.cache.extended()
+        past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
+        x = Rows(self.embed(tokens[..., None], torch.tensor(state.position, device=tokens.device)))  # [B, C, 1, D]
+        self_mask, cross_mask = self.make_masks(x, state.memory, cache)
+        for layer, image, before in zip(self.layers, state.image, past, strict=True):
             x = layer(x, image, self_mask, cross_mask, before)
-        return self.log_probabilities(self.decoder_norm(x.values[:, :, 0]))
+        carried = tuple(before.carried for before in past)
+        after = replace(state, position=state.position + 1, cache=cache, carried=carried)
+        return self.log_probabilities(self.norm(x.values[:, :, 0])), after

@@ -7,6 +7,7 @@ as one block of query rows, which is what keeps decoding and training cheap.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,6 +18,21 @@ from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
+
+
+class AttentionWeights(nn.Identity):
+    """The weights of an attention pass through it, so that a forward hook can read them.
+
+    Attributes:
+        hooked: whether a hook was ever registered; an attention need not compute its weights one by one before.
+    """
+
+    hooked = False
+
+    def register_forward_hook(self, *arguments: Any, **named: Any) -> Any:
+        """Register a hook, as `torch.nn.Module.register_forward_hook`."""
+        self.hooked = True
+        return super().register_forward_hook(*arguments, **named)
 
 
 class Attention(nn.Module, ABC):

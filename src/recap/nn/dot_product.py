@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from recap.nn.attention import Attention, KeyValue
+from recap.nn.attention import Attention, AttentionWeights, KeyValue
 from recap.nn.fast import Dropout, attended
 from recap.nn.fast.linear import Linear
 from recap.nn.folding import fold, fold_mask, unfold
@@ -27,7 +27,7 @@ class DotProductAttention(Attention):
         dropout: on the attention weights.
 
     Attributes:
-        weights: an identity that the attention weights pass through, [B, C, H, T, N], while a hook watches it
+        weights: an identity that the attention weights pass through, [B, C, H, T, N], once a hook watches it
             (`recap.models.attention_maps`); unwatched weights that are not dropped stay within torch's fused attention.
     """
 
@@ -37,7 +37,7 @@ class DotProductAttention(Attention):
         self.query = Linear(d_model, heads * d_key)
         self.key = Linear(d_model, heads * d_key)
         self.value = Linear(d_model, heads * d_value)
-        self.weights = nn.Identity()
+        self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
@@ -55,7 +55,7 @@ class DotProductAttention(Attention):
         k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in key_value)  # [B', H, N, K]
         rows = fold(q, shared)  # [B', H, R, K]
         mask = None if attn_mask is None else fold_mask(attn_mask, (len(q), captions, q.shape[3]), shared)
-        if not self.weights._forward_hooks and not (self.training and self.dropout.p):
+        if not self.weights.hooked and not (self.training and self.dropout.p):
             return unfold(attended(rows, k, v, mask), captions, shared)
         scores = rows / math.sqrt(k.shape[-1]) @ k.mT
         if mask is not None:

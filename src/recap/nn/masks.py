@@ -19,3 +19,12 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 def key_mask(mask: Tensor) -> Tensor:
     """Mask of keys [B, N] -> [B, 1, 1, N]; of keys that differ between captions [B, C, N] -> [B, C, 1, N]."""
     return mask[:, None, None] if mask.dim() == 2 else mask[:, :, None]
+
+
+def needed(mask: Tensor) -> Tensor | None:
+    """Return the mask, or None if it hides nothing, which saves its use.
+
+    Asking would stall a GPU, where masks cost little, or cut a graph.
+    """
+    asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    return None if asks and bool(mask.all()) else mask

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from recap.core.errors import ConfigError
 from recap.settings import RowSettings, TableFile
-from recap.settings.params import load_named, names, read_mapping
+from recap.settings.param_files import files, names
+from recap.settings.params import base_files, load_named
 
 _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}
@@ -53,9 +54,8 @@ def files_of(params: Path, section: str) -> list[Listed]:
 
 def _title(params: Path, section: str, name: str) -> str:
     """Return the `title` of a file, or else the first sentence of the comment on its top."""
-    path = params / section / f"{name}.yaml"
-    said = read_mapping(path).get("title")
-    comment = re.match(r"(?:#.*\n)+", path.read_text(encoding="utf-8"))
+    said = base_files(params, section, name)[-1][1].get("title")
+    comment = re.match(r"(?:#.*\n)+", files(params, section, name)[0].read_text(encoding="utf-8"))
     lines = comment[0].splitlines() if comment else []
     text = str(said or " ".join(line.removeprefix("#").strip() for line in lines))
     sentence = re.split(r"(?<=[^.][.;]) (?=[A-Z])", text)[0].rstrip(".;")

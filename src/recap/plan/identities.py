@@ -16,6 +16,7 @@ from recap.plan.source import code_digest
 from recap.settings import Strict
 from recap.settings.metrics import METRICS
 from recap.settings.models import model_configs, model_source
+from recap.settings.param_files import names
 from recap.settings.params import load_named
 
 TRAINING, EVALUATION = "recap.training.job:train", "recap.evaluation.job:evaluate"
@@ -38,17 +39,16 @@ def identities(params: Path) -> dict[str, Any]:
     """Return the identities of a folder of parameter files, as plain values.
 
     Returns:
-        ``parameters``: file -> hash of what it says, complete with defaults; ``source``: kind of model -> digest of
-        what its training and its evaluation run; ``metrics``: metric -> digest of what it runs; ``neutral``: key -> the
-        default with which no hash holds it.
+        ``parameters``: section and name -> hash of what the file says, complete with defaults; ``source``: kind of
+        model -> digest of what its training and its evaluation run; ``metrics``: metric -> digest of what it runs;
+        ``neutral``: key -> the default with which no hash holds it.
     """
-    named = [
-        (section, path.relative_to(params / section).with_suffix("").as_posix())
-        for section in _OF_RUNS
-        for path in sorted((params / section).rglob("*.yaml"))
-    ]
     return {
-        "parameters": {f"{section}/{name}": _spec_hash(params, section, name) for section, name in named},
+        "parameters": {
+            f"{section}/{name}": _spec_hash(params, section, name)
+            for section in _OF_RUNS
+            for name in names(params, section)
+        },
         "source": {
             kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
             for kind in sorted(model_configs())

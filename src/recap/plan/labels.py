@@ -29,6 +29,26 @@ def row_setting(row: Mapping[str, Any]) -> str:
     return "{dataset}/{subset}/{features}/{model}@{recipe}".format(**row)
 
 
+def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Return what a job of the workflow is for: ``ZoDIAC seed 2``, or the values of its wildcards; "" if it has none.
+
+    Args:
+        rule: name of its rule.
+        wildcards: of the job.
+        labels: of every series of runs.
+    """
+    seed = wildcards.get("seed", "")
+    seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
+    if "model" not in wildcards:
+        names = [value for name, value in wildcards.items() if name != "seed"]
+        return " ".join(filter(None, [*names, seeds]))
+    stage = wildcards.get("stage")
+    series = f"{row_setting(wildcards)}/{stage or rule.removeprefix('train_')}"
+    run = labels.get(series, series)  # a file that was asked for by name may be of no table
+    together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
+    return " ".join(filter(None, [run, together, stage]))
+
+
 def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
     """Return a unique label for each series, in the order of the tables' rows.
 

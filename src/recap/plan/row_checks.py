@@ -7,6 +7,7 @@ from typing import Any
 
 from recap.core.errors import ConfigError
 from recap.plan.scaling import PlannedRow
+from recap.settings.features import FEATURES
 from recap.settings.language_models import LANGUAGE_MODEL, SHARED_SIZES
 from recap.settings.metrics import METRICS
 from recap.settings.vocabulary import HUB, VocabularyRule
@@ -28,6 +29,7 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
     if row.stage == "scst" and get("recipes", row.recipe.name).scst is None:
         raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")
     _check_language_model(row, who, get)
+    _check_boxes(row, get)
     _check_products(row, who, get)
     _check_subset(row, who, get)
     _check_vectors(row, who, get)
@@ -56,6 +58,16 @@ def _check_language_model(row: PlannedRow, who: str, get: Get) -> None:
             raise ConfigError(
                 f"{who}: the model has {key} {getattr(model, key)}, language model {name!r} only {most}; lower it"
             )
+
+
+def _check_boxes(row: PlannedRow, get: Get) -> None:
+    """Refuse features that cut out the boxes of others which have none."""
+    for name in row.features:
+        boxes = get("features", name).boxes_from()
+        if boxes is not None and not get("features", boxes).has_boxes:
+            known = FEATURES.classes().items()
+            kinds = " or ".join(kind for kind, settings in known if getattr(settings, "has_boxes", False))
+            raise ConfigError(f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {kinds}")
 
 
 def _check_products(row: PlannedRow, who: str, get: Get) -> None:

@@ -6,7 +6,9 @@ A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from recap.settings import Row
 
@@ -51,3 +53,9 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
 def file_name(table_id: str) -> str:
     """Return the name of a table's or figure's files without suffix: ``xlan_t3`` for ``xlan/t3``."""
     return table_id.replace("/", "_")
+
+
+def run_named(names: Mapping[str, str], **changes: Any) -> Run:
+    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may be missing."""
+    parts = {key: names[key] for key in ("dataset", "subset", "features", "model", "recipe")}
+    return Run(**{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes})

@@ -13,9 +13,10 @@ from recap.plan.labels import labels, series_of
 from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
-from recap.plan.scaling import PlannedRow, Scaler, layer_key
+from recap.plan.scaling import NamedScale, PlannedRow, Scaler
 from recap.plan.variants import Variant
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Scale, Table, TableFile, Titles
+from recap.settings.param_files import tables_named
 from recap.settings.params import base_files, load_named, read_mapping, validate
 
 
@@ -27,36 +28,45 @@ class RunPlan:
         params: the folder ``params/``.
         tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
+        row_id: the only row (``xlan/t3/enc2``) whose runs are planned; None: all rows.
         figures: id (``visualgpt/f7``) -> the figure, with the numbers on its axis.
     """
 
-    def __init__(self, profile: Profile, params: Path) -> None:
+    def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile = profile
         self.params = params
+        self.row_id = row
         self._files: dict[tuple[str, str], Any] = {}
         self._variants: dict[tuple[str, str], Variant] = {}
         self._variants_loaded: dict[str, Any] = {}
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         who = f"profile {profile.name!r}"
-        self.scale: Scale | None = self._asked("scales", profile.scale, who) if profile.scale else None
+        self.scale: NamedScale | None = None
+        if profile.scale:
+            self.scale = NamedScale.of(params, profile.scale, self._asked("scales", profile.scale, who))
         self._titles = _titles(params)
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
         # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
         self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
-        files: dict[str, FigureFile] = {name: self._asked("figures", name, who) for name in profile.figures}
-        for table_id in dict.fromkeys([*profile.tables, *(name for file in files.values() for name in file.tables)]):
+        files: dict[str, FigureFile] = {name: self._figure_file(name, who) for name in profile.figures}
+        drawn = [table_id for file in files.values() for table_id in file.tables]
+        for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
             self._add(table_id, self._asked("tables", table_id, who))
         self.figures = {
             name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
             for name, file in files.items()
         }
 
+    def _figure_file(self, name: str, who: str) -> FigureFile:
+        """Return a figure's file with the tables that it means by a table with parts."""
+        file: FigureFile = self._asked("figures", name, who)
+        return file.model_copy(update={"tables": tables_named(self.params, file.tables)})
+
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        scale = (str(self.profile.scale), self.scale) if self.scale else None
-        before, after = (Scaler(self.params, table_id, file, side) for side in (None, scale))
+        before, after = (Scaler(self.params, table_id, file, side) for side in (None, self.scale))
         made, quoted = after.made_rows()
         if file.printed_on is not None:
             self._asked("datasets", file.printed_on, f"printed_on of table {table_id!r}")
@@ -75,7 +85,7 @@ class RunPlan:
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
-            short_scale=short_sentence(scale=self.scale, titles=self._titles, pairs=pairs, as_printed=faithful),
+            short_scale=short_sentence(scale=self._scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
             columns=file.columns,
             baseline=file.baseline,
@@ -94,7 +104,7 @@ class RunPlan:
         found = [self._replaced[table_id] for table_id in table_ids]
         return sentence(
             table=found[0][0],
-            scale=self.scale,
+            scale=self._scale,
             notes=list(dict.fromkeys(note for _, notes, _, _ in found for note in notes)),
             titles=self._titles,
             pairs=[pair for _, _, pairs, _ in found for pair in pairs],
@@ -133,6 +143,8 @@ class RunPlan:
             ensemble=row.ensemble,
             printed=row.printed,
             printed_sd=row.printed_sd,
+            printed_p=row.printed_p,
+            doubt=row.doubt,
             as_printed=as_printed,
         )
 
@@ -147,6 +159,10 @@ class RunPlan:
             "recipe": self._loaded(row.recipe, who),
             "stage": row.stage,
         }
+
+    @property
+    def _scale(self) -> Scale | None:
+        return self.scale.settings if self.scale else None
 
     def _asked(self, section: str, name: str, who: str) -> Any:
         """Return a config object; an error also names the table, row or profile that asks for it."""
@@ -166,7 +182,7 @@ class RunPlan:
         return self._variants_loaded[key]
 
     def get(self, section: str, name: str) -> Any:
-        """Return the config object of a part of a path, or of ``params/<section>/<name>.yaml``, loaded once."""
+        """Return the config object of a part of a path, or of a file of ``params/`` by its name, loaded once."""
         if (section, name) not in self._files:
             self._files[section, name] = load_named(self.params, section, name)
         return self._files[section, name]
@@ -190,15 +206,15 @@ class RunPlan:
     def source(self, section: str, name: str) -> str:
         """Return the source of a part of a path: the row or scale that changes it, or its file."""
         variant = self.variant(section, name)
-        return variant.changes[-1].source if variant.changes else f"{self.params.name}/{section}/{variant.base}.yaml"
+        return variant.layers(self.params)[-1].source
 
     def source_of_seeds(self, table_id: str) -> str | None:
         """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
         if self.profile.seeds:
             return f"profile {self.profile.name!r}"
-        layers = self.scale.layers(table_id) if self.scale else []
-        found = [key for key, layer in layers if layer.seeds is not None]
-        return f"{self.params.name}/scales/{self.profile.scale}.yaml: {layer_key(found[-1])}seeds" if found else None
+        layers = self.scale.settings.layers(table_id) if self.scale else []
+        found = [where for where, layer in layers if layer.seeds is not None]
+        return self.scale.source(found[-1], "seeds") if self.scale and found else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""
@@ -223,6 +239,9 @@ class RunPlan:
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""
+        if self.row_id is not None:
+            table_id, row = self.row(self.row_id)
+            return row_runs(row, self.seeds[table_id])
         return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
 
     def trained(self) -> list[Run]:
@@ -233,6 +252,10 @@ class RunPlan:
     def weights(self, run: Run) -> Run:
         """Return the training whose weights a scored run of one seed uses."""
         return self.first_stage(run) if run.stage == "xe" else run
+
+    def stages(self, run: Run) -> list[Run]:
+        """Return the trainings that the weights of a scored run of one seed went through."""
+        return list(dict.fromkeys([self.first_stage(run), self.weights(run)]))
 
     def first_stage(self, run: Run) -> Run:
         """Return the cross-entropy training of a run, which recipes that differ only in the second stage share."""

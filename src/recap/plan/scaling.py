@@ -11,7 +11,8 @@ from recap.core.errors import ConfigError, nearest
 from recap.plan.variants import Layer, Variant
 from recap.settings import QuotedRow, RowFile, Scale, TableFile
 from recap.settings.models import MODELS
-from recap.settings.params import load_named, merged, names
+from recap.settings.param_files import files, label, names
+from recap.settings.params import base_files, flat, load_named, merged
 from recap.settings.scales import ALL, Replacements
 
 
@@ -27,6 +28,33 @@ class PlannedRow:
     stage: str
 
 
+@dataclass(frozen=True)
+class NamedScale:
+    """A scale, and which of its files has which key.
+
+    Attributes:
+        name: of its files.
+        settings: of all of them.
+        files: dotted key -> file.
+    """
+
+    name: str
+    settings: Scale
+    files: dict[str, str]
+
+    @classmethod
+    def of(cls, params: Path, name: str, settings: Scale) -> NamedScale:
+        """Return loaded settings with their files."""
+        layers = base_files(params, "scales", name)
+        return cls(name, settings, {key: file for file, values in layers for key in flat(values)})
+
+    def source(self, where: str, key: str) -> str:
+        """Return file and key of a replacement in a layer (``""``, ``xlan`` or ``xlan/t3``)."""
+        key = f"tables.{where}.{key}" if where else key
+        *_, file = (file for each, file in self.files.items() if f"{each}.".startswith(f"{key}."))
+        return f"{file}: {key}"
+
+
 class Scaler:
     """Resolves the rows of one table.
 
@@ -34,15 +62,13 @@ class Scaler:
         params: the folder ``params/``.
         table_id: ``xlan/t3``.
         table: what its file says.
-        scale: what replaces something, with its name; none: the table as it is.
+        scale: what replaces something; none: the table as it is.
     """
 
-    def __init__(self, params: Path, table_id: str, table: TableFile, scale: tuple[str, Scale] | None) -> None:
-        self.params, self.table = params, table
-        self.file = f"{params.name}/tables/{table_id}.yaml"
-        self.scale_file = f"{params.name}/scales/{scale[0]}.yaml" if scale else ""
-        self.scale = scale[0] if scale else None
-        self.layers: list[tuple[str, Replacements]] = scale[1].layers(table_id) if scale else []
+    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale | None) -> None:
+        self.params, self.table, self.scale = params, table, scale
+        self.file = label(params, files(params, "tables", table_id)[0])
+        self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
 
     def made_rows(self) -> tuple[list[RowFile], list[QuotedRow]]:
         """Return the rows that are run at this scale, and those that are quoted: the paper's, then the others.
@@ -58,12 +84,13 @@ class Scaler:
                     raise ConfigError(
                         f"{self.file}: row {row.id!r}: scales: there is no {name!r}; {nearest(name, known)}"
                     )
-            if row.scales is None or self.scale in row.scales:
+            if row.scales is None or (self.scale and self.scale.name in row.scales):
                 made.append(row)
             else:
-                quoted.append(QuotedRow(id=row.id, label=row.label, printed=row.printed))
+                quoted.append(QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}))
         if not made:
-            raise ConfigError(f"{self.file}: no row is run at scale {self.scale!r}; add it to the `scales` of one")
+            scale = self.scale.name if self.scale else None
+            raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")
         return made, [*self.table.quoted, *quoted]
 
     def seeds(self) -> list[int]:
@@ -85,25 +112,35 @@ class Scaler:
         features = tuple(self._replaced("features", name) for name in named)
         if len(set(features)) != len(features) or not features:
             raise ConfigError(
-                f"{self.scale_file or self.file}: row {row.id!r}: features {', '.join(named)} become "
-                f"{', '.join(features)}; name as many different ones"
+                f"{self.file}: row {row.id!r}: features {', '.join(named)} become {', '.join(features)}"
+                f"{f' at scale {self.scale.name!r}' if self.scale else ''}; name as many different ones"
             )
+        subset = self._replaced("subsets", said.get("subset", "full"))
         return PlannedRow(
             dataset=self._replaced("datasets", said["dataset"]),
-            subset=self._replaced("subsets", said.get("subset", "full")),
+            subset=subset,
             features=features,
             model=self._model(row.id, said["model"]),
-            recipe=self._recipe(row.id, said["recipe"]),
+            recipe=self._recipe(row.id, said["recipe"], subset),
             stage=said.get("stage", "scst"),
         )
 
-    def _replaced(self, section: str, name: str) -> Any:
+    def _replaced(self, section: str, name: str) -> str:
         """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
         for _, layer in reversed(self.layers):
-            names = getattr(layer, section)
-            if name in names or ALL in names:
-                return names.get(name, names.get(ALL))
+            replacements: dict[str, str] = getattr(layer, section)
+            if name in replacements or ALL in replacements:
+                return replacements.get(name, replacements.get(ALL, name))
         return name
+
+    def _replaced_recipe(self, name: str, subset: str) -> tuple[str | dict[str, Any], str]:
+        """Return the replacement of a recipe, and file and key of it; that of its subset comes before `*`."""
+        for where, layer in reversed(self.layers):
+            for section, key in (("recipes", name), ("recipes_by_subset", subset), ("recipes", ALL)):
+                replacements = getattr(layer, section)
+                if key in replacements and self.scale:
+                    return replacements[key], self.scale.source(where, f"{section}.{key}")
+        return name, ""
 
     def _inline(self, row_id: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the base of what a row names, and what the row changes."""
@@ -112,8 +149,8 @@ class Scaler:
         changes = {key: item for key, item in value.items() if key != "base"}
         if not isinstance(value.get("base"), str):
             raise ConfigError(
-                f"{self.file}: row {row_id!r}: {section.removesuffix('s')}.base: must be the name of a file in "
-                f"{self.params.name}/{section} (got {value.get('base')!r})"
+                f"{self.file}: row {row_id!r}: {section.removesuffix('s')}.base: must be the name of a file of "
+                f"{section} (got {value.get('base')!r})"
             )
         return value["base"], changes
 
@@ -128,32 +165,28 @@ class Scaler:
         base, changes = self._inline(row_id, "models", value)
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
-        if any(layer.models for _, layer in self.layers):
+        if self.scale and any(layer.models for _, layer in self.layers):
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
             kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
             if kind is None:
                 raise ConfigError(
-                    f"{self.scale_file}: models: there are no sizes for kind {kinds[0]!r}; add a key for it"
+                    f"scale {self.scale.name!r} has no sizes for models of kind {kinds[0]!r}; add the key "
+                    f"'models.{kinds[0]}' in {self.params.name}/<paper>/scales/{self.scale.name}.yaml"
                 )
             found = [(where, layer.models[kind]) for where, layer in self.layers if kind in layer.models]
-            layers = [Layer(f"{self.scale_file}: {layer_key(where)}models.{kind}", sizes) for where, sizes in found]
+            layers = [Layer(self.scale.source(where, f"models.{kind}"), sizes) for where, sizes in found]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
             shown = reduce(merged, (sizes for where, sizes in found if where), shown)
         if changes:
             layers.append(Layer(self._source(row_id, "model"), changes))
         return Variant("models", base, tuple(layers), merged(shown, changes))
 
-    def _recipe(self, row_id: str, value: str | dict[str, Any]) -> Variant:
+    def _recipe(self, row_id: str, value: str | dict[str, Any], subset: str) -> Variant:
         """Return a recipe: its file or the one in its place, the changes of that, the row's changes."""
         named, changes = self._inline(row_id, "recipes", value)
-        replaced = self._replaced("recipes", named)
+        replaced, source = self._replaced_recipe(named, subset)
         base, scaled = self._inline(row_id, "recipes", replaced)
-        layers = [Layer(f"{self.scale_file}: recipes.{named}", scaled)] if scaled else []
+        layers = [Layer(source, scaled)] if scaled else []
         if changes:
             layers.append(Layer(self._source(row_id, "recipe"), changes))
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
-
-
-def layer_key(where: str) -> str:
-    """Return the beginning of the keys of a layer of replacements."""
-    return f"tables.{where}." if where else ""

@@ -33,7 +33,7 @@ class Variant:
     """A parameter file with changes.
 
     Attributes:
-        section: folder below ``params/``.
+        section: of ``params/``.
         base: name of the file.
         changes: layers over the file, from general to particular.
         shown: what the name says beside the base; empty: the name is the base's.
@@ -65,9 +65,10 @@ class Variant:
             ConfigError: a key or value is refused.
         """
         layers = self.layers(params)
-        values = reduce(merged, (layer.values for layer in layers[: len(layers) - len(self.changes)]))
+        own = layers[: len(layers) - len(self.changes)]
+        values = reduce(merged, (layer.values for layer in own))
         kind = SECTIONS[self.section]
-        loaded = validate(kind, values, f"{params.name}/{self.section}/{self.base}.yaml")
+        loaded = validate(kind, values, own[-1].source)
         for layer in self.changes:
             values = merged(values, layer.values)
             loaded = validate(kind, values, layer.source)

@@ -8,9 +8,10 @@ from typing import Any
 
 from recap.core.errors import RecapError
 from recap.reporting.notes import table_notes
-from recap.reporting.text import plain
+from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import Table
-from recap.settings.metrics import score_info
+from recap.settings.columns import column_info, heading
+from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import UNITS
 
 NONE = "--"
@@ -27,10 +28,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a block: its kind, and one entry per column."""
+    """One line of a block: its kind, one entry per column, and the mark of a footnote about the whole line if any."""
 
     kind: str
     entries: list[Entry]
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,15 @@ class Block:
 
 @dataclass
 class Content:
-    """A whole table: ``blocks``, ``footnotes`` (mark -> text) and ``notes`` (sentences below it)."""
+    """A whole table: ``columns`` (headings), ``blocks``, ``footnotes`` and ``notes`` (sentences below it)."""
 
     title: str
     scale: str
     columns: list[str]
     blocks: list[Block] = field(default_factory=list)
-    footnotes: dict[str, str] = field(default_factory=dict)
+    footnotes: Footnotes = field(default_factory=Footnotes)
     notes: list[str] = field(default_factory=list)
     signatures: list[str] = field(default_factory=list)
-
-    def mark(self, text: str) -> str:
-        """Return the mark of a footnote, a new one unless the text is already a footnote."""
-        for mark, known in self.footnotes.items():
-            if known == text:
-                return mark
-        mark = _letters(len(self.footnotes))
-        self.footnotes[mark] = text
-        return mark
 
 
 def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
@@ -70,21 +63,16 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
         RecapError: the statistics were made for another version of the table.
     """
     _check(table, statistics)
-    content = Content(table.title, table.scale, list(table.columns))
+    content = Content(table.title, table.scale, [heading(column) for column in table.columns])
     for quoted in table.quoted:
-        entries = [Entry(number(quoted.printed.get(column), score_info(column).digits)) for column in content.columns]
-        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [Line("printed", entries)]))
+        printed = {column: number(quoted.printed.get(column), column_info(column).digits) for column in table.columns}
+        line = _doubted("printed", printed, quoted.doubt, content)
+        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
     for row in statistics["rows"]:
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)
     return content
-
-
-def _letters(number: int) -> str:
-    """Return a, b, ..., z, aa, ab, ..."""
-    first = _letters(number // 26 - 1) if number >= 26 else ""
-    return first + chr(ord("a") + number % 26)
 
 
 def _check(table: Table, statistics: Mapping[str, Any]) -> None:
@@ -96,19 +84,19 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"
         )
-    if "power" not in statistics["family"]:
+    if "power" not in statistics["family"] or any("doubt" not in row for row in statistics["rows"]):
         raise RecapError(f"the statistics of table {statistics['table']!r} are of an earlier version; {again}")
 
 
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
     baseline, units = statistics["baseline"], statistics["family"]["units"]
-    cells = _columns(row, content)
+    cells = [(column, row["cells"][column]) for column in statistics["columns"]]
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
     kind = "ours" if same is None else f"ours (n = {same})"
     lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
-    lines += _printed_lines(cells)
+    lines += _printed_lines(cells, row["doubt"], content)
     if row["id"] != baseline:
         lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
         for unit in units:
@@ -117,27 +105,38 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     return Block(label, lines)
 
 
-def _printed_lines(cells: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Line]:
+def _printed_lines(
+    cells: Sequence[tuple[str, Mapping[str, Any]]], doubt: Mapping[str, str], content: Content
+) -> list[Line]:
     """Return the printed numbers with their spread, and how far ours are from them; of what is not there, no line."""
     lines = []
     if any(cell["printed_percent"] is not None for _, cell in cells):
-        lines.append(Line("printed", [Entry(_printed(cell, score_info(name).digits)) for name, cell in cells]))
+        printed = {name: _printed(cell, column_info(name).digits) for name, cell in cells}
+        lines.append(_doubted("printed", printed, doubt, content))
     key = "difference_to_printed_percent"
     if any(cell[key] is not None for _, cell in cells):
-        entries = [Entry(number(cell[key], score_info(name).digits, signed=True)) for name, cell in cells]
+        entries = [Entry(number(cell[key], column_info(name).digits, signed=True)) for name, cell in cells]
         lines.append(Line("ours minus printed", entries))
     return lines
+
+
+def _doubted(kind: str, printed: Mapping[str, str], doubt: Mapping[str, str], content: Content) -> Line:
+    """Return a line of printed numbers with the footnotes of those that are doubtful."""
+    marks = doubt_marks(doubt, content.footnotes)
+    entries = [Entry(text, mark=marks.get(column, "")) for column, text in printed.items()]
+    return Line(kind, entries, marks.get(WHOLE_ROW, ""))
+
+
+def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str]:
+    """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
+    texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
+    return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
 
 
 def _printed(cell: Mapping[str, Any], digits: int) -> str:
     """Return a printed number, with the standard deviation that stands beside it in the paper."""
     text, spread = number(cell["printed_percent"], digits), cell["printed_sd_percent"]
     return text if spread is None else f"{text} ± {spread:g}"
-
-
-def _columns(row: Mapping[str, Any], content: Content) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return pairs of column and cell."""
-    return [(column, row["cells"][column]) for column in content.columns]
 
 
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:
@@ -152,26 +151,26 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
     """Return our mean and spread on the scale of the metric."""
     if cell["mean"] is None:
         return Entry(NONE, mark=_not_run(cell, column, content))
-    info = score_info(column)
+    info = column_info(column)
     text = number(info.scale * cell["mean"], info.digits)
     if cell["sd"] is not None:
         text += f" ± {number(info.scale * cell['sd'], info.digits)}"
     if same is None:
         text += f" ({cell['n']})"
-    mark = content.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
+    mark = content.footnotes.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
     return Entry(text, strong=_mark(cell) > 0, mark=mark)
 
 
 def _not_run(cell: Mapping[str, Any], column: str, content: Content) -> str:
     """Return the mark of the footnote with the reason why a row lacks a metric."""
-    return content.mark(f"{column} was not run: {plain(cell['reason'])}.")
+    return content.footnotes.mark(f"{heading(column)} was not run: {plain(cell['reason'])}.")
 
 
 def _incomparable(cell: Mapping[str, Any], column: str, content: Content) -> Entry:
     """Return the cell of a comparison for which one row has no score."""
     if cell["mean"] is None:
         return Entry(NONE, mark=_not_run(cell, column, content))
-    return Entry(NONE, mark=content.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
+    return Entry(NONE, mark=content.footnotes.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
 
 
 def _mark(cell: Mapping[str, Any]) -> int:
@@ -185,9 +184,11 @@ def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry
     The arrow shows the direction of the difference; whether that is better depends on the metric.
     """
     comparison = cell["comparison"]
+    if comparison is None:  # no metric
+        return Entry(NONE)
     if comparison["difference"] is None:
         return _incomparable(cell, column, content)
-    info, arrow = score_info(column), ""
+    info, arrow = column_info(column), ""
     if _mark(cell):
         arrow = " ↑" if comparison["difference"] > 0 else " ↓"
     return Entry(number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
@@ -195,13 +196,15 @@ def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry
 
 def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Entry:
     """Return the adjusted p of the test over a unit."""
+    if cell["comparison"] is None:  # no metric
+        return Entry(NONE)
     test = cell["comparison"][UNITS[unit]]
     if test is None:
         return _incomparable(cell, column, content)
     p = test["p_holm"]
     if p is None:
-        return Entry(NONE, mark=content.mark(f"No test: {plain(test['reason'])}."))
-    return Entry("<0.001" if p < 0.001 else f"{p:.3f}")
+        return Entry(NONE, mark=content.footnotes.mark(f"No test: {plain(test['reason'])}."))
+    return Entry(p_text(p))
 
 
 def _signatures(statistics: Mapping[str, Any]) -> list[str]:

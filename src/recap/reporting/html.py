@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from recap.reporting.content import Block, Content, Entry, Line
+from recap.reporting.markdown import footnotes
 
 _STYLE = """
 .recap-table { font: 13px/1.45 system-ui, sans-serif; max-width: 70rem; overflow-x: auto; }
@@ -21,7 +22,7 @@ _STYLE = """
 def html_table(content: Content) -> str:
     """Return the table with its scale, footnotes and notes; every text in it is escaped."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in content.columns)
-    notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
+    notes = footnotes(content.footnotes) + content.notes
     notes += [f"Signature: {text}" for text in content.signatures]
     lines = [
         '<meta charset="utf-8">',
@@ -46,10 +47,14 @@ def _block(block: Block, columns: int) -> str:
 
 def _line(line: Line) -> str:
     cells = "".join(f"<td>{_entry(entry)}</td>" for entry in line.entries)
-    return f'<tr><th scope="row">{escape(line.kind)}</th>{cells}</tr>'
+    return f'<tr><th scope="row">{escape(line.kind)}{_mark(line.mark)}</th>{cells}</tr>'
 
 
 def _entry(entry: Entry) -> str:
     """Return one cell."""
     text = f"<strong>{escape(entry.text)}</strong>" if entry.strong else escape(entry.text)
-    return text + (f"<sup>{escape(entry.mark)}</sup>" if entry.mark else "")
+    return text + _mark(entry.mark)
+
+
+def _mark(mark: str) -> str:
+    return f"<sup>{escape(mark)}</sup>" if mark else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from recap.reporting.content import Block, Content, Entry
 from recap.reporting.text import plain
 
@@ -118,7 +120,8 @@ def _block(block: Block, columns: int) -> list[str]:
     """Return one row of the table: its label, then its lines."""
     lines = [rf"\multicolumn{{{columns + 1}}}{{@{{}}l}}{{\textbf{{{escape(block.label)}}}}} \\"]
     for line in block.lines:
-        lines.append(" & ".join([rf"\enspace {_kind(line.kind)}", *map(_cell, line.entries)]) + r" \\")
+        kind = rf"\enspace {_kind(line.kind)}{superscript(line.mark)}"
+        lines.append(" & ".join([kind, *map(_cell, line.entries)]) + r" \\")
         spreads = [_spread(entry) for entry in line.entries]
         if any(spreads):
             lines.append(" & ".join([r"\enspace\quad $\pm$ sd", *spreads]) + r" \\")
@@ -138,7 +141,17 @@ def _cell(entry: Entry) -> str:
     text = escape(arrow) + signed(text.removesuffix(arrow).strip())
     if entry.strong:
         text = rf"\textbf{{{text}}}"
-    return text + (rf"\rlap{{\textsuperscript{{{entry.mark}}}}}" if entry.mark else "")
+    return text + (rf"\rlap{{{superscript(entry.mark)}}}" if entry.mark else "")
+
+
+def superscript(mark: str) -> str:
+    """Return the mark of a footnote, or nothing."""
+    return rf"\textsuperscript{{{mark}}}" if mark else ""
+
+
+def footnotes(texts: Mapping[str, str]) -> list[str]:
+    """Return the footnotes below a table, each behind its mark."""
+    return [f"{superscript(mark)} {escape(text)}" for mark, text in texts.items()]
 
 
 def _spread(entry: Entry) -> str:
@@ -156,8 +169,7 @@ def signed(text: str) -> str:
 
 def _notes(content: Content) -> list[str]:
     """Return the notes below the table."""
-    notes = [rf"\textsuperscript{{{mark}}} {escape(text)}" for mark, text in content.footnotes.items()]
-    notes += [escape(note) for note in content.notes]
+    notes = footnotes(content.footnotes) + [escape(note) for note in content.notes]
     notes += [f"Signature: {_signature(text)}." for text in content.signatures]
     body = "\\par\n".join(notes)
     return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\scriptsize\raggedright", body, r"\end{minipage}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from recap.reporting.content import Content, Entry
 
@@ -12,8 +12,8 @@ def markdown_table(content: Content) -> str:
     rows: list[list[str]] = [["", *content.columns]]
     for block in content.blocks:
         rows.append([f"**{escape_cell(block.label)}**", *[""] * len(content.columns)])
-        rows.extend([f"  {line.kind}", *(_entry(entry) for entry in line.entries)] for line in block.lines)
-    notes = [f"[{mark}] {text}" for mark, text in content.footnotes.items()] + content.notes
+        rows.extend([f"  {line.kind}{marked(line.mark)}", *map(_entry, line.entries)] for line in block.lines)
+    notes = footnotes(content.footnotes) + content.notes
     notes += [f"Signature: `{text}`" for text in content.signatures]
     return page(content.title, content.scale, rows, notes)
 
@@ -47,4 +47,14 @@ def _no_element(text: str) -> str:
 def _entry(entry: Entry) -> str:
     """Return one cell of the table."""
     text = f"**{entry.text}**" if entry.strong else entry.text
-    return text + (f" [{entry.mark}]" if entry.mark else "")
+    return text + marked(entry.mark)
+
+
+def marked(mark: str) -> str:
+    """Return the mark of a footnote, or nothing."""
+    return f" [{mark}]" if mark else ""
+
+
+def footnotes(texts: Mapping[str, str]) -> list[str]:
+    """Return the footnotes below a table, each behind its mark."""
+    return [f"[{mark}] {text}" for mark, text in texts.items()]

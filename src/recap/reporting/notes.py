@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recap.reporting.text import plain
+from recap.reporting.text import p_text, plain
+from recap.settings.columns import column_info, heading
 from recap.settings.metrics import score_info
-from recap.statistics.comparison import SIGNIFICANT
+from recap.statistics.comparison import SIGNIFICANT, UNITS
 from recap.statistics.power import MOST, POWER, least_difference
 
 
@@ -21,13 +22,14 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
     notes += _on_scales(statistics["columns"])
     notes += _on_printed(statistics)
-    return notes + ([_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else [])
+    notes += [_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else []
+    return notes + _on_printed_p(statistics)
 
 
 def _on_scales(columns: Sequence[str]) -> list[str]:
     """Return which columns are not in percent, and in which a lower value is better."""
-    unscaled = [column for column in columns if score_info(column).scale == 1]
-    lower = [column for column in columns if not score_info(column).higher_is_better]
+    unscaled = [heading(column) for column in columns if column_info(column).scale != 100]
+    lower = [column for column in columns if column_info(column).higher_is_better is False]
     notes = [f"Not in percent: {', '.join(unscaled)}."] if unscaled else []
     return notes + ([f"Lower is better: {', '.join(lower)}."] if lower else [])
 
@@ -70,6 +72,26 @@ def _on_p(statistics: Mapping[str, Any]) -> str:
         f"takes images and runs as random. An arrow marks a difference with all three below {SIGNIFICANT:g}; bold: "
         f"better by this rule. {more}"
     )
+
+
+def _on_printed_p(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the note with the p-values that the paper prints, ours behind them."""
+    units = statistics["family"]["units"]
+    found = [
+        f"{plain(row['label'])}: {', '.join(_beside(column, p, row, units) for column, p in row['printed_p'].items())}"
+        for row in [*statistics["quoted"], *statistics["rows"]]
+        if row["printed_p"]
+    ]
+    ours = f"ours over {', '.join(units)} (Holm) in brackets"
+    return [f"p as the paper prints it, {ours}: {'; '.join(found)}."] if found else []
+
+
+def _beside(column: str, printed: float, row: Mapping[str, Any], units: Sequence[str]) -> str:
+    """Return a printed p with ours of the same row and column; of what was not run or tested, two dashes."""
+    comparison = row.get("cells", {}).get(column, {}).get("comparison") or {}
+    tests = [comparison.get(UNITS[unit]) or {} for unit in units]
+    ours = ["--" if test.get("p_holm") is None else p_text(test["p_holm"]) for test in tests]
+    return f"{heading(column)} {printed:g} ({', '.join(ours)})"
 
 
 def _on_power(statistics: Mapping[str, Any]) -> str:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import NONE, number
-from recap.reporting.text import plain
-from recap.settings import Table
-from recap.settings.metrics import score_info, server_names
+from recap.reporting.content import doubt_marks, number
+from recap.reporting.text import Footnotes, plain
+from recap.settings import QuotedRow, Table
+from recap.settings.columns import RUN_COLUMNS, column_info, heading
+from recap.settings.metrics import server_names
+from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import SIGNIFICANT
 
 _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
@@ -20,21 +22,26 @@ _IN_FULL = {"images", "split", "len", "lp", "recap"}
 
 @dataclass(frozen=True)
 class Score:
-    """One cell: mean and standard deviation as text; ``best`` of its column; ``mark`` 1 or -1 if significant."""
+    """One cell: mean and standard deviation as text; ``best`` of its column; ``mark`` 1 or -1 if significant.
+
+    ``doubt`` is the mark of a footnote about a printed number.
+    """
 
     mean: str
     sd: str = ""
     best: bool = False
     mark: int = 0
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One line: a row that was run, or (``printed``) one that the paper quotes."""
+    """One line: a row that was run, or (``printed``) one that the paper quotes; ``doubt`` as that of a score."""
 
     label: str
     scores: list[Score]
     printed: bool = False
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,25 +54,35 @@ class PaperTable:
     rows: list[PaperRow]
     legend: list[str]
     note: str
+    footnotes: Footnotes
 
 
 def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     """Return a table from its statistics; of one run a row, nothing is bold or marked."""
     columns = list(table.columns)
     best = {column: _best(statistics["rows"], column) for column in columns}
-    rows = [
-        PaperRow(plain(row.label), [Score(number(row.printed.get(c), score_info(c).digits)) for c in columns], True)
-        for row in table.quoted
-    ]
+    footnotes = Footnotes()
+    rows = [_quoted(row, columns, footnotes) for row in table.quoted]
     for row in statistics["rows"]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
         rows.append(PaperRow(plain(row["label"]), scores))
     title, scale = plain(table.title), plain(table.short_scale)
-    return PaperTable(title, scale, columns, rows, _legend(rows, columns, statistics), _note(rows, statistics))
+    legend, note = _legend(rows, columns, statistics), _note(statistics)
+    return PaperTable(title, scale, columns, rows, legend, note, footnotes)
+
+
+def _quoted(row: QuotedRow, columns: Sequence[str], footnotes: Footnotes) -> PaperRow:
+    """Return a row that the paper quotes."""
+    marks = doubt_marks(row.doubt, footnotes)
+    printed = {column: number(row.printed.get(column), column_info(column).digits) for column in columns}
+    scores = [Score(text, doubt=marks.get(column, "")) for column, text in printed.items()]
+    return PaperRow(plain(row.label), scores, True, marks.get(WHOLE_ROW, ""))
 
 
 def short_name(column: str) -> list[str]:
     """Return the name of a column as papers abbreviate it, in the words that may stand below each other."""
+    if column in RUN_COLUMNS:
+        return heading(column).split()
     server = column in server_names()
     name = column.partition(".")[2] if server else column
     name = f"B-{name.removeprefix('BLEU-')}" if name.startswith("BLEU-") else _SHORT.get(name, name)
@@ -73,21 +90,24 @@ def short_name(column: str) -> list[str]:
 
 
 def _shown(cell: Mapping[str, Any], column: str) -> str:
-    info = score_info(column)
+    info = column_info(column)
     return number(None if cell["mean"] is None else info.scale * cell["mean"], info.digits)
 
 
 def _best(rows: Sequence[Mapping[str, Any]], column: str) -> str:
-    """Return the best mean as it is shown, or nothing where there are not two rows, each of two runs or more."""
+    """Return the best mean as it is shown, or nothing where there are not two rows, each of two runs or more.
+
+    Of a column that is no metric none is best.
+    """
     cells = [row["cells"][column] for row in rows if row["cells"][column]["mean"] is not None]
-    if len(cells) < 2 or any(cell["n"] < 2 for cell in cells):
+    if column in RUN_COLUMNS or len(cells) < 2 or any(cell["n"] < 2 for cell in cells):
         return ""
-    choose = max if score_info(column).higher_is_better else min
+    choose = max if column_info(column).higher_is_better else min
     return _shown(choose(cells, key=lambda cell: cell["mean"]), column)
 
 
 def _score(cell: Mapping[str, Any], column: str, best: str) -> Score:
-    info, mean = score_info(column), _shown(cell, column)
+    info, mean = column_info(column), _shown(cell, column)
     sd = "" if cell["sd"] is None else number(info.scale * cell["sd"], info.digits)
     mark = 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
     return Score(mean, sd, best=mean == best, mark=mark)
@@ -106,24 +126,24 @@ def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mappin
         said.append(f"No difference from {baseline} is significant over both images and runs.")
     if any(row.printed for row in rows):
         said.append("Above the line: printed numbers, not run.")
-    lower = [column for column in columns if not score_info(column).higher_is_better]
+    lower = [column for column in columns if column_info(column).higher_is_better is False]
     return [*said, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
 
 
-def _note(rows: Sequence[PaperRow], statistics: Mapping[str, Any]) -> str:
+def _note(statistics: Mapping[str, Any]) -> str:
     """Return one line on seeds, images and how scores were made, and which names are short."""
     seeds = ", ".join(map(str, statistics["seeds"]))
     if len(statistics["seeds"]) == 1:
         spread = f"One seed ({seeds}): no spread, and no difference is marked"
     else:
         spread = f"Mean ± standard deviation over seeds {seeds}"
-        made = [score for row in rows if not row.printed for score in row.scores if score.mean != NONE]
-        spread += "; without ±: one run" if any(not score.sd for score in made) else ""
+        single = any(cell["n"] == 1 for row in statistics["rows"] for cell in row["cells"].values())
+        spread += "; without ±: one run" if single else ""
     columns = statistics["columns"]
     short = {column.rpartition(".")[2] if column in server_names() else column for column in columns} & set(_SHORT)
     names = [*(["B BLEU"] if any("BLEU-" in column for column in columns) else [])]
     names += [f"{letter} {column}" for column, letter in _SHORT.items() if column in short]
-    unscaled = [column for column in columns if score_info(column).scale == 1]
+    unscaled = [heading(column) for column in columns if column_info(column).scale != 100]
     units = f"Percent, but for {', '.join(unscaled)}" if unscaled else "Percent"
     parts = [spread, f"{statistics['images']} test images", _signature(statistics)]
     return f"{units}. {'; '.join(filter(None, parts))}." + (f" {', '.join(names)}." if names else "")

@@ -6,10 +6,12 @@ import csv
 import io
 
 from recap.core.files.spreadsheet import no_formula
+from recap.reporting import latex, markdown
 from recap.reporting.content import NONE
-from recap.reporting.latex import PACKAGES, escape, fitted, label_name, signed
-from recap.reporting.markdown import escape_cell, page
+from recap.reporting.latex import PACKAGES, escape, fitted, label_name, signed, superscript
+from recap.reporting.markdown import escape_cell, marked, page
 from recap.reporting.paper import PaperRow, PaperTable, Score, short_name
+from recap.settings.columns import heading
 
 COLUMN, PAGE = 219.0, 455.0  # points: the narrowest column of two that is in use, and its page (ACL; CVPR 237, 497)
 _SIZE, _SMALL = 8.0, 6.0  # points: numbers, and their standard deviations
@@ -51,10 +53,14 @@ def paper_latex(table: PaperTable, name: str) -> str:
             ]
         ),
         r"\par\smallskip",
-        rf"\begin{{minipage}}{{\linewidth}}{_font(7)}\raggedright {escape(table.note)}\end{{minipage}}",
+        rf"\begin{{minipage}}{{\linewidth}}{_font(7)}\raggedright {_below(table)}\end{{minipage}}",
         rf"\end{{{environment}}}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _below(table: PaperTable) -> str:
+    return "\\par\n".join([*latex.footnotes(table.footnotes), escape(table.note)])
 
 
 def paper_markdown(table: PaperTable) -> str:
@@ -62,9 +68,9 @@ def paper_markdown(table: PaperTable) -> str:
     rows = [["", *(escape_cell(" ".join(short_name(column))) for column in table.columns)]]
     for row in table.rows:
         label = f"{row.label} (printed, not run)" if row.printed else row.label
-        rows.append([escape_cell(label), *map(_markdown_score, row.scores)])
+        rows.append([escape_cell(label) + marked(row.doubt), *map(_markdown_score, row.scores)])
     legend = [sentence for sentence in table.legend if not sentence.startswith("Above the line")]
-    return page(table.title, table.scale, rows, [*legend, table.note])
+    return page(table.title, table.scale, rows, [*legend, *markdown.footnotes(table.footnotes), table.note])
 
 
 def paper_csv(table: PaperTable) -> str:
@@ -72,11 +78,14 @@ def paper_csv(table: PaperTable) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     parts = ("", " sd", " mark")
-    writer.writerow(["row", "source", "scale", *(f"{column}{part}" for column in table.columns for part in parts)])
+    doubts = ["doubt"] if table.footnotes else []
+    scores = [f"{heading(column)}{part}" for column in table.columns for part in parts]
+    writer.writerow(["row", "source", "scale", *scores, *doubts])
     for row in table.rows:
         source, scale = ("printed", "") if row.printed else ("run", no_formula(table.scale))
         cells = [value for score in row.scores for value in _csv_score(score, row.printed)]
-        writer.writerow([no_formula(row.label), source, scale, *cells])
+        said = " ".join(table.footnotes[mark] for mark in [row.doubt, *(score.doubt for score in row.scores)] if mark)
+        writer.writerow([no_formula(row.label), source, scale, *cells, *([no_formula(said)] if doubts else [])])
     return text.getvalue()
 
 
@@ -128,22 +137,26 @@ def _body(table: PaperTable, spread: bool) -> list[str]:
 
 
 def _line(row: PaperRow, spread: bool) -> str:
-    return " & ".join([escape(row.label), *(_latex_score(score, spread) for score in row.scores)]) + r" \\"
+    return (
+        " & ".join([escape(row.label) + superscript(row.doubt), *(_latex_score(score, spread) for score in row.scores)])
+        + r" \\"
+    )
 
 
 def _latex_score(score: Score, spread: bool) -> str:
     """Return a mean, bold if it is the best, and in the next column its standard deviation and dagger."""
     mean = signed(score.mean)
     mean = rf"\textbf{{{mean}}}" if score.best else mean
+    doubt = rf"\rlap{{{superscript(score.doubt)}}}" if score.doubt else ""
     if not spread:
-        return mean
+        return mean + doubt
     sd = rf"\sd{{{escape(score.sd)}}}" if score.sd else ""
-    return f"{mean}&{sd}" + (r"\rlap{$^\dagger$}" if score.mark else "")
+    return f"{mean}&{sd}{doubt}" + (r"\rlap{$^\dagger$}" if score.mark else "")
 
 
 def _markdown_score(score: Score) -> str:
     mean = f"**{score.mean}**" if score.best else score.mean
-    return mean + (f" ± {score.sd}" if score.sd else "") + (" †" if score.mark else "")
+    return mean + (f" ± {score.sd}" if score.sd else "") + (" †" if score.mark else "") + marked(score.doubt)
 
 
 def _csv_score(score: Score, printed: bool) -> list[str]:

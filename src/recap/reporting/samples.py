@@ -15,7 +15,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.plan.run import row_runs
 from recap.reporting.text import plain
 from recap.settings import Table
-from recap.statistics.scores import read_captions, read_image_scores, read_metrics, split_of
+from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def choose_samples(
 
 def _scored(folder: Path) -> _Scored:
     """Read captions and scores of one run."""
-    split = split_of(read_metrics(folder).signature)
+    split = read_metrics(folder).split
     scores = read_image_scores(folder, split)
     cider: dict[int, float] = {}
     if "CIDEr" in scores:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from recap.reporting.markdown import markdown_table
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
+from recap.settings.tables import WHOLE_ROW
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")
 _JOINT = _WELCH
+_NOTES = ("printed_p", "doubt")  # columns of tables that have any
 _PRINTED = ("printed_percent", "printed_sd_percent", "difference_to_printed_percent")
 
 
@@ -65,16 +67,17 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     Column ``scale`` is ``paper`` where a row has the data set and the settings of the printed numbers, else ``other``;
     Markdown and JSON describe the scale in full.
     """
-    records = list(_records(statistics))
+    notes = [key for key in _NOTES if any(row[key] for row in [*statistics["quoted"], *statistics["rows"]])]
+    records = list(_records(statistics, notes))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in _quoted(statistics))
+    writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in _quoted(statistics, notes))
     writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in records)
     return buffer.getvalue()
 
 
-def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
     for row in statistics["rows"]:
         for metric, cell in row["cells"].items():
@@ -103,10 +106,11 @@ def _records(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     cell["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))
                 ),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
+                **{key: _note(row[key], metric) for key in notes},
             }
 
 
-def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _quoted(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of rows that the paper quotes: no run, only a printed value."""
     for row in statistics["quoted"]:
         for metric, value in row["printed"].items():
@@ -116,7 +120,13 @@ def _quoted(statistics: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 "metric": metric,
                 "printed_percent": value,
                 "reason": "printed in the paper, not run",
+                **{key: _note(row[key], metric) for key in notes},
             }
+
+
+def _note(notes: Mapping[str, Any], metric: str) -> Any:
+    """Return the printed p of a metric, or why it is doubtful; a doubt about the row counts for each of its numbers."""
+    return notes.get(metric, notes.get(WHOLE_ROW))
 
 
 def _reasons(*reasons: str | None) -> str:

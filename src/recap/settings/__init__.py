@@ -10,6 +10,7 @@ from typing import Any
 
 from recap.settings.base import Strict
 from recap.settings.datasets import Dataset
+from recap.settings.decoding import DecodingRules, DecodingSettings
 from recap.settings.execution import Execution, ExecutionFile
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
@@ -17,7 +18,6 @@ from recap.settings.language_models import LanguageModel
 from recap.settings.models import Model, ModelConfig
 from recap.settings.recipes import (
     CrossEntropy,
-    DecodingRules,
     Evaluation,
     Recipe,
     ScheduledSampling,
@@ -38,7 +38,7 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+from recap.settings.tables import PaperProfile, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
 
 __all__ = [
     "ConstantSchedule",
@@ -47,6 +47,7 @@ __all__ = [
     "CrossEntropyRun",
     "Dataset",
     "DecodingRules",
+    "DecodingSettings",
     "Evaluation",
     "EvaluationSpec",
     "Execution",
@@ -57,6 +58,7 @@ __all__ = [
     "Model",
     "ModelConfig",
     "NoamSchedule",
+    "PaperProfile",
     "PlateauSchedule",
     "Profile",
     "QuotedRow",

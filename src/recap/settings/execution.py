@@ -37,9 +37,24 @@ class Execution(Strict):
 
 
 class ExecutionFile(Execution):
-    """What ``--execution`` of a job takes: the workflow adds the labels of the runs to how they are computed."""
+    """What ``--execution`` of a job takes: the keys of a profile, and more.
 
+    The workflow adds the labels of the runs. A training that is cut short is for looking at a model: no profile can ask
+    for it, because its result is not that of its spec, while its inputs, settings and source are the same.
+    """
+
+    max_steps: PositiveInt | None = Field(
+        None, exclude=True, description="train so many steps, then end; 100 by default where one batch is overfit"
+    )
+    overfit_one_batch: bool = Field(
+        False, exclude=True, description="take the first batch at every step: the loss of a sound model comes near 0"
+    )
     labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a training is cut short."""
+        return self.max_steps is not None or self.overfit_one_batch
 
 
 # Keys of before that are keys of `execution` now.

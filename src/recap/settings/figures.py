@@ -1,4 +1,4 @@
-"""Settings of figures that draw the scores of tables over a setting: ``params/figures/``."""
+"""Settings of figures that draw the scores of tables over a setting: folders ``figures/``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Axis(Strict):
 
 
 class FigureFile(Strict):
-    """``params/figures/<paper>/<figure>.yaml``: metrics of several tables' rows over one setting, as lines."""
+    """``params/<paper>/figures/<figure>.yaml``: metrics of several tables' rows over one setting, as lines."""
 
     title: str
     source: str = Field("", description="the paper's figure")
     x: Axis
     metrics: list[Column] = Field(min_length=1, description="one panel each")
-    tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml")
+    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3")
     line_of: Literal["row", "table"] = Field(
         description="row: a line joins the rows of one id in all tables; table: it joins the rows of one table"
     )

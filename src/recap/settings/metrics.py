@@ -53,7 +53,7 @@ def server_names() -> list[str]:
 
 
 def column_names() -> list[str]:
-    """Return all names that a column of a table may have."""
+    """Return the names of all columns of tables that are scores."""
     return score_names() + server_names()
 
 

@@ -1,24 +1,17 @@
-"""Settings of training and evaluation: ``params/recipes/``."""
+"""Settings of training and evaluation: folders ``recipes/``."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.errors import ConfigError
 from recap.settings.base import Strict, neutral
+from recap.settings.decoding import DecodingSettings
 from recap.settings.execution import Execution, refuse_moved
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.names import OneOf
 from recap.settings.schedules import WITH_ONE_RATE, Schedule
-
-# `DecodingRules.text`
-_RULES = re.compile(
-    r"(ngram(?P<ngram>\d+))?\+?(?P<repeat>repeat)?\+?(endings\((?P<endings>.*)\))?"
-    r"\+?(groups(?P<groups>\d+)x(?P<diversity>\d+(\.\d+)?(e-\d+)?))?"
-)
 
 
 class Stage(Strict):
@@ -143,70 +136,18 @@ class SelfCritical(Stage):
         return self
 
 
-class DecodingRules(Strict):
-    """What beam search forbids; whatever is set is part of the scores' signature."""
-
-    no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
-    no_immediate_repeat: bool = Field(False, description="no word follows itself")
-    bad_endings: list[str] = Field(default_factory=list, description="words a caption may not end on")
-
-    groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
-    diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
-
-    @property
-    def text(self) -> str:
-        """The rules in a word for signatures, empty where there are none."""
-        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
-        repeat = ["repeat"] if self.no_immediate_repeat else []
-        ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
-        endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
-        return "+".join([*ngram, *repeat, *endings, *groups])
-
-    @classmethod
-    def of_text(cls, text: str) -> DecodingRules:
-        """Return the rules that `text` stands for.
-
-        Raises:
-            ConfigError: it is none of them.
-        """
-        found = _RULES.fullmatch(text)
-        said = {key: value for key, value in found.groupdict().items() if value is not None} if found else {}
-        try:
-            rules = cls(
-                no_repeated_ngram=int(said.get("ngram", 0)),
-                no_immediate_repeat="repeat" in said,
-                bad_endings=said["endings"].split(",") if "endings" in said else [],
-                groups=int(said.get("groups", 1)),
-                **({"diversity": float(said["diversity"])} if "diversity" in said else {}),
-            )
-        except ValueError:  # of pydantic, or of a number of thousands of digits
-            rules = None
-        if rules is None or rules.text != text:
-            raise ConfigError(f"{text!r} does not say what decoding forbade; evaluate the run again")
-        return rules
-
-
-class Evaluation(Strict):
+class Evaluation(DecodingSettings):
     """How test captions are decoded and scored."""
 
-    beam: PositiveInt = 3
-    max_length: PositiveInt = 20
-    length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
-    rules: DecodingRules = DecodingRules()
-    n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     split: Literal["val", "test"] = "test"
-    batch_size: PositiveInt = 50
     metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(
         list(COCO), description="SPICE runs where its models are installed"
     )
 
-    @model_validator(mode="after")
-    def _groups_fit(self) -> Evaluation:
-        if self.beam % self.rules.groups:
-            raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
-        if self.n_best > self.beam:
-            raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
-        return self
+    @property
+    def decoding(self) -> DecodingSettings:
+        """How they are decoded, without how they are scored."""
+        return DecodingSettings(**self.model_dump(include=set(DecodingSettings.model_fields)))
 
 
 class Recipe(Strict):

@@ -18,7 +18,7 @@ class _Run(Strict):
     model: str = Field(description="name of the model")
     recipe: str = Field(description="name of the recipe")
     seed: int = Field(description="of first weights, order, dropout and samples")
-    model_settings: Model = Field(description="keys of params/models/<model>.yaml")
+    model_settings: Model = Field(description="keys of the model's file")
     processes: PositiveInt = neutral(1, description="processes that train together, started by torchrun")
 
 
@@ -26,14 +26,14 @@ class CrossEntropyRun(_Run):
     """The first stage."""
 
     stage: Literal["xe"]
-    stage_settings: CrossEntropy = Field(description="key `xe` of params/recipes/<recipe>.yaml")
+    stage_settings: CrossEntropy = Field(description="key `xe` of the recipe's file")
 
 
 class SelfCriticalRun(_Run):
     """The second stage."""
 
     stage: Literal["scst"]
-    stage_settings: SelfCritical = Field(description="key `scst` of params/recipes/<recipe>.yaml")
+    stage_settings: SelfCritical = Field(description="key `scst` of the recipe's file")
 
 
 RunSpec = Annotated[CrossEntropyRun | SelfCriticalRun, Field(discriminator="stage")]
@@ -42,4 +42,4 @@ RunSpec = Annotated[CrossEntropyRun | SelfCriticalRun, Field(discriminator="stag
 class EvaluationSpec(Strict):
     """How a run's captions are decoded and scored."""
 
-    evaluation: Evaluation = Field(description="key `evaluation` of params/recipes/<recipe>.yaml")
+    evaluation: Evaluation = Field(description="key `evaluation` of the recipe's file")

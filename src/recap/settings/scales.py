@@ -1,4 +1,4 @@
-"""Settings of scales (``params/scales/``), and what their sentences call data sets (``params/titles.yaml``)."""
+"""Settings of scales (folders ``scales/``), and what their sentences call data sets (``params/titles.yaml``)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,21 @@ class Replacements(Strict):
     recipes: dict[str, str | dict[str, Any]] = Field(
         default_factory=dict, description="recipe -> the one in its place: a name, or `base` and what differs from it"
     )
+    recipes_by_subset: dict[str, str] = Field(
+        default_factory=dict,
+        description="subset of the training -> the recipe in place of those that `recipes` does not name",
+    )
     seeds: list[int] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 
 class Scale(Replacements):
-    """What replaces data sets, features, sizes, recipes and seeds of every table that is made at this scale."""
+    """What replaces data sets, features, sizes, recipes and seeds of every table that is made at this scale.
 
-    opening: str = Field(description="how the sentence under each table begins")
+    All files of one name, of any paper, are one scale; each of their entries is in one of them.
+    """
+
+    opening: str = Field("", description="how the sentence under each table begins; one file of the scale has it")
     paper: bool = Field(
         False,
         description="nothing is replaced; `opening` is said of tables with the settings of their printed numbers alone",

@@ -9,17 +9,22 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from recap.core.files.atomic import write_text
-from recap.settings import SECTIONS, Profile, Titles
+from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
+from recap.settings.table_parts import TableOfParts
 
-_BASE = {"type": "string", "description": "name of a file beside this one: as that one, except for the keys given here"}
+_BASE = {
+    "type": "string",
+    "description": "name of another file of this section: as that one, except for the keys here",
+}
 
 
 def schemas() -> dict[str, str]:
-    """Return the text of every schema file by its name: profiles, titles, and each folder of ``params/``."""
+    """Return the text of every schema file by its name: profiles, titles, and each section of ``params/``."""
     kinds = {
-        "profile": (Profile, False),
+        "profile": (Profile | PaperProfile, False),
         "titles": (Titles, False),
         **{name: (kind, True) for name, kind in SECTIONS.items()},
+        "tables": (TableFile | TableOfParts, True),
     }
     return {f"{name}.schema.json": _text(_schema(kind, name, variant)) for name, (kind, variant) in kinds.items()}
 

@@ -27,9 +27,13 @@ from recap.settings.vocabulary import VocabularyConfig
 class ComparedTable(Strict):
     """``recap statistics`` and ``recap report captions``."""
 
-    table: Table = Field(description="keys of params/tables/<table>.yaml")
+    table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
-    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of params/recipes/<name>.yaml")
+    trainings: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="path of a scored run -> paths of its trainings, in their order; for columns that are no metrics",
+    )
+    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
 
 
 class Summary(Strict):
@@ -58,7 +62,7 @@ class StudySpec(Strict):
     """``recap study sheets`` and ``recap study power``."""
 
     name: str = Field(min_length=1, description="of the study")
-    study: Study = Field(description="keys of params/studies/<name>.yaml")
+    study: Study = Field(description="keys of the study's file")
     scale: str = Field(
         "Captions given by hand.", description="sentence for the table about how the models were trained"
     )

@@ -1,4 +1,4 @@
-"""Settings of human studies: ``params/studies/``."""
+"""Settings of human studies: folders ``studies/``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SimulatedRaters(Strict):
 
 
 class Study(Strict):
-    """``params/studies/<name>.yaml``: what raters see, and who is left out."""
+    """``params/<paper>/studies/<name>.yaml``: what raters see, and who is left out."""
 
     title: Text = Field(description="of the table")
     heading: Text = Field(description="title of the forms; must not tell raters what is compared")

@@ -1,34 +1,62 @@
-"""Settings of tables and profiles: ``params/tables/`` and ``params/<profile>.yaml``."""
+"""Settings of tables (``params/<paper>/tables/``) and profiles (``profile.yaml`` of a paper, ``params/demo.yaml``)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.core.errors import nearest
 from recap.settings.base import Strict, neutral
+from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
-from recap.settings.metrics import column_names
 from recap.settings.names import OneOf
 
+WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
 
-def _known_metrics(printed: dict[str, float]) -> dict[str, float]:
-    known = column_names()
+
+def _known_columns(printed: dict[str, Any]) -> dict[str, Any]:
+    known = table_columns()
     unknown = sorted(set(printed) - set(known))
     if unknown:
-        raise ValueError(f"unknown metric {unknown[0]!r}; {nearest(unknown[0], known)}")
+        raise ValueError(f"unknown column {unknown[0]!r}; {nearest(unknown[0], known)}")
     return printed
 
 
-Printed = Annotated[dict[str, float], AfterValidator(_known_metrics)]
+def _known_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
+    _known_columns({key: text for key, text in doubt.items() if key != WHOLE_ROW})
+    return doubt
+
+
+Printed = Annotated[dict[str, float], AfterValidator(_known_columns)]
+PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_known_columns)]
+Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Stages = Literal["xe", "scst"]
 
 
-class QuotedRow(Strict):
+class _PrintedRow(Strict):
+    """What a paper prints in a row, and what speaks against it."""
+
+    printed: Printed = Field(
+        default_factory=dict, description="column -> printed value, in percent or the column's unit"
+    )
+    printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
+    doubt: Doubt = Field(
+        default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
+    )
+
+    @model_validator(mode="after")
+    def _doubts_what_is_printed(self) -> Self:
+        unprinted = [key for key in self.doubt if key not in self.printed and not (key == WHOLE_ROW and self.printed)]
+        if unprinted:
+            raise ValueError(f"doubt: {unprinted[0]!r} has no printed number in this row; leave it out")
+        return self
+
+
+class QuotedRow(_PrintedRow):
     """One line of the paper's table that the paper quotes from others: it has no run."""
 
     id: Id
@@ -47,8 +75,8 @@ class RowSettings(Strict):
     stage: Stages | None = Field(None, description="default: scst")
 
 
-class RowFile(RowSettings):
-    """One line of a table as its file has it."""
+class TrainedRow(RowSettings):
+    """One line of a table as its file has it, without what the paper prints there."""
 
     id: Id
     label: str
@@ -56,7 +84,11 @@ class RowFile(RowSettings):
     scales: list[str] | None = Field(
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
     )
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
+
+
+class RowFile(TrainedRow, _PrintedRow):
+    """One line of a table as its file has it."""
+
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
 
 
@@ -71,7 +103,7 @@ class _Table(Strict):
     """What a table file and a planned table share."""
 
     title: str
-    columns: list[Annotated[str, OneOf(column_names)]]
+    columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     attention: list[str] = Field(
@@ -86,14 +118,19 @@ class _Table(Strict):
     )
 
 
-class TableFile(_Table):
-    """``params/tables/<paper>/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+class UnscaledTable(_Table):
+    """What table files with and without parts share."""
 
     source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
     note: str = Field("", description="sentences under the table at every scale")
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
+
+
+class TableFile(UnscaledTable):
+    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+
     rows: list[RowFile] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -102,7 +139,7 @@ class TableFile(_Table):
         return self
 
 
-class Row(Strict):
+class Row(_PrintedRow):
     """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
 
     id: Id
@@ -114,7 +151,6 @@ class Row(Strict):
     recipe: str
     stage: Stages = "scst"
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
-    printed: Printed = Field(default_factory=dict, description="metric -> printed value, in percent")
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
     as_printed: bool = neutral(
         False, description="data set and settings are those of the printed numbers: differences to them are shown"
@@ -156,13 +192,13 @@ class Profile(Strict):
     """What one run of the workflow makes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    tables: list[str] = Field(min_length=1, description="files below params/tables, without .yaml: xlan/t3")
+    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3 is params/xlan/tables/t3.yaml")
     figures: list[str] = Field(
-        default_factory=list, description="files below params/figures, without .yaml; their tables are made, too"
+        default_factory=list, description="names of figures (visualgpt/f7); their tables are made, too"
     )
     scale: str | None = Field(
         None,
-        description="file of params/scales; none: the tables as they are",
+        description="name of a scale; none: the tables as they are",
     )
     seeds: list[int] | None = Field(
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
@@ -170,7 +206,7 @@ class Profile(Strict):
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
-    studies: list[str] = neutral([], description="human studies: files below params/studies, without .yaml")
+    studies: list[str] = neutral([], description="names of human studies: visualgpt/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
     @model_validator(mode="before")
@@ -184,3 +220,12 @@ class Profile(Strict):
         if seeds is not None and len(set(seeds)) != len(seeds):
             raise ValueError("a seed is duplicated")
         return seeds
+
+
+class PaperProfile(Profile):
+    """``params/<paper>/profile.yaml``: what is made of a paper at each scale; results are in folders NAME_SCALE."""
+
+    tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
+    scales: dict[str, dict[str, Any]] = Field(
+        min_length=1, description="scale -> keys of a profile that hold there, unless they are given for all scales"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from recap.core.errors import MetricError
 from recap.core.signatures import parse_signature
-from recap.plan.run import row_runs
+from recap.plan.run import Run, row_runs
 from recap.settings import Row, Table
+from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import server_names
-from recap.statistics.scores import Metrics, read_image_scores, read_metrics, split_of
+from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number
 
 SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 # Fields of a signature in which comparable scores agree.
@@ -30,8 +31,8 @@ class RowScores:
     Attributes:
         row: the row of the table.
         signatures: seed -> signature.
-        values: metric -> seed -> corpus score, of the metrics that were computed.
-        reasons: metric -> why a run lacks it.
+        values: column -> seed -> corpus score, or number of the training, as recorded.
+        reasons: column -> why a run lacks it.
         images: metric -> ``[images]``, mean over the seeds, in the order of ``image_ids``.
         image_ids: sorted ids of the images scored.
     """
@@ -49,19 +50,22 @@ class RowScores:
         return next(iter(self.signatures.values()))
 
 
-def collect(table: Table, seeds: Sequence[int], scores_root: Path) -> list[RowScores]:
+def collect(
+    table: Table, seeds: Sequence[int], scores_root: Path, trainings: Mapping[str, Sequence[Path]]
+) -> list[RowScores]:
     """Read the scores of every row.
 
     Args:
         table: the table.
         seeds: one run per seed and row.
         scores_root: folder above ``<dataset>/<subset>/...``.
+        trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
 
     Raises:
         RecapError: a file is missing or broken.
         MetricError: two runs differ in tokenizer, references, images or split, or were scored on other images.
     """
-    rows = [_read_row(row, seeds, table.columns, scores_root) for row in table.rows]
+    rows = [_read_row(row, seeds, table.columns, scores_root, trainings) for row in table.rows]
     for other in rows[1:]:
         _check_comparable(rows[0].row.id, rows[0].signature, other.row.id, other.signature)
         if other.image_ids != rows[0].image_ids:
@@ -69,7 +73,13 @@ def collect(table: Table, seeds: Sequence[int], scores_root: Path) -> list[RowSc
     return rows
 
 
-def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_root: Path) -> RowScores:
+def _read_row(
+    row: Row,
+    seeds: Sequence[int],
+    columns: Sequence[str],
+    scores_root: Path,
+    trainings: Mapping[str, Sequence[Path]],
+) -> RowScores:
     """Read all seeds of one row."""
     scores = RowScores(row)
     per_image: dict[str, list[np.ndarray]] = {}
@@ -78,15 +88,30 @@ def _read_row(row: Row, seeds: Sequence[int], columns: Sequence[str], scores_roo
         metrics = read_metrics(folder)
         scores.signatures[run.seed] = metrics.signature
         _check_comparable(f"{row.id} (first seed)", scores.signature, f"{row.id} (seed {run.seed})", metrics.signature)
-        images = read_image_scores(folder, split_of(metrics.signature))
+        images = read_image_scores(folder, metrics.split)
         ids = images.pop("image_id").tolist()
         if scores.image_ids and ids != scores.image_ids:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row.id!r}")
         scores.image_ids = ids
         for column in columns:
-            _add_metric(column, run.seed, metrics, images, scores, per_image, folder)
+            if column in RUN_COLUMNS:
+                _add_number(column, run, scores, trainings)
+            else:
+                _add_metric(column, run.seed, metrics, images, scores, per_image, folder)
     scores.images = {column: np.mean(values, axis=0) for column, values in per_image.items()}
     return scores
+
+
+def _add_number(column: str, run: Run, scores: RowScores, trainings: Mapping[str, Sequence[Path]]) -> None:
+    """Add what the trainings of one run recorded, of all its stages or of the last."""
+    if run.members:
+        scores.reasons[column] = "an ensemble has several trainings"
+        return
+    if run.path not in trainings:
+        raise MetricError(f"column {column!r} needs the trainings of {run.path}: `trainings` of --spec, below --runs")
+    info = RUN_COLUMNS[column]
+    stages = trainings[run.path] if info.all_stages else trainings[run.path][-1:]
+    scores.values.setdefault(column, {})[run.seed] = sum(read_number(stage / info.file, info.key) for stage in stages)
 
 
 def _add_metric(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -12,6 +12,7 @@ from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.settings import Row, Table
+from recap.settings.columns import RUN_COLUMNS, column_info
 from recap.settings.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
@@ -19,6 +20,7 @@ from recap.statistics.power import seeds_needed
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
+    "of columns that are no metrics, values, mean and sd are as the trainings recorded them; they are not compared",
     "the paired tests compare image scores, averaged over the runs: they generalise over images, not training runs",
     "Welch's test compares corpus scores, one per run: it generalises over training runs, not images",
     "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three",
@@ -32,7 +34,13 @@ _FAMILY = "all comparisons of this table with its baseline row, rows times colum
 
 
 def compare_table(
-    *, table: Table, name: str, seeds: Sequence[int], scores_root: Path, statistics_out: Path
+    *,
+    table: Table,
+    name: str,
+    seeds: Sequence[int],
+    scores_root: Path,
+    statistics_out: Path,
+    trainings: Mapping[str, Sequence[Path]] | None = None,
 ) -> dict[str, Any]:
     """Compare the rows of a table with its baseline row and write the result as JSON (no NaN; None has a reason).
 
@@ -42,6 +50,7 @@ def compare_table(
         seeds: one run per seed and row.
         scores_root: folder above ``<dataset>/<subset>/...`` with ``metrics.json`` and ``scores.<split>.parquet``.
         statistics_out: file to write.
+        trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
 
     Returns:
         What was written.
@@ -51,7 +60,7 @@ def compare_table(
     """
     if not seeds:
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
-    rows = collect(table, seeds, scores_root)
+    rows = collect(table, seeds, scores_root, trainings or {})
     baseline = next(scores for scores in rows if scores.row.id == table.baseline)
     described = [_describe(scores, baseline, table) for scores in rows]
     family = _correct(described, seeds)
@@ -85,23 +94,27 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "label": row.label,
         **{part: getattr(row, part) for part in parts},
         "as_printed": row.as_printed,
+        "printed_p": row.printed_p,
+        "doubt": row.doubt,
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
         "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }
 
 
 def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
-    """Return one metric of one row."""
+    """Return one column of one row; of what is no metric there is no comparison."""
     values = scores.values.get(column, {})
     mean = fmean(values.values()) if values else None
+    number = RUN_COLUMNS.get(column)
+    spread = len(values) > 1 and (number is None or number.spread)
     return {
         "values": {str(seed): value for seed, value in values.items()},
         "mean": mean,
-        "sd": stdev(values.values()) if len(values) > 1 else None,
+        "sd": stdev(values.values()) if spread else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
         **_against_paper(scores.row, column, mean),
-        "comparison": None if scores is baseline else _comparison(scores, baseline, column),
+        "comparison": None if scores is baseline or number else _comparison(scores, baseline, column),
     }
 
 
@@ -110,7 +123,7 @@ def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
     printed = row.printed.get(column)
     difference = None
     if row.as_printed and printed is not None and mean is not None:
-        difference = score_info(column).scale * mean - printed
+        difference = column_info(column).scale * mean - printed
     return {
         "printed_percent": printed,
         "printed_sd_percent": row.printed_sd.get(column),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import FiniteFloat
@@ -11,7 +12,7 @@ from pydantic import FiniteFloat
 from recap.core.errors import MetricError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.core.signatures import parse_signature
+from recap.settings.decoding import DecodingSettings
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,15 @@ class Metrics:
     Attributes:
         scores: name -> score of all images; None where it was not computed.
         signature: which references, tokenizer and scorers the scores came from.
+        split: whose images were scored, e.g. ``test``.
+        decoding: how the captions were searched.
         not_run: name -> why it has no score.
     """
 
     scores: dict[str, FiniteFloat | None]
     signature: str
+    split: str
+    decoding: DecodingSettings
     not_run: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,9 +52,17 @@ def read_metrics(folder: Path) -> Metrics:
     return metrics
 
 
-def split_of(signature: str) -> str:
-    """Return the split that a signature names, e.g. ``test``."""
-    return parse_signature(signature).get("split", "").partition("@")[0]
+def read_number(path: Path, key: str) -> float:
+    """Return a number from a JSON file of a training.
+
+    Raises:
+        RecapError: the file is missing or changed, or has no such number.
+    """
+    check(path)
+    value = read_json(path, dict[str, Any]).get(key)
+    if not isinstance(value, int | float):
+        raise MetricError(f"{path}: has no number {key!r}; delete it and train this run again")
+    return value
 
 
 def read_captions(folder: Path, split: str) -> dict[int, str]:

@@ -15,7 +15,7 @@ from recap.plan.result_tables import read_tables
 from recap.tracking.records import Record, read_runs
 from recap.tracking.store import open_store
 from recap.tracking.tables import describe_settings, table_record
-from recap.tracking.views import KIND
+from recap.tracking.views import MARK
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -115,10 +115,10 @@ def _experiment(client: MlflowClient, name: str) -> str:
         client.rename_experiment(found.experiment_id, f"{name}{_renamed_suffix(found)}")
         found = None
     if found is None:
-        return str(client.create_experiment(name, artifact_location=LOCATION, tags=KIND))
+        return str(client.create_experiment(name, artifact_location=LOCATION, tags=MARK))
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
-    for key, value in KIND.items():
+    for key, value in MARK.items():
         if found.tags.get(key) != value:
             client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)

@@ -21,7 +21,8 @@ from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.plan.labels import labels, series_of, setting_names
-from recap.settings.metrics import METRICS, score_info
+from recap.settings.columns import column_info
+from recap.settings.metrics import METRICS
 from recap.settings.params import read_mapping, validate
 from recap.statistics.scores import Metrics, read_metrics
 
@@ -98,7 +99,7 @@ def percent(metric: str, value: float, source: str) -> float:
         RecapError: no metric gives this score.
     """
     try:
-        return round(score_info(metric).scale * value, 4)
+        return round(column_info(metric).scale * value, 4)
     except KeyError:
         raise RecapError(f"{source}: no metric gives {metric!r}; {nearest(metric, METRICS.names())}") from None
 

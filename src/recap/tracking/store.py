@@ -6,32 +6,27 @@ import errno
 import logging
 import os
 import shutil
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from recap.core.errors import RecapError
+from recap.core.errors import RecapError, first_line
 from recap.core.files.atomic import atomic_path
 from recap.core.files.lock import exclusive
 
 # Creating a store, or publishing a large profile, takes seconds, on a busy machine minutes.
 _WAIT_SECONDS = 600
-# Messages of SQLite and the file system, and the remedy; the first match is used.
-_FAILURES = (
-    (
-        ("database is locked", "database table is locked"),
-        "another program is writing to this store; stop it or wait for it",
+# What SQLite and the system call a failure, and the remedy.
+_ADVICE = {
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): "another program is writing to this store; stop it or wait for it",
+    ("SQLITE_FULL", "ENOSPC"): "the disk is full ({free:.0f} MiB free); make room",
+    ("SQLITE_READONLY", "SQLITE_CANTOPEN", "EACCES", "EPERM", "EROFS"): (
+        "the store or its folder cannot be written; make both writable"
     ),
-    (("disk is full", os.strerror(errno.ENOSPC).lower()), "the disk is full ({free:.0f} MiB free); make room"),
-    (
-        ("readonly database", "unable to open database file", "permission denied", "read-only file system"),
-        "the store or its folder cannot be written; make both writable",
-    ),
-    (
-        ("not a database", "malformed", "locate revision", "no such table", "no such column", "already exists"),
-        "this MLflow cannot read this store ({reason}); move the file {store} away",
-    ),
-)
+}
 
 
 def init_store(store: Path) -> None:
@@ -57,7 +52,7 @@ def open_store(store: Path) -> Iterator[str]:
         exclusive(store.with_name(f".{store.name}.lock"), wait_seconds=_WAIT_SECONDS, what=f"the store {store}"),
         _explain_failures(store),
     ):
-        _upgrade(store)
+        _prepare(store)
         yield store_uri(store)
 
 
@@ -77,35 +72,61 @@ def silence_mlflow() -> None:
 def _explain_failures(store: Path) -> Iterator[None]:
     """Turn failures of the store into one message."""
     silence_mlflow()
-    from alembic.util.exc import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (MlflowException, SQLAlchemyError, CommandError, OSError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, subprocess.CalledProcessError, OSError) as error:
         raise RecapError(
-            f"{store}: {_advice(store, str(error))}, and run the same command again; "
+            f"{store}: {_advice(store, error)}, and run the same command again; "
             "no result is lost: the store is made from the result files"
         ) from error
 
 
-def _advice(store: Path, text: str) -> str:
-    """Return what is wrong with a store and what to do; an unknown failure is quoted."""
-    reason = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    for words, advice in _FAILURES:
-        if any(word in text.lower() for word in words):
-            free = shutil.disk_usage(store.parent).free / 2**20
-            return advice.format(free=free, reason=reason, store=store.name)
-    return f"MLflow cannot use this store ({reason}); fix the cause"
+def _advice(store: Path, error: BaseException) -> str:
+    """Return what is wrong with a store and what to do; a failure of the system that is not known is quoted."""
+    code = _code(error)
+    for codes, advice in _ADVICE.items():
+        if code.startswith(codes):  # SQLITE_READONLY_DIRECTORY is a case of SQLITE_READONLY
+            return advice.format(free=shutil.disk_usage(store.parent).free / 2**20)
+    if isinstance(error, OSError):
+        return f"MLflow cannot use this store ({first_line(error)}); fix the cause"
+    return f"this MLflow cannot read this store ({first_line(error)}); move the file {store.name} away"
+
+
+def _code(error: BaseException | None) -> str:
+    """Return the code that SQLite or the system gave the cause of an error, "" if neither did."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error):
+            return getattr(error, "sqlite_errorname", "")
+        if isinstance(error, OSError) and error.errno:
+            return errno.errorcode[error.errno]
+        error = error.__cause__
+    return ""
+
+
+def _prepare(store: Path) -> None:
+    """Create the store atomically, or upgrade its tables to this MLflow's version."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    if not store.exists():
+        with atomic_path(store) as fresh:
+            _upgrade(fresh)
+        return
+    with closing(sqlite3.connect(store, isolation_level=None)) as database:  # MLflow would try again for long
+        database.execute("BEGIN IMMEDIATE")
+    try:
+        MlflowClient(tracking_uri=store_uri(store)).search_experiments(max_results=1)
+    except MlflowException as error:
+        try:
+            _upgrade(store)
+        except subprocess.CalledProcessError:
+            raise error from None
 
 
 def _upgrade(store: Path) -> None:
-    """Create the store atomically, or upgrade its tables to this MLflow's version."""
-    from mlflow.db import upgrade
-
-    if store.exists():
-        upgrade.main(args=[store_uri(store)], standalone_mode=False)
-        return
-    with atomic_path(store) as fresh:
-        upgrade.main(args=[store_uri(fresh)], standalone_mode=False)
+    """Create or upgrade the tables by MLflow's command."""
+    command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", store_uri(store)]
+    subprocess.run(command, check=True, capture_output=True)

@@ -14,7 +14,7 @@ from recap.core.errors import ConfigError
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset

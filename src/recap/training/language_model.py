@@ -20,7 +20,7 @@ from recap.core.files.lock import exclusive
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.core.precision import mixed
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress
 from recap.core.seeding import derived_seed, generator
 from recap.data.texts import texts_outside
@@ -29,7 +29,6 @@ from recap.data.vocabulary.words import load_vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import save_language_model
 from recap.nn.fast import PackedIndex
-from recap.nn.fast.uncompiled import uncompiled_optimizer
 from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
@@ -152,7 +151,7 @@ class LanguageModelTraining:
         self.spec, self.model, self.training, self.validation = spec, model, training, validation
         self.state, self.identity = state, identity
         self.device = next(model.parameters()).device
-        self.optimizer = uncompiled_optimizer(torch.optim.AdamW)(
+        self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=0.0, betas=(0.9, 0.98), weight_decay=spec.weight_decay, fused=True
         )
         self.schedule = CosineSchedule(learning_rate=spec.learning_rate, warmup=spec.warmup)

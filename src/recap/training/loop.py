@@ -14,7 +14,7 @@ from torch import Tensor
 
 from recap.core.errors import TrainingError
 from recap.core.log import log
-from recap.core.process.graceful_stop import GracefulStop
+from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
 from recap.models.base import Captioner

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from recap.nn.fast.uncompiled import uncompiled_optimizer
 from recap.settings import (
     CosineSchedule,
     NoamSchedule,
@@ -19,7 +18,6 @@ from recap.settings import (
     StepThenPlateauSchedule,
     TableSchedule,
 )
-from recap.training.radam import RAdam
 
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
@@ -72,9 +70,9 @@ def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> boo
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
     """Build the stage's optimizer; its rate is set before every step."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": RAdam}[stage.optimizer]
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
     fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # torch's RAdam has no fused form
-    optimizer: torch.optim.Optimizer = uncompiled_optimizer(kind)(
+    return kind(
         parameters,
         lr=0.0,
         betas=stage.betas,
@@ -82,7 +80,6 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
         weight_decay=stage.weight_decay,
         **fast,
     )
-    return optimizer
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> None:

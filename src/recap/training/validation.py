@@ -8,7 +8,7 @@ from recap.evaluation.decode import decode_images
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
 from recap.runs.inputs import ReadsImages
-from recap.settings import Stage
+from recap.settings import DecodingSettings, Stage
 from recap.training.distributed import Group
 
 
@@ -27,19 +27,10 @@ def validator(
     Progress is shown under the run's name.
     """
     scorer, images = CiderD(references), group.shard(sorted(references))
+    decoding = DecodingSettings(beam=settings.validation_beam, max_length=max_length)
 
     def validate_model() -> float:
-        captions = decode_images(
-            model,
-            features,
-            images,
-            beam=settings.validation_beam,
-            max_length=max_length,
-            length_penalty=0.0,
-            batch_size=50,
-            device=group.device,
-            name=f"{name}, validation",
-        )
+        captions = decode_images(model, features, images, decoding, device=group.device, name=f"{name}, validation")
         return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
 
     return validate_model

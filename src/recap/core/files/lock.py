@@ -33,7 +33,7 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     """
     handle = _opened(path)
     try:
-        _wait(handle, path, wait_seconds, what)
+        wait_for(handle, path, wait_seconds=wait_seconds, what=what)
         if not path.is_dir():
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
@@ -52,8 +52,8 @@ def _opened(path: Path) -> int:
         raise RecapError(f"{path}: cannot be made ({error.strerror}); make its folder writable") from error
 
 
-def _wait(handle: int, path: Path, wait_seconds: float, what: str) -> None:
-    """Try until the lock is ours or the time is over; a longer wait is logged."""
+def wait_for(handle: int, path: Path, *, wait_seconds: float, what: str) -> None:
+    """Take the lock of an open file; a longer wait is logged. See `exclusive`."""
     start, said = time.monotonic(), False
     while not taken(handle):
         waited = time.monotonic() - start

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, TimeoutError
 from typing import TypeVar
 
-from recap.core.process.exit_on_signals import ending
+from recap.core.process.signals import ending
 
 Result = TypeVar("Result")
 _LOOK_SECONDS = 0.2

@@ -12,6 +12,8 @@ from recap.core.log import log
 
 # Set by the workflow for its jobs: the folder of these files.
 FAILURES_VARIABLE = "RECAP_FAILURES"
+NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
+"""What the workflow prints then; `recap artifacts push` looks for it."""
 
 
 def in_workflow() -> bool:

@@ -9,7 +9,7 @@ whose zeros tell ReLU and dropout.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,8 +40,7 @@ def bilinear_pool(
     """
     if not fast():
         return plain_bilinear_pool(q, k, weight, bias, spatial, mean_weights, dropout=dropout)
-    pooled = _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights, dropout)
-    return cast(tuple[Tensor, Tensor], pooled)
+    return _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights, dropout)
 
 
 def plain_bilinear_pool(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,14 +65,14 @@ class DeferredWeightGrad:
             weight = weight.to(torch.get_autocast_dtype(kind))
         self._inputs: list[Tensor] = []
         self._grads: dict[int, Tensor] = {}  # by time step, so that a second backward pass replaces the first
-        self._weight: Tensor | None = cast(Tensor, _Collect.apply(weight, self))
+        self._weight: Tensor | None = _Collect.apply(weight, self)
 
     @uncompiled
     def product(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
         assert self._weight is not None, "the loop has ended"
         x = x.to(self._weight.dtype)
-        return cast(Tensor, _Product.apply(x, self._weight, self))
+        return _Product.apply(x, self._weight, self)
 
     def close(self) -> None:
         """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""

@@ -6,7 +6,7 @@ a layer norm, and each channel's weight and bias follow: twice as fast, forward 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class HeadNorm(nn.GroupNorm):
         """[R, D] -> [R, D]."""
         if not fast() or x.device.type != "cpu" or x.dtype != self.weight.dtype or torch.compiler.is_compiling():
             return super().forward(x)
-        return cast(Tensor, _HeadNorm.apply(x, self.weight, self.bias, self.num_groups, self.eps))
+        return _HeadNorm.apply(x, self.weight, self.bias, self.num_groups, self.eps)
 
 
 class _HeadNorm(torch.autograd.Function):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +68,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
     out = torch.ops.mkldnn._linear_pointwise(rows, _prepack(weight, weights), bias, "none", [], "")
-    return cast(Tensor, out).view(*x.shape[:-1], len(weight))
+    return out.view(*x.shape[:-1], len(weight))
 
 
 def should_prepack(x: Tensor, weight: Tensor) -> bool:
@@ -107,7 +106,7 @@ def _prepack(weight: Tensor, weights: _Prepacked) -> Tensor:
 
 
 def _reordered(weight: Tensor) -> Tensor:
-    return cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight, None))
+    return torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
 
 class Linear(nn.Linear):

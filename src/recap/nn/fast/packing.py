@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,11 +21,11 @@ class PackedIndex:
 
     def pack(self, x: Tensor) -> Tensor:
         """[B, C, T, ...] -> [R, ...]: without padding."""
-        return cast(Tensor, _Pack.apply(x.flatten(0, 2), self.rows))
+        return _Pack.apply(x.flatten(0, 2), self.rows)
 
     def unpack(self, x: Tensor) -> Tensor:
         """[R, ...] -> [B, C, T, ...] with zeros in place of padding."""
-        return cast(Tensor, _Unpack.apply(x, self.rows, self.shape.numel())).unflatten(0, self.shape)
+        return _Unpack.apply(x, self.rows, self.shape.numel()).unflatten(0, self.shape)
 
 
 class _Pack(torch.autograd.Function):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from torch import Tensor, nn
 
+from recap.models.cache import KeyValueCache
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
-from recap.nn.attention import KeyValue
 from recap.nn.rows import Rows
-from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.clusters import Carried, Clusters, TokenByToken, TokenClusters
 
 
@@ -21,21 +20,9 @@ class ClusteredRows(Rows):
     carried: Carried = ()
 
     @classmethod
-    def of(cls, rows: Rows, values: Tensor, carried: Carried) -> ClusteredRows:
-        """Return other vectors of the same tokens."""
-        return cls(values, rows.index, rows.token_mask, carried)
-
-
-@dataclass
-class ClusterPast(Past):
-    """Also the clusters of one layer; a step of the layer replaces them."""
-
-    clusters: TokenClusters
-
-    def to_entries(self, row: Tensor) -> Tensor:
-        """Numbers of each beam's tokens in order [B, C, T] -> of the entries of the cache [B, C, 1, S]."""
-        entries = row.new_zeros(*row.shape[:2], self.cache.size)
-        return entries.scatter(2, self.cache.ancestry, row)[:, :, None]
+    def of(cls, rows: Rows, carried: Carried) -> ClusteredRows:
+        """Return the rows with what is handed on."""
+        return cls(rows.values, rows.index, rows.token_mask, carried)
 
 
 class ClusterEncoderLayer(EncoderLayer):
@@ -52,19 +39,11 @@ class ClusterEncoderLayer(EncoderLayer):
         self.around_attention, self.around_feed_forward = layer.around_attention, layer.around_feed_forward
         self.clusters, self.log_clusters = clusters, nn.Identity()
 
-    def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
+    def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
         """As `EncoderLayer.forward`; what the layer below handed on is in `x`."""
         log_clusters, carried = self.clusters(x, _carried(x))
-        log_clusters = self.log_clusters(log_clusters)
-        attention = cast(ClusterAttention, self.attention)
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            key_value = attention.key_value(rows)
-            return attention(rows, key_value, attn_mask=attn_mask, log_clusters=log_clusters).values
-
-        attended = self.around_attention(x.values, attend)
-        return ClusteredRows.of(x, self.around_feed_forward(attended, self.feed_forward), carried)
+        out = super().forward(x, attn_mask, log_clusters=self.log_clusters(log_clusters), **others)
+        return ClusteredRows.of(out, carried)
 
 
 class ClusterDecoderLayer(DecoderLayer):
@@ -82,39 +61,31 @@ class ClusterDecoderLayer(DecoderLayer):
         self.around_feed_forward = layer.around_feed_forward
         self.clusters, self.log_clusters = clusters, nn.Identity()
 
+    def begin(self, like: Tensor) -> TokenClusters:
+        """Return the clusters of no tokens."""
+        return self.clusters.empty(like)
+
     def forward(
-        self,
-        x: Rows,
-        image: KeyValue,
-        self_mask: Tensor | None,
-        cross_mask: Tensor | None,
-        past: Past | None = None,
+        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
     ) -> Rows:
         """As `DecoderLayer.forward`; what the layer below handed on is in `x`."""
         log_clusters, carried = self._log_clusters(x, past)
-        attention = cast(ClusterAttention, self.attention)
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            key_value = attention.key_value(rows)
-            key_value = key_value if past is None else past.extend(key_value)
-            return attention(rows, key_value, attn_mask=self_mask, log_clusters=log_clusters).values
-
-        y = self.around_attention(x.values, attend)
-        y = self.around_cross(y, lambda y: self.cross_attend(x.like(y), image, cross_mask, past).values)
-        return ClusteredRows.of(x, self.around_feed_forward(y, self.feed_forward), carried)
+        out = super().forward(x, image, self_mask, cross_mask, past, log_clusters=log_clusters, **others)
+        return ClusteredRows.of(out, carried)
 
     def _log_clusters(self, x: Rows, past: Past | None) -> tuple[Tensor, Carried]:
         """Return log C~ of the tokens, or of one more token and the entries of the cache."""
-        if not isinstance(past, ClusterPast):
+        if past is None:
             log_clusters, carried = self.clusters(x, _carried(x))
             return self.log_clusters(log_clusters), carried
-        row, carried, past.clusters = self.clusters.step(x, past.clusters, _carried(x))
-        return past.to_entries(row), carried
+        row, carried, past.carried = self.clusters.step(x, past.carried, _carried(x))
+        return _of_entries(row, past.cache), carried
 
-    def empty_clusters(self, like: Tensor) -> TokenClusters:
-        """Return what is known before the first token of the images [B, ...]."""
-        return self.clusters.empty(like)
+
+def _of_entries(row: Tensor, cache: KeyValueCache) -> Tensor:
+    """Numbers of each beam's tokens in order [B, C, T] -> of the entries of the cache [B, C, 1, S]."""
+    entries = row.new_zeros(*row.shape[:2], cache.size)
+    return entries.scatter(2, cache.ancestry, row)[:, :, None]
 
 
 def _carried(x: Rows) -> Carried:

@@ -15,51 +15,35 @@ Expected: 54.94 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Unpack, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, Unpack
 
 from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_decoder import TransformerState
+from recap.models.state import Memory
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.stack import Stack
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.clusters import Clusters, TokenByToken, TokenClusters
+from recap.papers.acf.clusters import Clusters, TokenByToken
 from recap.papers.acf.grid_clusters import GridClusters
-from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer, ClusterPast
+from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer
 from recap.papers.acf.line_clusters import LineClusters
 from recap.papers.acf.region_grid import cell_of_region, region_cells
-from recap.papers.transformer.model import Transformer, TransformerSizes
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcfState(TransformerState):
-    """Also the clusters of each decoder layer."""
-
-    clusters: tuple[TokenClusters, ...] = field(metadata=PER_BEAM)
+from recap.papers.acf.settings import AcfModel
+from recap.papers.transformer.model import MakeAttention, Transformer, TransformerSizes
 
 
 class Acf(Transformer):
     """Transformer with clustering matrices in its encoder, its decoder, or both.
 
     Args:
-        inputs, d_model, heads, sizes: as in `Transformer`.
-        encoder_clustering: "2d" for the cells of a grid, "1d" for the vectors in their order, or "none".
-        decoder_clustering: "1d" or "none".
-        reading: of Eq. 2, see `recap.papers.acf.cluster_attention.ClusterAttention`.
-        context, self_factor, stacking: see `recap.papers.acf.clusters.AdaptiveClusters`.
-        window: clusters of this fixed size in place of adaptive ones.
-        sampling_rate: edge of the blocks for which the encoder's C is computed.
-        box, share_directions: see `recap.papers.acf.grid_clusters.GridClusters`.
-        cluster_norm: whether a norm of the layer's input feeds Eq. 4.
-        layout: "grid": the vectors are the cells of a square grid; "regions": they are laid out as one by their boxes.
-        region_rows: rows of that layout.
+        inputs, d_model, heads, make_attention, sizes: as in `Transformer`.
+        encoder_clusters, decoder_clusters: each makes the clusters of a layer; None: that side has none.
         plain_encoder_layers: layers below the clustering ones.
+        region_rows: rows of the grid on which regions are laid out by their boxes; None: vectors come as they are.
     """
 
     def __init__(
@@ -68,66 +52,78 @@ class Acf(Transformer):
         *,
         d_model: int,
         heads: int,
-        encoder_clustering: str,
-        decoder_clustering: str,
-        reading: str,
-        context: str,
-        self_factor: bool,
-        stacking: str,
-        window: int | None,
-        sampling_rate: int,
-        box: str,
-        share_directions: bool,
-        cluster_norm: bool,
-        layout: str,
-        region_rows: int,
+        make_attention: MakeAttention,
+        encoder_clusters: Callable[[], Clusters] | None,
+        decoder_clusters: Callable[[], TokenByToken] | None,
         plain_encoder_layers: int,
+        region_rows: int | None,
         **sizes: Unpack[TransformerSizes],
     ) -> None:
-        clustered = {"encoder": encoder_clustering != "none", "decoder": decoder_clustering != "none", "cross": False}
+        super().__init__(inputs, d_model=d_model, heads=heads, make_attention=make_attention, **sizes)
+        self.region_rows = region_rows
+        self.reads_boxes = region_rows is not None  # a setting decides here
+        if encoder_clusters is not None:
+            layers = list(self.encoder)
+            self.encoder = Stack[EncoderLayer](
+                layer if index < plain_encoder_layers else ClusterEncoderLayer(layer, encoder_clusters())
+                for index, layer in enumerate(layers)
+            )
+        if decoder_clusters is not None:
+            self.decoder = Stack[DecoderLayer](ClusterDecoderLayer(layer, decoder_clusters()) for layer in self.decoder)
 
-        def attention(place: str) -> Attention:
-            if clustered[place]:
-                return ClusterAttention(d_model=d_model, heads=heads, reading=reading)
-            return MultiHeadAttention(d_model=d_model, heads=heads)
-
-        super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
-        self.region_rows = region_rows if layout == "regions" else None
-        self.reads_boxes = layout == "regions"  # a setting decides here
-        norm = sizes["layer_norm"] if cluster_norm else "none"
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: AcfModel) -> Self:
+        """Build the model of the settings."""
+        d_model, heads, window = settings.d_model, settings.heads, settings.window
+        region_rows = settings.region_rows if settings.layout == "regions" else None
+        adaptive: Any = {
+            "d_model": d_model,
+            "norm": settings.layer_norm if settings.cluster_norm else "none",
+            "context": settings.context,
+            "self_factor": settings.self_factor,
+            "stacking": settings.stacking,
+        }
 
         def line(rate: int) -> TokenByToken:
-            if window is not None:
-                return LineWindow(window=window)
-            return LineClusters(
-                d_model=d_model, norm=norm, context=context, self_factor=self_factor, stacking=stacking, rate=rate
-            )
+            return LineWindow(window=window) if window is not None else LineClusters(**adaptive, rate=rate)
 
         def grid() -> Clusters:
             if window is not None:
-                return GridWindow(window=window, height=self.region_rows)
+                return GridWindow(window=window, height=region_rows)
             return GridClusters(
-                d_model=d_model,
-                norm=norm,
-                context=context,
-                self_factor=self_factor,
-                stacking=stacking,
-                rate=sampling_rate,
-                height=self.region_rows,
-                box=box,
-                share_directions=share_directions,
+                **adaptive,
+                rate=settings.sampling_rate,
+                height=region_rows,
+                box=settings.box,
+                share_directions=settings.share_directions,
             )
 
-        if clustered["encoder"]:
-            layers = list(self.encoder)
-            self.encoder = Stack[EncoderLayer](
-                layer
-                if index < plain_encoder_layers
-                else ClusterEncoderLayer(layer, grid() if encoder_clustering == "2d" else line(sampling_rate))
-                for index, layer in enumerate(layers)
-            )
-        if clustered["decoder"]:
-            self.decoder = Stack[DecoderLayer](ClusterDecoderLayer(layer, line(1)) for layer in self.decoder)
+        clusters: dict[str, Callable[[], Clusters] | None] = {
+            "2d": grid,
+            "1d": lambda: line(settings.sampling_rate),
+            "none": None,
+        }
+        of_encoder = clusters[settings.encoder_clustering]
+        of_decoder = (lambda: line(1)) if settings.decoder_clustering == "1d" else None
+        clustered = {"encoder": of_encoder is not None, "decoder": of_decoder is not None, "cross": False}
+
+        def attention(place: str) -> Attention:
+            if clustered[place]:
+                return ClusterAttention(d_model=d_model, heads=heads, reading=settings.reading)
+            return MultiHeadAttention(d_model=d_model, heads=heads)
+
+        sizes: Any = {name: getattr(settings, name) for name in TransformerSizes.__annotations__}
+        return cls(
+            inputs,
+            d_model=d_model,
+            heads=heads,
+            make_attention=attention,
+            encoder_clusters=of_encoder,
+            decoder_clusters=of_decoder,
+            plain_encoder_layers=settings.plain_encoder_layers,
+            region_rows=region_rows,
+            **sizes,
+        )
 
     def encode(self, images: Images) -> Memory:
         """As `Transformer.encode`; regions are laid out by their boxes and come back in their own order."""
@@ -143,32 +139,13 @@ class Acf(Transformer):
         memory = super().encode(Images.of(laid_out, real))
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 
-    def start(self, memory: Memory) -> State:
-        """As `Transformer.start`, with the clusters of no tokens."""
-        begun = cast(TransformerState, super().start(memory))
-        layers = [layer for layer in self.decoder if isinstance(layer, ClusterDecoderLayer)]
-        if not layers:
-            return begun
-        clusters = tuple(layer.empty_clusters(memory.values) for layer in layers)
-        return AcfState(memory, cache=begun.cache, image=begun.image, clusters=clusters)
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """As `Transformer.step`."""
-        if not isinstance(state, AcfState):
-            return super().step(tokens, state)
-        cache = state.cache.extended()
-        past = [ClusterPast(cache, layer, clusters) for layer, clusters in enumerate(state.clusters)]
-        log_probabilities = self._step(tokens, state, past)
-        clusters = tuple(layer.clusters for layer in past)
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache, clusters=clusters)
-
     def cluster_modules(self) -> dict[str, Sequence[nn.Identity | None]]:
         """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no clusters."""
-        stacks = {"encoder": self.encoder, "decoder": self.decoder}
+        stacks: dict[str, Iterable[nn.Module]] = {"encoder": self.encoder, "decoder": self.decoder}
         return {
             place: [
                 layer.log_clusters if isinstance(layer, ClusterEncoderLayer | ClusterDecoderLayer) else None
-                for layer in cast(Stack[EncoderLayer | DecoderLayer], stack)
+                for layer in stack
             ]
             for place, stack in stacks.items()
         }

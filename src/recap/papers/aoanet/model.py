@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,6 @@ from torch import Tensor, nn
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
-from recap.models.state import State
 from recap.nn.dot_product import DotProductAttention
 from recap.nn.fast import Dropout, Linear
 from recap.nn.masks import key_mask
@@ -125,9 +123,9 @@ class AoANet(ContextCaptioner):
         values = self.refiner_norm(rows.values)[:, 0]
         return GlobalMemory(values, mask, masked_mean(values, mask))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
         """Tokens [B, C] -> log-probabilities [B, C, V] and the new state; a training model drops here, too."""
-        state = self.advance(self.embed(tokens), cast(ContextState, state))
+        state = self.advance(self.embed(tokens), state)
         return self.log_probabilities(self.output_dropout(state.context)), state
 
     def embed(self, tokens: Tensor) -> Tensor:

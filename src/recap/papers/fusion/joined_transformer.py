@@ -39,7 +39,8 @@ class JoinedTransformer(Transformer):
             raise ConfigError(f"joined_transformer needs two streams, not {', '.join(inputs.sizes)}")
         return list(inputs.sizes)
 
-    def _embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
+    def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
+        """Return the projected vectors of both streams, [B, N, D], and their mask [B, N]."""
         first, second = (images[name] for name in self.streams)
         projected = self.feature_embedding(first.values), self.second_embedding(second.values)
         return torch.relu(torch.cat(projected, 1)), torch.cat([first.mask, second.mask], 1)

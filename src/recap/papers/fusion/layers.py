@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,39 +12,32 @@ from torch import Tensor, nn
 
 from recap.core.errors import DataError
 from recap.models.images import Stream
-from recap.models.transformer_layers import Past
+from recap.models.state import Memory
+from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
 from recap.nn.fast import Dropout, Linear
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.fusion.box_positions import BoxPositions, cell_positions
-from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Masks
+from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Source
 from recap.papers.fusion.geometry import Boxes, cell_boxes
 from recap.papers.fusion.positioned import PositionedAttention
 from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
 
 
-class PositionedEncoderLayer(nn.Module):
-    """Self-attention with positions and a bias, and feed-forward: rows of [B, 1, N, D] -> rows of [B, 1, N, D]."""
+class PositionedEncoderLayer(EncoderLayer):
+    """The Transformer's encoder layer, with positions and a bias in its attention."""
 
-    def __init__(
-        self, *, attention: PositionedAttention, feed_forward: nn.Module, residual: Callable[[], Residual]
-    ) -> None:
-        super().__init__()
-        self.attention, self.feed_forward = attention, feed_forward
-        self.around_attention, self.around_feed_forward = residual(), residual()
+    attention: PositionedAttention
 
-    def forward(self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor) -> Rows:
+    def forward(self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor) -> Rows:  # type: ignore[override]
         """Apply the layer; `attn_bias` is [B, 1, H, N, N], `positions` [B or 1, 1, N, D]."""
+        return super().forward(x, attn_mask, attn_bias=attn_bias, positions=positions)
 
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            key_value = self.attention.key_value(rows, positions)
-            found = self.attention(rows, key_value, attn_mask=attn_mask, attn_bias=attn_bias, positions=positions)
-            return found.values
-
-        attended = self.around_attention(x.values, attend)
-        return x.like(self.around_feed_forward(attended, self.feed_forward))
+    def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
+        """Attend, with positions on the keys, too."""
+        key_value = self.attention.key_value(x, others["positions"])
+        return self.attention(x, key_value, attn_mask=attn_mask, **others)
 
 
 class BoxGeometry(nn.Module):
@@ -145,7 +139,20 @@ class StreamEncoder(nn.Module):
         return rows.values[:, 0], positions[:, 0]
 
 
-class FusionDecoderLayer(nn.Module):
+@dataclass(frozen=True)
+class FusionMemory(Memory):
+    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys.
+
+    Attributes:
+        second: regions or segments.
+        positions: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none.
+    """
+
+    second: Memory
+    positions: tuple[Tensor, Tensor] | None
+
+
+class FusionDecoderLayer(TokenLayer):
     """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> rows of [B, C, T,
     D].
 
@@ -171,15 +178,13 @@ class FusionDecoderLayer(nn.Module):
         self.around_attention, self.around_feed_forward = residual(), residual()
         self.around_fusion = residual() if around_fusion else None
 
-    def forward(
-        self,
-        x: Rows,
-        image: FusionKeyValues,
-        self_mask: Tensor | None,
-        masks: Masks,
-        past: Past | None = None,
-    ) -> Rows:
-        """As `recap.models.transformer_layers.DecoderLayer`, with keys, values and masks of both streams."""
+    def image(self, memory: FusionMemory) -> FusionKeyValues:
+        """Return keys and values of both streams."""
+        second, grid = memory.positions or (None, None)
+        return self.fusion.key_value(Source(memory.second.values, second), Source(memory.values, grid))
+
+    def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
+        """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
 
         def attend(y: Tensor) -> Tensor:
             rows = x.like(y)
@@ -189,7 +194,7 @@ class FusionDecoderLayer(nn.Module):
             return self.attention(rows, key_value, attn_mask=self_mask).values
 
         def fuse(y: Tensor) -> Tensor:
-            return self.fusion(x.like(y), image, masks).values
+            return self.fusion(x.like(y), image, cross_mask).values
 
         y = self.around_attention(x.values, attend)
         y = fuse(y) if self.around_fusion is None else self.around_fusion(y, fuse)

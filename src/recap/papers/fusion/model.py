@@ -18,158 +18,138 @@ prints none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.models.images import Images, InputSpec
+from recap.models.cache import KeyValueCache
+from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import Memory
-from recap.models.transformer_decoder import TransformerDecoder
+from recap.models.transformer_decoder import TransformerDecoder, own_mask
 from recap.nn.feed_forward import FeedForward
-from recap.nn.masks import key_mask
+from recap.nn.masks import key_mask, needed
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
-from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Masks, Source
+from recap.papers.fusion.fusion_attention import FusionAttention, Masks
 from recap.papers.fusion.layers import (
     BoxGeometry,
     CellGeometry,
     FusionDecoderLayer,
+    FusionMemory,
     PositionedEncoderLayer,
     StreamEncoder,
 )
 from recap.papers.fusion.positioned import PositionedAttention
 from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+from recap.papers.fusion.settings import FusionModel
 
 GRID = "grid"
 SECOND = ("region", "segment")
 
 
-@dataclass(frozen=True)
-class FusionMemory(Memory):
-    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys.
-
-    Attributes:
-        second: regions or segments.
-        positions: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none.
-    """
-
-    second: Memory
-    positions: tuple[Tensor, Tensor] | None
-
-    def select(self, images: Tensor) -> FusionMemory:
-        """Return the memory of some of the images, given by index."""
-        positions = None if self.positions is None else (self.positions[0][images], self.positions[1][images])
-        return FusionMemory(self.values[images], self.mask[images], self.second.select(images), positions)
-
-
-class Fusion(TransformerDecoder):
+class Fusion(TransformerDecoder[FusionMemory]):
     """The Fusion Transformer.
 
     Args:
-        inputs: widths of the grid and of the second stream, and number V of ids.
-        d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
-        dropout: residual, embedding and feed-forward dropout.
-        feature_dropout: after the projection of vectors.
-        second_geometry: "boxes": the second stream is regions or segments with boxes; "cells": another square grid.
-        directions_per_quadrant, direction, plus_one: see `relative_spatial.RelativeSpatialEncoding`.
-        geometry_weights: W_G is of each "stream", shared by its layers, or of each "layer".
-        position_site: "before" or "after" the projections, see `recap.papers.fusion.positioned`.
-        cell_positions: "index" or "angle", see `recap.papers.fusion.box_positions.cell_positions`.
-        box_position_bias: of W_emb.
-        add_norm: where residual and norm stand in the decoder's second sub-layer: around each of its four "attentions",
-            "after_gate" around all of it, "both", or "none".
-        gate_bias: of W_f.
+        second_stream: name of the second stream; boxes: whether it is read with boxes.
+        grid_encoder, second_encoder: of the two streams.
+        layers: of the decoder; each is made where it is taken, which the order of random numbers depends on.
         decoder_positions: add absolute positions to the decoder's keys, too.
+        vocabulary_size, d_model, dropout: of the words, see `TransformerDecoder.build_decoder`.
     """
 
     def __init__(
         self,
-        inputs: InputSpec,
         *,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        dropout: float,
-        feature_dropout: float,
-        second_geometry: str,
-        directions_per_quadrant: int,
-        direction: str,
-        plus_one: bool,
-        geometry_weights: str,
-        position_site: str,
-        cell_positions: str,
-        box_position_bias: bool,
-        add_norm: str,
-        gate_bias: bool,
+        second_stream: str,
+        boxes: bool,
+        grid_encoder: StreamEncoder,
+        second_encoder: StreamEncoder,
+        layers: Iterable[FusionDecoderLayer],
         decoder_positions: bool,
+        vocabulary_size: int,
+        d_model: int,
+        dropout: float,
     ) -> None:
-        super().__init__()
+        super().__init__(fusion_masks)
+        self.second_stream, self.decoder_positions = second_stream, decoder_positions
+        self.reads_boxes = (second_stream,) if boxes else ()
+        self.grid_encoder, self.second_encoder = grid_encoder, second_encoder
+        self.build_decoder(
+            vocabulary_size=vocabulary_size, d_model=d_model, dropout=dropout, layers=layers, norm=nn.Identity()
+        )
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: FusionModel) -> Self:
+        """Build the model of the settings."""
+        _, second_stream = cls.reads(inputs)
+        boxes, d_model, heads = settings.second_geometry == "boxes", settings.d_model, settings.heads
 
         def residual() -> Residual:
-            return Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+            return Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=settings.dropout)
 
         def feed_forward() -> FeedForward:
-            return FeedForward(d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout)
+            return FeedForward(
+                d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=settings.dropout
+            )
 
         def spatial() -> RelativeSpatialEncoding:
             return RelativeSpatialEncoding(
-                heads=heads, per_quadrant=directions_per_quadrant, direction=direction, plus_one=plus_one
+                heads=heads,
+                per_quadrant=settings.directions_per_quadrant,
+                direction=settings.direction,
+                plus_one=settings.plus_one,
             )
 
         def encoder(stream: str, geometry: BoxGeometry | CellGeometry) -> StreamEncoder:
             return StreamEncoder(
                 inputs.sizes[stream],
                 d_model=d_model,
-                dropout=feature_dropout,
+                dropout=settings.feature_dropout,
                 geometry=geometry,
                 spatial=spatial,
-                encodings=encoder_layers if geometry_weights == "layer" else 1,
+                encodings=settings.encoder_layers if settings.geometry_weights == "layer" else 1,
                 layers=[
                     PositionedEncoderLayer(
-                        attention=PositionedAttention(d_model=d_model, heads=heads, site=position_site),
+                        attention=PositionedAttention(d_model=d_model, heads=heads, site=settings.position_site),
                         feed_forward=feed_forward(),
                         residual=residual,
                     )
-                    for _ in range(encoder_layers)
+                    for _ in range(settings.encoder_layers)
                 ],
             )
 
         def cells() -> CellGeometry:
-            return CellGeometry(d_model=d_model, form=cell_positions)
+            return CellGeometry(d_model=d_model, form=settings.cell_positions)
 
-        def boxes() -> BoxGeometry:
-            return BoxGeometry(d_model=d_model, bias=box_position_bias)
-
-        _, self.second_stream = self.reads(inputs)
-        self.reads_boxes = (self.second_stream,) if second_geometry == "boxes" else ()
-        self.decoder_positions = decoder_positions
-        self.grid_encoder = encoder(GRID, cells())
-        self.second_encoder = encoder(self.second_stream, boxes() if second_geometry == "boxes" else cells())
-        self.build_decoder(
-            vocabulary_size=inputs.vocabulary_size,
-            d_model=d_model,
-            dropout=dropout,
+        return cls(
+            second_stream=second_stream,
+            boxes=boxes,
+            grid_encoder=encoder(GRID, cells()),
+            second_encoder=encoder(
+                second_stream, BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()
+            ),
             layers=(
                 FusionDecoderLayer(
                     attention=PositionedAttention(d_model=d_model, heads=heads),
                     fusion=FusionAttention(
                         d_model=d_model,
                         heads=heads,
-                        gate_bias=gate_bias,
-                        residual=residual if add_norm in ("attentions", "both") else None,
+                        gate_bias=settings.gate_bias,
+                        residual=residual if settings.add_norm in ("attentions", "both") else None,
                     ),
                     feed_forward=feed_forward(),
                     residual=residual,
-                    around_fusion=add_norm in ("after_gate", "both"),
+                    around_fusion=settings.add_norm in ("after_gate", "both"),
                 )
-                for _ in range(decoder_layers)
+                for _ in range(settings.decoder_layers)
             ),
-            norm=nn.Identity(),
+            decoder_positions=settings.decoder_positions,
+            vocabulary_size=inputs.vocabulary_size,
+            d_model=d_model,
+            dropout=settings.dropout,
         )
 
     @classmethod
@@ -190,24 +170,22 @@ class Fusion(TransformerDecoder):
     def encode(self, images: Images) -> FusionMemory:
         """Images -> FusionMemory; vectors that a mask hides change nothing."""
         grid, second = images[GRID], images[self.second_stream]
-        encoded, positions = zip(
-            *(
-                encoder(stream, self._if_any_is_hidden(key_mask(stream.mask)), self.run_layer)
-                for encoder, stream in ((self.second_encoder, second), (self.grid_encoder, grid))
-            ),
-            strict=True,
-        )
-        for_decoder = tuple(x.expand(len(images), -1, -1) for x in positions) if self.decoder_positions else None
+        region, region_positions = self._encoded(self.second_encoder, second)
+        cells, cell_positions = self._encoded(self.grid_encoder, grid)
         return FusionMemory(
-            encoded[1], grid.mask, Memory(encoded[0], second.mask), cast("tuple[Tensor, Tensor] | None", for_decoder)
+            cells,
+            grid.mask,
+            Memory(region, second.mask),
+            (region_positions, cell_positions) if self.decoder_positions else None,
         )
 
-    def _image_key_values(self, memory: Memory) -> Iterator[FusionKeyValues]:
-        memory = cast(FusionMemory, memory)
-        positions = memory.positions or (None, None)
-        second, grid = Source(memory.second.values, positions[0]), Source(memory.values, positions[1])
-        return (layer.fusion.key_value(second, grid) for layer in self.decoder)
+    def _encoded(self, encoder: StreamEncoder, stream: Stream) -> tuple[Tensor, Tensor]:
+        """Return the encoded vectors of a stream and their positions, [B, N, D] each."""
+        values, positions = encoder(stream, needed(key_mask(stream.mask)), self.run_layer)
+        return values, positions.expand(len(stream), -1, -1)
 
-    def _cross_mask(self, x: Rows, memory: Memory) -> Masks:
-        masks = (key_mask(stream.mask) for stream in (cast(FusionMemory, memory).second, memory))
-        return Masks(*(self._if_any_is_hidden(mask) for mask in masks))
+
+def fusion_masks(x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
+    """Return the masks of the tokens and of both streams; see `recap.models.transformer_decoder.MakeMasks`."""
+    streams = Masks(*(needed(key_mask(stream.mask)) for stream in (memory.second, memory)))
+    return own_mask(x, cache), streams

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recap.models.level_memory import LevelMemory
 from recap.models.transformer_layers import DecoderLayer, Past
 from recap.nn.attention import KeyValue
 from recap.nn.dot_product import ProjectedAttention
@@ -39,16 +41,15 @@ class MeshedDecoderLayer(DecoderLayer):
         super().__init__(attention=attention, cross=cross, feed_forward=feed_forward, residual=residual)
         self.mesh = mesh
 
+    def image(self, memory: LevelMemory) -> KeyValue:  # type: ignore[override]
+        """Return keys and values of all levels, [B, levels, H, N, K]."""
+        return self.cross.key_value(Rows(memory.levels))
+
     def forward(
-        self,
-        x: Rows,
-        image: KeyValue,
-        self_mask: Tensor | None,
-        cross_mask: Tensor | None,
-        past: Past | None = None,
+        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
     ) -> Rows:
-        """As `DecoderLayer.forward`, but that `image` has the keys and values of all levels, [B, levels, H, N, K]."""
-        s = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past).values)
+        """As `DecoderLayer.forward`."""
+        s = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values)
         levels = self.around_cross(s, lambda y: self._attend_levels(x.like(y), image, cross_mask))
         return x.like(self.around_feed_forward(self.mesh(s, levels.unbind()), self.feed_forward))
 

@@ -6,7 +6,7 @@ not opened here. As the released code has it, where that is more than the paper 
   - each level's attention has its residual connection and norm before the gate, the sum is divided by sqrt(levels), and
     no norm follows;
   - Xavier initialisation of all matrices, zero biases in attentions and gates.
-Where paper and release disagree, the paper by default, the release by option (params/models/m2_as_released.yaml):
+Where paper and release disagree, the paper by default, the release by option (params/m2/models/m2_as_released.yaml):
   - `positions: noise`: the release's sinusoids are overwritten by its initialisation, and stay noise;
   - `memory_init: xavier`: so are the memory slots, which are meant to be normal;
   - `padded_vectors: attended`: its mask of padding hides nothing, so that an image's padding takes part.
@@ -16,26 +16,20 @@ Expected: 38.4 M parameters with 2048-d features and 10,201 ids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from recap.core.errors import ConfigError
-from recap.models.base import Captioner
-from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
 from recap.models.level_memory import LevelMemory
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_layers import EncoderLayer, Past
-from recap.nn.attention import KeyValue
+from recap.models.transformer_decoder import TransformerDecoder
+from recap.models.transformer_layers import EncoderLayer
 from recap.nn.dot_product import ProjectedAttention
-from recap.nn.fast import Dropout, Linear, PackedIndex, fast
+from recap.nn.fast import Dropout, Linear
 from recap.nn.feed_forward import FeedForward
-from recap.nn.masks import causal_mask, key_mask
+from recap.nn.masks import key_mask, needed
 from recap.nn.positional import sinusoid_table
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
@@ -45,15 +39,7 @@ from recap.papers.m2.memory_attention import MemoryAttention
 from recap.papers.m2.meshed import MeshedGate
 
 
-@dataclass(frozen=True, kw_only=True)
-class M2State(State):
-    """The tokens so far, and the keys and values of all levels for each decoder layer, [B, L, H, N, K]."""
-
-    cache: KeyValueCache = field(metadata=PER_BEAM)
-    image: tuple[KeyValue, ...]
-
-
-class M2(Captioner):
+class M2(TransformerDecoder[LevelMemory]):
     """The Meshed-Memory Transformer.
 
     Args:
@@ -98,7 +84,8 @@ class M2(Captioner):
         feed_forward = partial(
             FeedForward, d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout
         )
-        self.max_vectors, self.pads = max_vectors, padded_vectors == "attended"
+        self.max_vectors = max_vectors
+        self.padded_to = max_vectors if padded_vectors == "attended" else None
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(dropout)
         self.feature_norm = nn.LayerNorm(d_model)
@@ -124,6 +111,7 @@ class M2(Captioner):
             )
             for _ in range(decoder_layers)
         )
+        self.decoder_norm = nn.Identity()
         self.output = Linear(d_model, inputs.vocabulary_size, bias=False)
         self._initialise(memory_init)
 
@@ -139,83 +127,22 @@ class M2(Captioner):
     def encode(self, images: Images) -> LevelMemory:
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""
         values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.pads:
-            values = pad(
-                values.masked_fill(~mask[..., None], 0), (0, 0, 0, cast(int, self.max_vectors) - mask.shape[1])
-            )
+        if self.padded_to is not None:
+            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, self.padded_to - mask.shape[1]))
             mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
         x = self.feature_norm(self.feature_dropout(torch.relu(self.feature_embedding(values))))
-        rows, attn_mask, levels = Rows(x[:, None]), _if_any_is_hidden(key_mask(mask)), []
+        rows, attn_mask, levels = Rows(x[:, None]), needed(key_mask(mask)), []
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)
             levels.append(rows.values)
         stacked = torch.cat(levels, 1)
         return LevelMemory(stacked[:, -1], mask, stacked)
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        return self._decode(Rows(self._embed(tokens, self._positions(tokens.shape[-1]))), memory).values
-
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
-        if not fast():
-            return self.decode(tokens, memory)[token_mask]
-        index = PackedIndex(token_mask)
-        places = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        codes = self._positions(tokens.shape[-1])[index.pack(places)]
-        return self._decode(Rows(self._embed(index.pack(tokens), codes), index), memory).values
-
-    def _positions(self, length: int) -> Tensor:
-        """Return the codes of the first positions, [length, D]."""
-        table = cast(Tensor, self.positions)
-        if length > len(table):
-            raise ConfigError(f"a caption has {length} tokens, M2 has {len(table)} positions; raise its max_tokens")
-        return table[:length]
-
-    def _embed(self, tokens: Tensor, codes: Tensor) -> Tensor:
-        """Token ids [...] and the codes of their positions, broadcastable to [..., D] -> [..., D]."""
-        return self.word_embedding(tokens) + codes.to(self.word_embedding.weight.dtype)
-
-    def _decode(self, x: Rows, memory: Memory) -> Rows:
-        """Run the decoder on all tokens."""
-        self_mask, cross_mask = causal_mask(x.shape[2], x.values.device), _if_any_is_hidden(key_mask(memory.mask))
-        for layer in self.decoder:
-            x = self.run_layer(layer, x, _image_key_value(layer, memory), self_mask, cross_mask)
-        return x
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions -> [..., D]."""
+        embedded = self.word_embedding(tokens)
+        return embedded + self.positions[positions].to(embedded.dtype)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where each decoder layer passes its weights over each level; see `recap.models.attention_maps`."""
         return [layer.cross.weights for layer in self.decoder]
-
-    def start(self, memory: Memory) -> State:
-        """Project the keys of all levels once per decoder layer and open an empty cache."""
-        cache = KeyValueCache.empty(len(memory.values), len(self.decoder), memory.values.device)
-        return M2State(memory, cache=cache, image=tuple(_image_key_value(layer, memory) for layer in self.decoder))
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
-
-        No gradient passes through the cache.
-        """
-        state = cast(M2State, state)
-        cache = state.cache.extended()
-        x = Rows(self._embed(tokens[..., None], self._positions(state.position + 1)[-1]))  # [B, C, 1, D]
-        self_mask, cross_mask = cache.mask, _if_any_is_hidden(key_mask(state.memory.mask))
-        for index, (layer, image) in enumerate(zip(self.decoder, state.image, strict=True)):
-            x = layer(x, image, self_mask, cross_mask, Past(cache, index))
-        return self.log_probabilities(x.values[:, :, 0]), replace(state, position=state.position + 1, cache=cache)
-
-
-def _image_key_value(layer: MeshedDecoderLayer, memory: Memory) -> KeyValue:
-    """Keys and values of all levels for one decoder layer, [B, L, H, N, K]."""
-    return layer.cross.key_value(Rows(cast(LevelMemory, memory).levels))
-
-
-def _if_any_is_hidden(mask: Tensor) -> Tensor | None:
-    """Return the mask, or None if it hides nothing, which saves its use; asking would stall a GPU or cut a graph."""
-    asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    return None if asks and bool(mask.all()) else mask

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
-from recap.models.transformer_decoder import TransformerDecoder
+from recap.models.transformer_decoder import MakeMasks, TransformerDecoder, make_masks
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.feed_forward import FeedForward
-from recap.nn.masks import key_mask
+from recap.nn.masks import key_mask, needed
 from recap.nn.positional import grid_table
 from recap.nn.residual import NORMS, Residual
 from recap.nn.rows import Rows
@@ -47,7 +47,7 @@ class TransformerSizes(TypedDict):
     feed_forward_activation: str
 
 
-class Transformer(TransformerDecoder):
+class Transformer(TransformerDecoder[Memory]):
     """Encoder-decoder Transformer.
 
     Args:
@@ -60,6 +60,8 @@ class Transformer(TransformerDecoder):
         visual_positions: "none", or "grid": fixed row and column codes for vectors that are the cells of a square grid.
         feed_forward_activation: none, relu or gelu.
         make_attention: builds an attention for a place ("encoder", "decoder", "cross").
+        make_masks: of the decoder, see `recap.models.transformer_decoder`.
+        keep_masks: whether attentions of the encoder get masks that hide nothing, too.
     """
 
     decoder_layer = DecoderLayer
@@ -80,8 +82,10 @@ class Transformer(TransformerDecoder):
         visual_positions: str,
         feed_forward_activation: str,
         make_attention: MakeAttention | None = None,
+        make_masks: MakeMasks = make_masks,
+        keep_masks: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(make_masks)
         make = make_attention or (lambda place: MultiHeadAttention(d_model=d_model, heads=heads))
 
         def residual() -> Residual:
@@ -97,7 +101,7 @@ class Transformer(TransformerDecoder):
 
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(feature_dropout)
-        self.visual_positions = visual_positions
+        self.visual_positions, self.keep_masks = visual_positions, keep_masks
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(encoder_layers)
@@ -118,15 +122,17 @@ class Transformer(TransformerDecoder):
 
     def encode(self, images: Images) -> Memory:
         """Images -> Memory; vectors that the mask hides change nothing."""
-        x, mask = self._embed_image(images)
+        x, mask = self.embed_image(images)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        rows = Rows(x, token_mask=self._if_any_is_hidden(mask[:, None]))
-        attn_mask = self._if_any_is_hidden(key_mask(mask))
+        token_mask, attn_mask = (
+            given if self.keep_masks else needed(given) for given in (mask[:, None], key_mask(mask))
+        )
+        rows = Rows(x, token_mask=token_mask)
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)
         return Memory(self.encoder_norm(rows.values)[:, 0], mask)
 
-    def _embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
+    def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
         """Return what the encoder reads, [B, N, D], and its mask [B, N]."""
         x = torch.relu(self.feature_embedding(images.main.values))
         if self.visual_positions == "grid":

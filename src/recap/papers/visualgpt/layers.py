@@ -8,7 +8,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from recap.models.gpt2 import Gpt2Block
-from recap.models.transformer_layers import EncoderLayer, Past
+from recap.models.level_memory import LevelMemory
+from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
@@ -102,7 +103,7 @@ class Srau(Fusion):
         return self.gate(state, found)
 
 
-class VisualBlock(Gpt2Block):
+class VisualBlock(Gpt2Block, TokenLayer):
     """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B, C, T, D].
 
     The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs.
@@ -126,15 +127,15 @@ class VisualBlock(Gpt2Block):
         self.cross = LevelAttention(d_model=d_model, heads=heads, dropout=cross_dropout)
         self.fusion = fusion
 
-    def image(self, levels: Tensor) -> KeyValue:
-        """Project the encoder's levels [B, L, N, D] that are attended to -> keys and values [B, L or 1, H, N, K]."""
-        chosen = levels[:, -1:] if self.fusion.last else levels
+    def image(self, memory: LevelMemory) -> KeyValue:
+        """Project the encoder's levels that are attended to -> keys and values [B, L or 1, H, N, K]."""
+        chosen = memory.levels[:, -1:] if self.fusion.last else memory.levels
         return self.cross.key_value(Rows(self.attention_norm(chosen)))
 
     def forward(  # type: ignore[override]
         self, x: Rows, image: KeyValue, self_mask: Tensor | None, cross_mask: Tensor | None, past: Past | None = None
     ) -> Rows:
-        """Apply the block; arguments as of `recap.models.transformer_layers.DecoderLayer`, `image` as of `image`."""
+        """As `TokenLayer.forward`."""
         attended = self.attend(x, self_mask, past)
         query = attended.map(self.attention_norm)
         found = self.cross.each_level(query, image, attn_mask=cross_mask)

@@ -12,25 +12,21 @@ Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import cast
+from collections.abc import Iterable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad
 
-from recap.models.base import Captioner
 from recap.models.cache import KeyValueCache
 from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
 from recap.models.level_memory import LevelMemory
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_layers import Past
-from recap.nn.attention import KeyValue
-from recap.nn.fast import Dropout, Linear, PackedIndex, fast
-from recap.nn.masks import causal_mask, key_mask
+from recap.models.transformer_decoder import TransformerDecoder, own_mask
+from recap.nn.fast import Dropout, Linear
+from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.visualgpt.layers import (
@@ -43,116 +39,64 @@ from recap.papers.visualgpt.layers import (
     VisualBlock,
     encoder_layer,
 )
+from recap.papers.visualgpt.settings import VisualGptModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class VisualGptState(State):
-    """The tokens so far, and the image's keys and values of each decoder block."""
-
-    cache: KeyValueCache = field(metadata=PER_BEAM)
-    image: tuple[KeyValue, ...]
-
-
-class VisualGpt(Captioner):
+class VisualGpt(TransformerDecoder[LevelMemory]):
     """VisualGPT, its baselines and ablations.
 
     Args:
-        inputs: width F of the main stream, number V of ids, vocabulary and file of pretrained weights.
-        d_model, heads, d_feed_forward, decoder_layers, positions: GPT-2's sizes.
-        encoder_layers, d_encoder_feed_forward, memory_slots: sizes of the image encoder.
-        encoder: "plain", "memory" (M2's slots), or "aoa_baseline".
-        fusion: "srau", "plain", "meshed", "aoa", or "aoa_baseline"; see `recap.papers.visualgpt.layers`.
-        gate, tau, gate_activation, normalized: of fusion srau; see `recap.papers.visualgpt.srau`.
+        feature_embedding: linear, of the vectors: F -> D.
+        feature_dropout: on embedded vectors.
+        encoder: layers, all of whose outputs the blocks may attend to.
+        decoder: GPT-2, with attention to these between the parts of its blocks.
         max_vectors: only so many vectors of an image are read; None: all.
-        padded_vectors: masked, or attended: images are filled up to `max_vectors` with zeros that no mask hides.
-        initialization: of the decoder: "gpt2", or "xavier" for every matrix.
-        copy_layers: all blocks begin with the cross-attention and gates of the first, as in the code; with random
-            weights, with all of the first block.
-        pretrained: whether the decoder is to begin with pretrained weights; weights: what the settings call them. They
-            are in the file `inputs.weights`, which is None where a trained model is loaded.
-        dropout: in encoder and decoder blocks; feature_dropout: on embedded vectors; cross_dropout: on the weights of
-            the cross-attention; aoa_dropout: in attention on attention.
+        padded_to: images are filled up to so many vectors with zeros that no mask hides; None: they are not.
     """
+
+    decoder: Gpt2Decoder[VisualBlock]
 
     def __init__(
         self,
-        inputs: InputSpec,
         *,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        decoder_layers: int,
-        positions: int,
-        encoder_layers: int,
-        d_encoder_feed_forward: int,
-        memory_slots: int,
-        encoder: str,
-        fusion: str,
-        gate: str,
-        tau: float,
-        gate_activation: str,
-        normalized: bool,
-        max_vectors: int | None,
-        padded_vectors: str,
-        initialization: str,
-        copy_layers: bool,
-        pretrained: bool,
-        weights: str,
-        dropout: float,
+        feature_embedding: Linear,
         feature_dropout: float,
-        cross_dropout: float,
-        aoa_dropout: float,
+        encoder: Iterable[nn.Module],
+        decoder: Gpt2Decoder[VisualBlock],
+        max_vectors: int | None,
+        padded_to: int | None,
     ) -> None:
-        super().__init__()
-        fusions: dict[str, Callable[[], Fusion]] = {
-            "srau": lambda: Srau(
-                d_model=d_model,
-                levels=encoder_layers,
-                gate=gate,
-                tau=tau,
-                activation=gate_activation,
-                normalized=normalized,
-            ),
-            "plain": Plain,
-            "meshed": lambda: Meshed(d_model=d_model, levels=encoder_layers),
-            "aoa": lambda: AttendedAgain(d_model=d_model, dropout=aoa_dropout),
-            "aoa_baseline": lambda: AoaBaseline(d_model=d_model, dropout=aoa_dropout),
-        }
-        self.max_vectors, self.pads = max_vectors, padded_vectors == "attended"
-        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        super().__init__(masks)
+        self.max_vectors, self.padded_to = max_vectors, padded_to
+        self.feature_embedding = feature_embedding
         self.feature_dropout = Dropout(feature_dropout)
-        self.feature_norm = nn.LayerNorm(d_model)
-        self.encoder = nn.ModuleList(
-            encoder_layer(
-                encoder,
-                d_model=d_model,
-                heads=heads,
-                d_feed_forward=d_encoder_feed_forward,
-                memory_slots=memory_slots,
-                dropout=dropout,
-                aoa_dropout=aoa_dropout,
-            )
-            for _ in range(encoder_layers)
+        self.feature_norm = nn.LayerNorm(feature_embedding.out_features)
+        self.encoder = nn.ModuleList(encoder)
+        self.decoder = decoder
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: VisualGptModel) -> Self:
+        """Build the model of the settings; the decoder begins with `inputs.weights`, where they name pretrained ones.
+
+        `inputs.weights` is None where a trained model is loaded.
+        """
+        model = cls(
+            feature_embedding=Linear(inputs.feature_size, settings.d_model),
+            feature_dropout=settings.feature_dropout,
+            encoder=[_encoder_layer(settings) for _ in range(settings.encoder_layers)],
+            decoder=Gpt2Decoder[VisualBlock](
+                vocabulary_size=inputs.vocabulary_size,
+                d_model=settings.d_model,
+                positions=settings.positions,
+                blocks=[_block(settings) for _ in range(settings.decoder_layers)],
+            ),
+            max_vectors=settings.max_vectors,
+            padded_to=settings.max_vectors if settings.padded_vectors == "attended" else None,
         )
-        self.decoder = Gpt2Decoder[VisualBlock](
-            vocabulary_size=inputs.vocabulary_size,
-            d_model=d_model,
-            positions=positions,
-            blocks=[
-                VisualBlock(
-                    fusion=fusions[fusion](),
-                    cross_dropout=cross_dropout,
-                    d_model=d_model,
-                    heads=heads,
-                    d_feed_forward=d_feed_forward,
-                    dropout=dropout,
-                )
-                for _ in range(decoder_layers)
-            ],
-        )
-        self._initialize(initialization, copy_layers)
-        if pretrained and inputs.weights is not None:
-            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary, source=weights)
+        model._initialize(settings.initialization, settings.copy_layers)
+        if settings.pretrained and inputs.weights is not None:
+            load_pretrained(model.decoder, inputs.weights, inputs.vocabulary, source=settings.weights)
+        return model
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
@@ -181,9 +125,8 @@ class VisualGpt(Captioner):
     def encode(self, images: Images) -> LevelMemory:
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
         values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.pads:
-            missing = cast(int, self.max_vectors) - mask.shape[1]
-            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, missing))
+        if self.padded_to is not None:
+            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, self.padded_to - mask.shape[1]))
             mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
         x = gelu(self.feature_embedding(values), approximate="tanh")
         rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
@@ -193,54 +136,76 @@ class VisualGpt(Captioner):
             levels.append(rows.values)
         return LevelMemory(rows.values[:, 0], mask, torch.cat(levels, 1))
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        return self._decode(tokens, memory, None)
+    @property
+    def layers(self) -> Stack[VisualBlock]:
+        """GPT-2's blocks."""
+        return self.decoder.blocks
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
-        if not fast():
-            return self.decode(tokens, memory)[token_mask]
-        return self._decode(tokens, memory, PackedIndex(token_mask))
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions -> [..., D]."""
+        return self.decoder.embed(tokens, positions)
 
-    def _decode(self, tokens: Tensor, memory: Memory, index: PackedIndex | None) -> Tensor:
-        """Run the decoder on [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
-        levels = cast(LevelMemory, memory).levels
-        x = self.decoder.rows(tokens, index)
-        self_mask, cross_mask = causal_mask(tokens.shape[-1], tokens.device), key_mask(memory.mask)
-        for block in self.decoder.blocks:
-            x = self.run_layer(block, x, block.image(levels), self_mask, cross_mask)
-        return self.decoder.norm(x.values)
+    def check_length(self, tokens: int) -> None:
+        """Refuse captions that are longer than the table of positions."""
+        self.decoder.check_length(tokens)
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Output of the last block [..., D] -> hidden [..., D]."""
+        return self.decoder.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
+        """[..., D] -> [..., V], with the word table."""
         return self.decoder.logits(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.attention_maps`."""
         return [block.cross.weights for block in self.decoder.blocks]
 
-    def start(self, memory: Memory) -> State:
-        """Project the image's keys once per block and open an empty cache."""
-        levels, blocks = cast(LevelMemory, memory).levels, self.decoder.blocks
-        cache = KeyValueCache.empty(len(levels), len(blocks), levels.device)
-        return VisualGptState(memory, cache=cache, image=tuple(block.image(levels) for block in blocks))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
+def _encoder_layer(settings: VisualGptModel) -> nn.Module:
+    return encoder_layer(
+        settings.encoder,
+        d_model=settings.d_model,
+        heads=settings.heads,
+        d_feed_forward=settings.d_encoder_feed_forward,
+        memory_slots=settings.memory_slots,
+        dropout=settings.dropout,
+        aoa_dropout=settings.aoa_dropout,
+    )
 
-        No gradient passes through the cache.
 
-        Raises:
-            ConfigError: there is no position for these tokens.
-        """
-        assert isinstance(state, VisualGptState)
-        self.decoder.check_length(state.position + 1)
-        cache = state.cache.extended()
-        position = torch.tensor(state.position, device=tokens.device)
-        x = Rows(self.decoder.embed(tokens[..., None], position))  # [B, C, 1, D]
-        self_mask, cross_mask = cache.mask, key_mask(state.memory.mask)
-        for layer, (block, image) in enumerate(zip(self.decoder.blocks, state.image, strict=True)):
-            x = block(x, image, self_mask, cross_mask, Past(cache, layer))
-        log_probabilities = self.log_probabilities(self.decoder.norm(x.values[:, :, 0]))
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache)
+def _block(settings: VisualGptModel) -> VisualBlock:
+    return VisualBlock(
+        fusion=_fusion(settings),
+        cross_dropout=settings.cross_dropout,
+        d_model=settings.d_model,
+        heads=settings.heads,
+        d_feed_forward=settings.d_feed_forward,
+        dropout=settings.dropout,
+    )
+
+
+def _fusion(settings: VisualGptModel) -> Fusion:
+    """Return what joins the state of a block with what it found in the image."""
+    d_model, levels = settings.d_model, settings.encoder_layers
+    if settings.fusion == "plain":
+        return Plain()
+    if settings.fusion == "meshed":
+        return Meshed(d_model=d_model, levels=levels)
+    if settings.fusion == "aoa":
+        return AttendedAgain(d_model=d_model, dropout=settings.aoa_dropout)
+    if settings.fusion == "aoa_baseline":
+        return AoaBaseline(d_model=d_model, dropout=settings.aoa_dropout)
+    return Srau(
+        d_model=d_model,
+        levels=levels,
+        gate=settings.gate,
+        tau=settings.tau,
+        activation=settings.gate_activation,
+        normalized=settings.normalized,
+    )
+
+
+def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+    """Return the masks of the tokens and of the image; see `recap.models.transformer_decoder.MakeMasks`."""
+    return own_mask(x, cache), key_mask(memory.mask)

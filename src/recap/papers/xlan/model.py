@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -140,7 +139,7 @@ class XLan(ContextCaptioner):
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> regions and global vector; vectors that the mask hides change nothing."""
         regions = self.feature_dropout(celu(self.feature_embedding(images.main.values), CELU_ALPHA))
-        return cast(GlobalMemory, self.encoder(regions, images.main.mask))
+        return self.encoder(regions, images.main.mask)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""

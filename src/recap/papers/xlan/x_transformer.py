@@ -16,9 +16,9 @@ Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initial
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import cast
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
+from recap.models.state import PER_BEAM, State
 from recap.nn.activations import CELU_ALPHA
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout, Linear, PackedIndex, fast
@@ -37,6 +37,7 @@ from recap.nn.masks import causal_mask, key_mask
 from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
+from recap.papers.xlan.settings import XTransformerModel
 from recap.papers.xlan.x_linear import XLinear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
 
@@ -44,7 +45,7 @@ MAX_POSITIONS = 128  # maximum tokens per caption
 
 
 @dataclass(frozen=True, kw_only=True)
-class XTransformerState(State):
+class XTransformerState(State[GlobalMemory]):
     """The tokens so far, their sum, and what is projected once per image.
 
     Attributes:
@@ -75,83 +76,99 @@ class CeluNorm(nn.Module):
         return self.norm(celu(self.linear(x), CELU_ALPHA))
 
 
-class XTransformer(Captioner):
+class XTransformer(Captioner[GlobalMemory, XTransformerState]):
     """The X-Transformer.
 
     Args:
         inputs: width F of the main stream and number V of ids.
-        d_model, heads, d_joint, d_feed_forward, encoder_layers, decoder_layers: sizes.
-        activation, alpha: of the blocks; see `recap.papers.xlan.x_linear`.
+        d_model: D.
+        encoder, decoder: the layers; each is made where it is taken, which the order of random numbers depends on.
         max_vectors: only so many vectors of an image are read (released: 50); None: all.
-        feature_dropout: on regions; dropout: on block outputs of the encoder, g_0, and in feed-forward layers;
-        decoder_dropout: on block outputs of the decoder; joint_dropout: on B'; mix_dropout: on the updates;
-        word_dropout: on words; output_dropout: before the output layer.
+        feature_dropout: on regions; dropout: on g_0; word_dropout: on words; output_dropout: before the output layer.
     """
+
+    positions: Tensor
 
     def __init__(
         self,
         inputs: InputSpec,
         *,
         d_model: int,
-        heads: int,
-        d_joint: int,
-        d_feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        activation: str,
-        alpha: float,
+        encoder: Iterable[XEncoderLayer],
+        decoder: Iterable[XDecoderLayer],
         max_vectors: int | None,
         feature_dropout: float,
         dropout: float,
-        decoder_dropout: float,
-        joint_dropout: float,
-        mix_dropout: float,
         word_dropout: float,
         output_dropout: float,
     ) -> None:
         super().__init__()
-        block = partial(
-            XLinear,
-            d_model=d_model,
-            heads=heads,
-            d_joint=d_joint,
-            activation_name=activation,
-            alpha=alpha,
-            dropout=joint_dropout,
-        )
-        update = partial(
-            Update, d_model=d_model, d_feed_forward=d_feed_forward, dropout=dropout, mix_dropout=mix_dropout
-        )
         self.max_vectors = max_vectors
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
         self.feature_dropout = Dropout(feature_dropout)
         self.dropout = Dropout(dropout)
-        self.encoder = Stack[XEncoderLayer](
-            XEncoderLayer(block=block(), update=update(), dropout=dropout) for _ in range(encoder_layers)
-        )
-        self.global_projection = Linear((encoder_layers + 1) * d_model, d_model)
+        self.encoder = Stack[XEncoderLayer](encoder)
+        self.global_projection = Linear((len(self.encoder) + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
         self.word_dropout = Dropout(word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
-        self.decoder = Stack[XDecoderLayer](
-            XDecoderLayer(
-                d_model=d_model,
-                words=block(),
-                image=block(),
-                update=update() if index < decoder_layers - 1 else None,
-                dropout=decoder_dropout,
-            )
-            for index in range(decoder_layers)
-        )
-        self.read_off = Linear((decoder_layers + 1) * d_model, 2 * d_model)
+        self.decoder = Stack[XDecoderLayer](decoder)
+        self.read_off = Linear((len(self.decoder) + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
         self.output_dropout = Dropout(output_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
+
+    @classmethod
+    def build(cls, inputs: InputSpec, settings: XTransformerModel) -> Self:
+        """Build the model of the settings."""
+
+        def block() -> XLinear:
+            return XLinear(
+                d_model=settings.d_model,
+                heads=settings.heads,
+                d_joint=settings.d_joint,
+                activation_name=settings.activation,
+                alpha=settings.alpha,
+                dropout=settings.joint_dropout,
+            )
+
+        def update() -> Update:
+            return Update(
+                d_model=settings.d_model,
+                d_feed_forward=settings.d_feed_forward,
+                dropout=settings.dropout,
+                mix_dropout=settings.mix_dropout,
+            )
+
+        last = settings.decoder_layers - 1
+        return cls(
+            inputs,
+            d_model=settings.d_model,
+            encoder=(
+                XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
+                for _ in range(settings.encoder_layers)
+            ),
+            decoder=(
+                XDecoderLayer(
+                    d_model=settings.d_model,
+                    words=block(),
+                    image=block(),
+                    update=update() if index < last else None,
+                    dropout=settings.decoder_dropout,
+                )
+                for index in range(settings.decoder_layers)
+            ),
+            max_vectors=settings.max_vectors,
+            feature_dropout=settings.feature_dropout,
+            dropout=settings.dropout,
+            word_dropout=settings.word_dropout,
+            output_dropout=settings.output_dropout,
+        )
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> vectors and global vector; vectors that the mask hides change nothing."""
@@ -166,17 +183,17 @@ class XTransformer(Captioner):
         summary = self.global_norm(self.global_projection(torch.cat(summaries, -1)))
         return GlobalMemory(x[:, 0], mask, summary[:, 0, 0])
 
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         return self._decode(tokens, memory, None)
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: Memory) -> Tensor:
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: GlobalMemory) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in pairs of tokens only."""
         if not fast():
             return self.decode(tokens, memory)[token_mask]
         return self._decode(tokens, memory, PackedIndex(token_mask))
 
-    def _decode(self, tokens: Tensor, memory: Memory, index: PackedIndex | None) -> Tensor:
+    def _decode(self, tokens: Tensor, memory: GlobalMemory, index: PackedIndex | None) -> Tensor:
         """Run the decoder on [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
         mask = self._token_mask(tokens, 0)
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
@@ -198,7 +215,7 @@ class XTransformer(Captioner):
         """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
         return [layer.image.weights for layer in self.decoder]
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: GlobalMemory) -> XTransformerState:
         """Project the image's keys once per layer and open an empty cache."""
         images, device = len(memory.values), memory.values.device
         return XTransformerState(
@@ -210,12 +227,11 @@ class XTransformer(Captioner):
             image_branch=self._image_branch(memory),
         )
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: XTransformerState) -> tuple[Tensor, XTransformerState]:
         """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
         No gradient passes through the cache.
         """
-        assert isinstance(state, XTransformerState)
         cache = state.cache.extended()
         new = self._token_mask(tokens[..., None], state.position)  # [B, C, 1]
         mask = torch.cat([state.token_mask, new], 2)  # [B, C, tokens so far]
@@ -239,12 +255,12 @@ class XTransformer(Captioner):
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""
         embedded = self.word_embedding(tokens) * math.sqrt(self.d_model)
-        positions = cast(Tensor, self.positions)[position : position + tokens.shape[-1]].to(embedded.dtype)
+        positions = self.positions[position : position + tokens.shape[-1]].to(embedded.dtype)
         return self.word_dropout(self.word_norm(embedded + positions))
 
-    def _image_branch(self, memory: Memory) -> Tensor:
+    def _image_branch(self, memory: GlobalMemory) -> Tensor:
         """A(global), [B, D]."""
-        return self.image_side(cast(GlobalMemory, memory).summary)
+        return self.image_side(memory.summary)
 
     def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
         """g_0 of each token: of the image's branch and the mean of the tokens so far, both [..., D] -> [..., D]."""

@@ -23,17 +23,19 @@ Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
 from recap.models.base import token_mask
+from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory, State
-from recap.models.transformer_decoder import TransformerState
+from recap.models.state import PER_BEAM, Memory
+from recap.models.transformer_decoder import TransformerState, make_masks, own_mask
 from recap.models.transformer_layers import DecoderLayer, Past
 from recap.nn.attention import KeyValue
+from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
 from recap.papers.transformer.model import Transformer, TransformerSizes
 from recap.papers.zodiac.zoneup import RunningPool, ZodiacMultiHead
@@ -49,52 +51,50 @@ class Pools(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZodiacState(TransformerState):
-    """Also the averages of each decoder layer."""
-
-    pools: tuple[Pools, ...] = field(metadata=PER_BEAM)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrefixState(State):
-    """The tokens so far, [B, C, T]."""
+class PrefixState(TransformerState[Memory]):
+    """The tokens so far, [B, C, T], in place of their keys and values: the cache stays empty."""
 
     tokens: Tensor = field(metadata=PER_BEAM)
-
-
-@dataclass
-class ZodiacPast(Past):
-    """Also the averages of one layer; a step of the layer replaces them."""
-
-    pools: Pools
 
 
 class ZodiacDecoderLayer(DecoderLayer):
     """The Transformer's decoder layer, whose attentions continue their averages while decoding."""
 
-    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None) -> Rows:
+    attention: ZodiacMultiHead
+    cross: ZodiacMultiHead
+
+    def begin(self, like: Tensor) -> Pools:
+        """Return the averages before the first token."""
+        return Pools(self.attention.empty_pool(like), self.cross.empty_pool(like))
+
+    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
         """Attend to the tokens so far."""
-        if not isinstance(past, ZodiacPast):
-            return super().self_attend(x, attn_mask, past)
-        attention = cast(ZodiacMultiHead, self.attention)
-        key_value = past.extend(attention.key_value(x))
-        out, after = attention.resume(x, key_value, attn_mask=attn_mask, before=past.pools.own)
-        past.pools = past.pools._replace(own=after)
+        if past is None:
+            return super().self_attend(x, attn_mask, past, **others)
+        key_value = past.extend(self.attention.key_value(x))
+        out, after = self.attention.resume(x, key_value, attn_mask=attn_mask, before=past.carried.own)
+        past.carried = past.carried._replace(own=after)
         return out
 
     def cross_attend(self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None) -> Rows:
         """Attend to the image."""
-        if not isinstance(past, ZodiacPast):
+        if past is None:
             return super().cross_attend(x, image, attn_mask, past)
-        cross = cast(ZodiacMultiHead, self.cross)
-        out, after = cross.resume(x, image, attn_mask=attn_mask, before=past.pools.cross)
-        past.pools = past.pools._replace(cross=after)
+        out, after = self.cross.resume(x, image, attn_mask=attn_mask, before=past.carried.cross)
+        past.carried = past.carried._replace(cross=after)
         return out
 
-    def empty_pools(self, like: Tensor) -> Pools:
-        """Return the averages before the first token of the images [B, ...]."""
-        attentions = cast(ZodiacMultiHead, self.attention), cast(ZodiacMultiHead, self.cross)
-        return Pools(*(attention.empty_pool(like) for attention in attentions))
+
+def counted_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+    """Return masks whose size the released average divides by, as the release has them; see `MakeMasks`.
+
+    It hides a caption's padding from its tokens, repeats an image's mask for each of its captions, and decodes under
+    one causal mask that all beams share.
+    """
+    own = own_mask(x, cache)
+    if x.token_mask is not None:
+        own = own & x.token_mask[:, :, None]
+    return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
 
 
 class Zodiac(Transformer):
@@ -129,55 +129,39 @@ class Zodiac(Transformer):
                 d_model=d_model, heads=heads, gate=gate, zeta=zeta, scope=scope, dropout=zodiac_dropout, gelu=gelu
             )
 
-        super().__init__(inputs, d_model=d_model, heads=heads, make_attention=attention, **sizes)
-        self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
-        self.counts_masks = rap_scope == "as_released"
+        counts_masks = rap_scope == "as_released"
+        super().__init__(
+            inputs,
+            d_model=d_model,
+            heads=heads,
+            make_attention=attention,
+            make_masks=counted_masks if counts_masks else make_masks,
+            keep_masks=counts_masks,
+            **sizes,
+        )
+        self.counts_masks = counts_masks
+        self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too
         self.cached = rap_scope == "head"
 
-    def _embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
-        x, mask = super()._embed_image(images)
-        if self.counts_masks:  # the release embeds real vectors alone and pads after that; padded rows count there
-            x = x.masked_fill(~mask[..., None], 0.0)
-        return x, mask
+    def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
+        """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is zero after that."""
+        x, mask = super().embed_image(images)
+        return x.masked_fill(~mask[..., None], 0.0) if self.counts_masks else x, mask
 
-    def _if_any_is_hidden(self, mask: Tensor) -> Tensor | None:
-        return mask if self.counts_masks else super()._if_any_is_hidden(mask)
-
-    def _self_mask(self, x: Rows) -> Tensor:
-        mask = super()._self_mask(x)
-        if self.counts_masks and x.token_mask is not None:  # the release hides a caption's padding from its tokens
-            return mask & x.token_mask[:, :, None]
-        return mask
-
-    def _cross_mask(self, x: Rows, memory: Memory) -> Tensor | None:
-        mask = super()._cross_mask(x, memory)
-        if self.counts_masks and mask is not None:  # the release repeats an image's mask for each of its captions
-            return mask.expand(-1, x.shape[1], -1, -1)
-        return mask
-
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> TransformerState[Memory]:
         """As `Transformer.start`; without a cache, only the tokens so far are carried."""
+        if self.cached:
+            return super().start(memory)
         images, device = len(memory.values), memory.values.device
-        if not self.cached:
-            return PrefixState(memory, tokens=torch.empty(images, 1, 0, dtype=torch.long, device=device))
-        begun = cast(TransformerState, super().start(memory))
-        pools = tuple(cast(ZodiacDecoderLayer, layer).empty_pools(memory.values) for layer in self.decoder)
-        return ZodiacState(memory, cache=begun.cache, image=begun.image, pools=pools)
+        none = torch.empty(images, 1, 0, dtype=torch.long, device=device)
+        return PrefixState(memory, cache=KeyValueCache.empty(images, 0, device), carried=(), image=(), tokens=none)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: TransformerState[Memory]) -> tuple[Tensor, TransformerState[Memory]]:
         """As `Transformer.step`; without a cache the prefix is encoded again."""
-        if isinstance(state, PrefixState):
-            return self._step_of_prefix(torch.cat([state.tokens, tokens[..., None]], 2), state)
-        state = cast(ZodiacState, state)
-        cache = state.cache.extended()
-        past = [ZodiacPast(cache, layer, pools) for layer, pools in enumerate(state.pools)]
-        log_probabilities = self._step(tokens, state, past)
-        pools = tuple(layer.pools for layer in past)
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache, pools=pools)
-
-    def _step_of_prefix(self, tokens: Tensor, state: PrefixState) -> tuple[Tensor, State]:
-        # The release decodes under one causal mask that all beams share, which its average counts.
-        mask = None if self.counts_masks else token_mask(tokens)
-        hidden = self._decode_padded(tokens, mask, state.memory)[:, :, -1]
-        return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=tokens)
+        if not isinstance(state, PrefixState):
+            return super().step(tokens, state)
+        prefix = torch.cat([state.tokens, tokens[..., None]], 2)
+        mask = None if self.counts_masks else token_mask(prefix)
+        hidden = self.decode_padded(prefix, mask, state.memory)[:, :, -1]
+        return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=prefix)

@@ -1,4 +1,4 @@
-"""Settings of models: ``params/models/``; each kind is a `ModelConfig` of `recap.papers`, registered with `MODELS`.
+"""Settings of models: folders ``models/``; each kind is a `ModelConfig` of `recap.papers`, registered with `MODELS`.
 
 A module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in the same way. The model itself is imported only
 when one is built.

@@ -57,6 +57,11 @@ class ModelConfig(Strict, ABC):
         """How many vectors of an image are read at most, the first ones; None: all."""
         return getattr(self, "max_vectors", None)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keys of this kind, as the keyword arguments of its model."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in ModelConfig.model_fields}
+
     def pretrained_weights(self) -> str | None:
         """Return where the weights are that the model begins with; None: all are random.
 

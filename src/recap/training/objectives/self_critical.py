@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
+from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
-from recap.decoding.limits import DecodingLimits
 from recap.decoding.sampling import nucleus, sample, within
 from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.metrics.bleu_ids import Bleu4
@@ -23,7 +23,7 @@ from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.nn.fast.linear import fixed_weights
-from recap.settings import SelfCritical
+from recap.settings import DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged, policy_numbers
 
@@ -116,17 +116,26 @@ class SelfCriticalObjective:
             tokens, best = self.search(memory, samples), self.search(memory, 1) if greedy else None
         else:
             step, start = with_banned_tokens(self.model.step, BANNED), self.model.start(memory)
-            both = sample(step, start, self._limits(memory), samples=samples, top_p=self.stage.top_p, greedy=greedy)
+            both = sample(
+                step,
+                start,
+                self._batch(memory),
+                max_length=self.max_length,
+                samples=samples,
+                top_p=self.stage.top_p,
+                greedy=greedy,
+            )
             tokens, best = both[:, :samples], both[:, samples:] if greedy else None
         return tokens[..., : int((tokens != PAD).sum(-1).max())], best
 
     def search(self, memory: Memory, beam: int) -> Tensor:
         """Return the captions [B, beam, max_length] of a beam search."""
         step = with_banned_tokens(self.model.step, BANNED)
-        return beam_search(step, self.model.start(memory), self._limits(memory), beam=beam)[0]
+        settings = DecodingSettings(beam=beam, max_length=self.max_length)
+        return beam_search(step, self.model.start(memory), self._batch(memory), settings).tokens
 
-    def _limits(self, memory: Memory) -> DecodingLimits:
-        return DecodingLimits(len(memory.values), self.max_length, BOS, EOS, PAD, memory.values.device)
+    def _batch(self, memory: Memory) -> DecodingBatch:
+        return DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device)
 
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""

@@ -1,0 +1,101 @@
+"""``recap train --row``: one training of a table's row in this process, on files that Snakemake makes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.cli.arguments import Arguments
+from recap.cli.train import run_training
+from recap.core.errors import ConfigError, RecapError
+from recap.core.files.atomic import write_text
+from recap.data.files.missing import files_to_fetch
+from recap.plan.inputs import missing_inputs
+from recap.plan.paths import Paths
+from recap.plan.single_run import SingleRun, row_config, single_run
+
+SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
+
+
+def train_row(a: Arguments) -> None:
+    """Train a row, and print some of its captions.
+
+    Args:
+        a: the arguments of ``recap train``.
+
+    Raises:
+        RecapError: a name, key or value is refused, or a file cannot be made.
+    """
+    config = row_config(a.params, a.row, profile=a.profile, scale=a.scale, seed=a.seed, inputs=a.inputs)
+    chosen = single_run(config, stage=a.stage, changes=a.set)
+    folder = a.out or chosen.folder
+    inputs = Paths(chosen.plan).training_inputs(chosen.run, chosen.spec.model_settings)
+    if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
+        _refuse_missing(chosen)
+        _make(inputs, chosen, folder / "profile.yaml", config)
+    files: dict[str, Any] = {
+        "corpus": Path(inputs["corpus"]),
+        "vocabulary": Path(inputs["vocabulary"]),
+        "features": [Path(store) for store in inputs["features"]],
+    }
+    short = run_training(
+        spec=chosen.spec,
+        execution=chosen.execution,
+        **files,
+        subset=Path(inputs["subset"]),
+        init=Path(inputs["init"]).parent if "init" in inputs else None,
+        weights=next(map(Path, inputs.get("weights", [])), None),
+        state=folder / "state",
+        out=folder / "run",
+    )
+    if os.environ.get("RANK", "0") == "0":
+        from recap.evaluation.few import caption_few
+
+        device, images = chosen.execution.device, short.images if short else None
+        captions = caption_few(spec=chosen.evaluation, device=device, run=folder / "run", images=images, **files)
+        for image, (caption, reference) in captions.items():
+            print(f"image {image}: {caption!r} (a reference: {reference!r})")
+        print(f"state and run: {folder}")
+
+
+def _refuse_missing(chosen: SingleRun) -> None:
+    """Refuse a run without its outside files, those of changed settings too, which no plan of the workflow has."""
+    plan, model = chosen.plan, chosen.spec.model_settings if chosen.run.stage == "xe" else None
+    missing = missing_inputs(Paths(plan), model)
+    files_to_fetch(missing, plan.params, inputs=plan.profile.inputs, fetch=plan.profile.fetch)
+
+
+def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: dict[str, Any]) -> None:
+    """Let Snakemake make those of the files that it makes, as it does for a table.
+
+    Raises:
+        RecapError: a job failed, or another workflow is running in this folder; Snakemake has printed which.
+    """
+    if find_spec("snakemake") is None:
+        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
+    if not SNAKEFILE.exists():
+        raise ConfigError(f"{SNAKEFILE}: no such file; --row needs a clone of recap, installed with `make install`")
+    write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
+    made = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
+    if _snakemake(*made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"):
+        raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
+
+
+def _snakemake(*words: str | Path) -> int:
+    """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
+    command: Sequence[str | Path] = [sys.executable, "-P", "-m", "snakemake", *words]
+    process = subprocess.Popen(command, stdout=2)
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise

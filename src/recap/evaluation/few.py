@@ -1,0 +1,45 @@
+"""A few captions of a trained run, each beside a reference: a first look, before any score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recap.core.device import select_device
+from recap.data.corpus.corpus import Corpus
+from recap.evaluation.captioned import opened
+from recap.evaluation.decode import decode_images, ending_ids
+from recap.settings import EvaluationSpec
+
+COUNT = 2
+
+
+def caption_few(
+    *,
+    spec: EvaluationSpec,
+    device: str,
+    run: Path,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    images: Sequence[int] | None = None,
+) -> dict[int, tuple[str, str]]:
+    """Return the caption and a reference of the first images, decoded as the evaluation of the run does.
+
+    Args:
+        spec: how captions are decoded.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        run: the run folder.
+        corpus, vocabulary, features: the files that training saw.
+        images: image ids; None: those of the validation split.
+
+    Raises:
+        RecapError: a file does not fit.
+    """
+    place = select_device(device)
+    model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
+    references = Corpus.read(corpus).captions(None if images else "val")
+    first = list(images or references)[:COUNT]
+    settings, endings = spec.evaluation, ending_ids(spec.evaluation.rules, vocab)
+    found = decode_images(model.to(place), sources, first, settings, endings, device=place, name="captions")
+    return {image: (vocab.decode(found[image]), references[image][0]) for image in first}

@@ -1,0 +1,93 @@
+"""What the files of a profile are made from: all that it makes, and the outside files that are missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from recap.plan.paths import Paths
+from recap.plan.run import Run
+from recap.settings import ModelConfig
+from recap.settings.language_models import LANGUAGE_MODEL
+
+
+def data_files(paths: Paths) -> list[str]:
+    """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
+    runs = paths.plan.scored()
+    files = {file(run) for run in runs for file in (paths.corpus, paths.card, paths.vocabulary, paths.subset)}
+    pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
+    return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
+
+
+def used_features(paths: Paths) -> list[str]:
+    """Return the features of all rows, and those whose boxes or cells others of them are made from."""
+    return sorted({run.features for run in _stores(paths)})
+
+
+def feature_files(paths: Paths) -> list[str]:
+    """Return the stores of all runs with those that they are made from, and weights that are trained first."""
+    stores = _stores(paths)
+    files = {paths.store(run.dataset, run.features) for run in stores}
+    trained = (file for run in stores for file in paths.trained_backbone(run))
+    return sorted(files.union(trained, language_model_files(paths)))
+
+
+def language_model_files(paths: Paths) -> list[str]:
+    """Return the language models of all runs, with their reports."""
+    pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
+    files = {file for file in pretrained if file.startswith(f"{paths.results}/")}
+    return sorted(files | {str(Path(file).with_suffix(".json")) for file in files})
+
+
+def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, str]:
+    """Return the outside files that are missing and that something still to be made needs, with who names them.
+
+    Args:
+        paths: of the plan.
+        model: settings in place of those of the planned runs, which are about to be trained in this process.
+    """
+    plan = paths.plan
+    needs: dict[tuple[str, str, str], list[str]] = {}  # product, section and name of a parameter file -> outside files
+    for name in plan.datasets():
+        needs[paths.of_dataset(name, "corpus.parquet"), "datasets", name] = paths.outside_files("datasets", name)
+    for name in plan.datasets():
+        needs[paths.of_dataset(name, "vocabulary.json"), "datasets", name] = paths.tokenizer(name)
+    for store in _stores(paths):
+        product = paths.store(store.dataset, store.features)
+        needs[product, "features", store.features] = paths.outside_files("features", store.features)
+    for run in (part for scored in plan.scored() for part in scored.parts()):
+        source = (model or plan.get("models", run.model)).pretrained_weights() or ""
+        for file in paths.pretrained(run, model):
+            if source.startswith(LANGUAGE_MODEL):
+                name = source.removeprefix(LANGUAGE_MODEL)
+                needs[file, "language_models", name] = paths.outside_files("language_models", name)
+            else:
+                product = file if model else paths.weights(plan.weights(run))
+                needs[product, "models", run.model] = [file]
+    return {
+        file: f"{section}/{name}.yaml"
+        for (product, section, name), files in needs.items()
+        for file in files
+        if not Path(product).exists() and not Path(file).exists()
+    }
+
+
+def hub_weights(paths: Paths) -> list[str]:
+    """Return the backbones whose weights come from the HuggingFace hub for features that are still to be made."""
+    due = [run for run in _stores(paths) if not Path(paths.store(run.dataset, run.features)).exists()]
+    settings = [paths.plan.get("features", run.features) for run in due]
+    return sorted({each.backbone for each in settings if getattr(each, "weights", None) == "pretrained"})
+
+
+def _stores(paths: Paths) -> list[Run]:
+    """Return a run for each feature store: those of the scored runs, and those that these are made from."""
+    plan = paths.plan
+    todo = [replace(run, features=name) for run in plan.scored() for name in plan.feature_names(run.features)]
+    stores: dict[tuple[str, str], Run] = {}
+    while todo:
+        run = todo.pop(0)
+        if (run.dataset, run.features) not in stores:
+            stores[run.dataset, run.features] = run
+            settings = plan.get("features", run.features)
+            todo += [replace(run, features=name) for name in (settings.boxes_from(), settings.cells_from()) if name]
+    return list(stores.values())

@@ -1,0 +1,46 @@
+"""What decides whether a job of the workflow runs again beside its input files: its settings and its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recap.plan.identities import EVALUATION, job_code
+from recap.plan.run_plan import RunPlan
+from recap.plan.source import code_digest
+
+
+def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
+    """Return a data set's settings without the vocabulary's, which are those of another job."""
+    return {key: value for key, value in plan.spec("datasets", dataset).items() if key != "vocabulary"}
+
+
+def corpus_code(plan: RunPlan, dataset: str) -> str:
+    """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
+    return code_digest("recap.data.corpus.build", plan.get("datasets", dataset).reader)
+
+
+def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
+    """Return what decides the values of a feature store; batch and shard sizes do not."""
+    settings = plan.get("features", features)
+    spec: dict[str, Any] = settings.model_dump(mode="json", exclude=settings.EXECUTION)
+    return spec
+
+
+def extractor_code(plan: RunPlan, features: str) -> str:
+    """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
+    return code_digest(*plan.get("features", features).targets())
+
+
+def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
+    """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
+    return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
+
+
+def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+    """Return a table with the seeds of its runs and the recipes that these name."""
+    recipes = sorted({run.recipe for run in plan.table_runs(table_id)})
+    return {
+        "table": plan.tables[table_id].model_dump(mode="json"),
+        "seeds": plan.seeds[table_id],
+        "recipes": {recipe: plan.spec("recipes", recipe) for recipe in recipes},
+    }

@@ -1,0 +1,79 @@
+"""A printed table whose parts (fractions of the data, extractors) are tables of their own, in one file.
+
+Part ``f001`` of ``params/visualgpt/tables/t1.yaml`` is planned, scored and reported as the table ``visualgpt/t1_f001``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from recap.core.errors import nearest
+from recap.settings.tables import Doubt, Id, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
+
+_BY_PART = ("printed", "printed_sd", "printed_p", "doubt")  # keys of a row that have a value for each part
+
+
+class Part(RowSettings):
+    """What one part has of its own: settings go before the table's `defaults`, other keys before the table's."""
+
+    title: str | None = None
+    source: str | None = Field(None, description="where the part's printed numbers are from")
+    note: str | None = Field(None, description="sentences under the part at every scale")
+    paper_note: str | None = Field(None, description="sentences under the part only where nothing is replaced")
+    gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
+
+
+class PartsRow(TrainedRow):
+    """One line of all parts, or of those that it names."""
+
+    parts: list[Id] | None = Field(None, min_length=1, description="parts that have the row; default: all")
+    printed: dict[Id, Printed] = Field(default_factory=dict, description="part -> metric -> printed value, in percent")
+    printed_sd: dict[Id, Printed] = Field(
+        default_factory=dict, description="part -> metric -> printed standard deviation over runs"
+    )
+    printed_p: dict[Id, PrintedP] = Field(
+        default_factory=dict, description="part -> metric -> printed p of the row against the baseline"
+    )
+    doubt: dict[Id, Doubt] = Field(
+        default_factory=dict, description="part -> metric, or `row` -> why the printed number is doubtful"
+    )
+
+
+class TableOfParts(UnscaledTable):
+    """``params/<paper>/tables/<table>.yaml`` of a table with parts: each is ``<paper>/<table>_<part>``."""
+
+    title: str = Field("", description="of parts without a title of their own")
+    parts: dict[Id, Part] = Field(min_length=1, description="name of the part -> what it has of its own")
+    rows: list[PartsRow] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _parts_exist(self) -> Self:
+        for row in self.rows:
+            own = row.parts or list(self.parts)
+            for key, named, known in [
+                ("parts", own, list(self.parts)),
+                *((key, list(getattr(row, key)), own) for key in _BY_PART),
+            ]:
+                unknown = [part for part in named if part not in known]
+                if unknown:
+                    raise ValueError(
+                        f"row {row.id!r}: {key}: there is no part {unknown[0]!r}; {nearest(unknown[0], known)}"
+                    )
+        return self
+
+
+def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without parts."""
+    own = values["parts"][part]
+    settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
+    table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", *settings)}
+    rows = [_row_of(row, part) for row in values["rows"] if part in (row.get("parts") or values["parts"])]
+    return {**table, "defaults": {**values.get("defaults", {}), **settings}, "rows": rows}
+
+
+def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return the row of one part; what the paper does not print there is left out."""
+    printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
+    return {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed

@@ -1,0 +1,125 @@
+"""A paper's parameters are one folder: its names are found, its scales are merged, its profile has every scale."""
+
+import pytest
+
+from helpers.plans import PARAMS, edited, planned
+from recap.core.errors import ConfigError
+from recap.settings.param_files import names
+from recap.settings.params import load_named, load_profile, load_profiles, read_mapping, refuse_other_scale
+
+PROFILE = {
+    "name": "mine",
+    "inputs": "here",
+    "scales": {"photos": {"tables": ["mine/t"], "execution": {"threads": 2}}, "paper": {"tables": ["mine/u"]}},
+}
+
+
+def own_group(params):
+    """A group's folder with everything that it needs beyond what recap has."""
+    edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
+    edited(params, "mine/recipes/long.yaml", base="xlan", xe={"epochs": 99})
+    row = {"id": "r", "label": "R", "model": "wide", "recipe": "long", "dataset": "coco", "features": "bottom_up_36"}
+    rows = [row, {**row, "id": "few", "subset": "pair_5"}]
+    edited(
+        params, "mine/tables/t.yaml", title="T", columns=["CIDEr"], baseline="r", defaults={"stage": "xe"}, rows=rows
+    )
+    edited(params, "mine/scales/photos.yaml", tables={"mine/t": {"seeds": [4]}})
+
+
+def test_a_group_adds_one_folder_and_edits_no_file(params):
+    own_group(params)
+    plan = planned(params, "photos", ["mine/t"])
+    assert plan.seeds == {"mine/t": [4]}
+    assert {run.setting for run in plan.scored()} == {
+        "flickr8k/full/mobilenetv2_grid/wide@photos",
+        "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
+    }
+    assert plan.source("recipes", "long") == "params/mine/recipes/long.yaml"
+    assert plan.source_of_seeds("mine/t") == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
+    assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
+
+
+def test_a_recipe_that_a_scale_names_comes_before_that_of_the_subset(params):
+    own_group(params)
+    edited(params, "mine/scales/photos.yaml", recipes={"long": "photos_short"})
+    assert {run.recipe for run in planned(params, "photos", ["mine/t"]).scored()} == {"photos_short"}
+
+
+@pytest.mark.parametrize("folder", ["", "mine/"])
+def test_two_files_of_one_name_are_refused_with_both(params, folder):
+    edited(params, f"{folder}models/xlan.yaml", kind="xlan")
+    first, other = sorted([f"params/{folder}models/xlan.yaml", "params/xlan/models/xlan.yaml"])
+    with pytest.raises(ConfigError, match=f"^{first} and {other} have the same name; rename one$"):
+        load_named(params, "models", "xlan")
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"models": {"xlan": {"d_model": 8}}}, "models.xlan"),
+        ({"tables": {"xlan/t3": {"seeds": [1]}}}, "tables.xlan/t3"),
+    ],
+)
+def test_an_entry_of_a_scale_that_two_files_have_is_refused_with_both(params, changes, key):
+    edited(params, "mine/scales/photos.yaml", **changes)
+    sentence = f"params/mine/scales/photos.yaml and params/xlan/scales/photos.yaml both have the key '{key}'; remove it"
+    with pytest.raises(ConfigError, match=sentence):
+        planned(params, "photos")
+
+
+def test_a_mistake_in_one_file_of_a_scale_names_that_file(params):
+    edited(params, "mine/scales/photos.yaml", tables={"mine/t": {"seed": [4]}})
+    with pytest.raises(ConfigError, match=r"^params/mine/scales/photos\.yaml: unknown key 'tables\.mine/t\.seed'; did"):
+        planned(params, "photos")
+    edited(params, "mine/scales/nano.yaml", seeds=[1])
+    with pytest.raises(ConfigError, match=r"params/scales/nano\.yaml: the key 'opening' is missing"):
+        planned(params, "nano")
+
+
+@pytest.mark.parametrize("scale", ["paper", "photos", "scenes"])
+def test_a_shared_scale_has_neither_sizes_nor_tables_of_a_paper(scale):
+    assert not {"models", "tables"} & set(read_mapping(PARAMS / "scales" / f"{scale}.yaml"))
+
+
+def test_a_profile_is_that_of_its_scale_with_folders_of_its_own():
+    profile = load_profile({**PROFILE, "scale": "photos"}, "mine")
+    assert (profile.name, profile.tables, profile.inputs) == ("mine_photos", ["mine/t"], "here")
+    assert load_profile({**PROFILE, "scale": "paper"}, "mine").name == "mine_paper"
+
+
+def test_what_the_command_line_gives_comes_before_the_scale():
+    given = {"scale": "photos", "tables": ["mine/v"], "execution": {"device": "cpu"}}
+    profile = load_profile({**PROFILE, **given}, "mine")
+    assert profile.tables == ["mine/v"]
+    assert (profile.execution.threads, profile.execution.device) == (2, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "mine: choose a scale with --config scale=NAME: photos, paper"),
+        ({"scale": "photo"}, "mine: there is no scale 'photo'; did you mean 'photos'?"),
+        ({"scale": "photos", "scales": {"photos": {"table": ["t"]}}}, "mine: scales.photos: unknown key 'table'; did"),
+        ({"scale": "photos", "scales": ["photos"]}, "mine: scales: must be keys with values"),
+    ],
+)
+def test_a_mistake_in_the_scales_of_a_profile_is_one_sentence(change, sentence):
+    with pytest.raises(ConfigError) as caught:
+        load_profile({**PROFILE, **change}, "mine")
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
+    written = {"name": "demo", "scale": "scenes"}
+    with pytest.raises(
+        ConfigError, match="demo.yaml: its results are at scale 'scenes'; for another scale add name=NAME to --config"
+    ):
+        refuse_other_scale({**written, "scale": "photos"}, written, "demo.yaml")
+    refuse_other_scale({**written, "scale": "photos", "name": "mine"}, written, "demo.yaml")
+    refuse_other_scale({**written, "seeds": [1]}, written, "demo.yaml")
+    refuse_other_scale({**PROFILE, "scale": "photos"}, PROFILE, "mine.yaml")
+
+
+def test_all_scales_of_a_profile_are_loaded_from_its_file():
+    assert [each.name for each in load_profiles(PARAMS / "demo.yaml")] == ["demo"]
+    assert len(load_profiles(PARAMS / "xlan" / "profile.yaml")) == 3

@@ -1,0 +1,178 @@
+"""What the rules share: where the files of a plan are, what they are made from, what is refused before a job."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from helpers.plans import edited
+from helpers.tiny_workspace import ROOT
+from recap.core.errors import ConfigError
+from recap.core.process.gpus import VISIBLE
+from recap.data.files.missing import files_to_fetch
+from recap.plan import jobs
+from recap.plan.inputs import data_files, feature_files, hub_weights, missing_inputs, used_features
+from recap.plan.load import load_plan, uses_gpus
+from recap.plan.paths import Paths
+from recap.plan.run import run_named
+from recap.settings import Execution
+
+SETTING = "tiny_scenes/full/tiny_grid/transformer@short"
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    """A copy of the tiny parameters, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(ROOT / "tests" / "workflow" / "params", tmp_path / "params"))
+
+
+def plan_of(**config):
+    return load_plan({**yaml.safe_load(Path("params/tiny.yaml").read_text()), **config})
+
+
+def paths_of(**config):
+    return Paths(plan_of(**config))
+
+
+def changed_table(params, **changes):
+    """Change the first row of the tiny table, and leave the other out."""
+    table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
+    edited(params, "tables/tiny.yaml", rows=[{**table["rows"][0], **changes}])
+
+
+def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(params):
+    paths = paths_of()
+    run = paths.plan.scored()[0]
+    assert run.path == f"{SETTING}/seed-1/scst"
+    common = {
+        "corpus": "results/tiny/data/tiny_scenes/corpus.parquet",
+        "vocabulary": "results/tiny/data/tiny_scenes/vocabulary.json",
+        "subset": "results/tiny/data/tiny_scenes/subsets/full/seed-1.json",
+        "features": ["results/tiny/features/tiny_scenes/tiny_grid.h5"],
+    }
+    weights = f"results/tiny/runs/{SETTING}/seed-1/xe/model.safetensors"
+    assert paths.training_inputs(run) == {**common, "init": weights}
+    assert paths.training_inputs(paths.plan.first_stage(run)) == {**common, "weights": []}
+
+
+def test_wildcards_stand_for_a_run(params):
+    names = dict(zip(("dataset", "subset", "features"), SETTING.split("/"), strict=False))
+    names |= {"model": "transformer", "recipe": "short"}
+    run = run_named({**names, "seed": "1", "stage": "scst"})
+    assert run == plan_of().scored()[0]
+    assert run_named(names, seed=1, stage="scst") == run
+    wildcards = SimpleNamespace(dataset="d", features="tiny_grid")
+    assert paths_of().features(wildcards) == ["results/tiny/features/d/tiny_grid.h5"]
+
+
+def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(params):
+    edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
+    edited(params, "features/tiny_grid.yaml", weights="boxes", pretraining={"epochs": 1})
+    edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
+    changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
+    paths = paths_of()
+    assert used_features(paths) == ["boxes", "tiny_grid"]
+    folder = "results/tiny/features/tiny_scenes"
+    names = ["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5"]
+    assert feature_files(paths) == [f"{folder}/{name}" for name in names]
+    assert {Path(file).name for file in data_files(paths)} == {
+        "card.md",
+        "corpus.parquet",
+        "images.zip",
+        "seed-1.json",
+        "vocabulary.json",
+    }
+
+
+def test_weights_of_the_hub_are_those_of_stores_that_are_not_there(params):
+    edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
+    edited(params, "features/tiny_grid.yaml", weights="pretrained")
+    edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
+    changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
+    paths = paths_of()
+    assert hub_weights(paths) == ["test_resnet"]
+    store = Path(paths.store("tiny_scenes", "tiny_grid"))
+    store.parent.mkdir(parents=True)
+    store.touch()
+    assert hub_weights(paths) == []
+
+
+def test_an_outside_file_is_missing_while_what_is_made_from_it_is_missing_too(params):
+    changed_table(params, features="tiny_imported")
+    paths = paths_of(inputs="in")
+    assert missing_inputs(paths) == {"in/regions.tsv": "features/tiny_imported.yaml"}
+    store = Path(paths.store("tiny_scenes", "tiny_imported"))
+    store.parent.mkdir(parents=True)
+    store.touch()
+    assert missing_inputs(paths) == {}
+
+
+def test_one_row_needs_nothing_of_the_others(params):
+    table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
+    table["rows"][1]["features"] = "tiny_imported"
+    edited(params, "tables/tiny.yaml", rows=table["rows"])
+    assert missing_inputs(paths_of())
+    alone = paths_of(row="tiny/transformer")
+    assert missing_inputs(alone) == {}
+    assert [run.model for run in alone.plan.scored()] == ["transformer"]
+    assert {run.stage for run in alone.plan.trained()} == {"xe", "scst"}
+
+
+def test_missing_files_are_fetched_if_the_profile_and_the_list_allow_it(tmp_path):
+    lines = [
+        "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note",
+        "web/a.zip,1,primary,http://a,,,,none,,",
+    ]
+    (tmp_path / "data_versions.csv").write_text("\n".join([*lines, "own/b.zip,1,own,,,,,none,,ask its author"]))
+
+    def fetched(path, fetch=True):
+        return files_to_fetch({path: "datasets/d.yaml"}, tmp_path, inputs="in", fetch=fetch)
+
+    assert fetched("in/web/a.zip") == {"in/web/a.zip": "web/a.zip"}
+    for path, fetch, sentence in [
+        ("in/web/a.zip", False, "have it fetched with --config fetch=true inputs=in"),
+        ("in/own/b.zip", True, "put it there (ask its author), or say where"),
+        ("in/c.zip", True, "in/c.zip: no such file or folder; datasets/d.yaml names it: put it there, or say"),
+    ]:
+        with pytest.raises(ConfigError) as refusal:
+            fetched(path, fetch)
+        assert sentence in str(refusal.value)
+
+
+def test_a_key_that_stands_twice_in_a_profile_is_refused(params):
+    file = params / "tiny.yaml"
+    file.write_text(file.read_text() + "seeds: [2]\n")
+    with pytest.raises(ConfigError, match=r"tiny\.yaml.*seeds"):
+        load_plan(yaml.safe_load(file.read_text()), [file])
+
+
+def test_boxes_are_cut_out_of_features_that_have_some(params):
+    edited(params, "features/tiny_crops.yaml", boxes="tiny_grid")
+    changed_table(params, features="tiny_crops")
+    with pytest.raises(ConfigError, match="features/tiny_crops.yaml: 'tiny_grid' has no boxes; name features of kind"):
+        plan_of()
+
+
+def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setenv(VISIBLE, "")
+    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [False, False, True]
+    monkeypatch.setenv(VISIBLE, "0")
+    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [True, False, True]
+
+
+def test_a_job_runs_again_for_what_it_reads_alone(params):
+    def found():
+        plan = plan_of()
+        return jobs.corpus_spec(plan, "tiny_scenes"), jobs.extractor_spec(plan, "tiny_grid")
+
+    before = found()
+    edited(params, "datasets/tiny_scenes.yaml", vocabulary={"min_count": 2})
+    edited(params, "features/tiny_grid.yaml", shard_size=3, batch_size=2)
+    assert found() == before
+    edited(params, "features/tiny_grid.yaml", grid=3)
+    assert found() != before
+    recipes = jobs.table_spec(plan_of(), "tiny")["recipes"]
+    assert sorted(recipes) == ["other", "short"]

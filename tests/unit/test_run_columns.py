@@ -1,0 +1,125 @@
+"""Columns of tables that are no metrics: from the files of trainings to every format of a table."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from helpers.plans import PARAMS, planned
+from helpers.score_files import make_table, write_scores
+from recap.core.errors import MetricError, RecapError
+from recap.core.files.checksums import record
+from recap.plan.run import row_runs
+from recap.plan.run_columns import training_files, trainings
+from recap.reporting.tables import write_table
+from recap.settings.columns import RUN_COLUMNS, RunColumn
+from recap.statistics.compare import compare_table
+
+COLUMNS = ["METEOR", "CIDEr", *RUN_COLUMNS]
+SEEDS = [1, 2]
+TRAINED = {"parameters": 54_321_000, "best_val_cider_d": 0.5, "steps": 1000, "seconds": 5400.0, "fresh": 7}
+
+
+def compared(folder, **changes):
+    """Statistics of a table whose runs have two stages of TRAINED; each seed adds a tenth of validation CIDEr-D."""
+    table = make_table(**{"columns": COLUMNS, **changes})
+    write_scores(folder / "scores", table, SEEDS)
+    runs = {}
+    for row in table.rows:
+        for seed, run in zip(SEEDS, row_runs(row, SEEDS), strict=False):
+            runs[run.path] = [folder / "runs" / f"{run.setting}/seed-{seed}/{stage}" for stage in ("xe", "scst")]
+            for stage in runs[run.path]:
+                stage.mkdir(parents=True, exist_ok=True)
+                (stage / "training.json").write_text(json.dumps({**TRAINED, "best_val_cider_d": 0.4 + 0.1 * seed}))
+                record(stage / "training.json")
+    return table, runs, folder / "two.json"
+
+
+def statistics(folder, table, runs, out):
+    return compare_table(
+        table=table, name="two", seeds=SEEDS, scores_root=folder / "scores", statistics_out=out, trainings=runs
+    )
+
+
+def written(folder, **changes):
+    table, runs, out = compared(folder, **changes)
+    statistics(folder, table, runs, out)
+    # As the workflow reads them: a file has its keys in another order than the table its columns.
+    paths = write_table(name="two", table=table, statistics=json.loads(out.read_text()), out=folder / "t")
+    return {path.name.partition(".")[2]: path.read_text() for path in paths}
+
+
+def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_compared(tmp_path):
+    result = statistics(tmp_path, *compared(tmp_path))
+    cells = result["rows"][1]["cells"]
+    assert {name: cells[name]["mean"] for name in RUN_COLUMNS} == pytest.approx(
+        {"parameters": 54_321_000, "validation CIDEr-D": 0.55, "steps": 2000, "training hours": 10_800}
+    )
+    assert {name for name in RUN_COLUMNS if cells[name]["sd"] is not None} == {"validation CIDEr-D", "training hours"}
+    assert all(cells[name]["comparison"] is None for name in RUN_COLUMNS)
+    scores = {**result["family"], "over": ""}
+    alone = statistics(tmp_path, *compared(tmp_path, columns=["METEOR", "CIDEr"]))
+    assert scores == {**alone["family"], "over": ""}
+
+
+def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path):
+    printed = make_table().rows[0].model_copy(update={"printed": {"parameters": 59.0}, "as_printed": True})
+    texts = written(tmp_path, rows=[printed, make_table().rows[1]])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in texts["md"].splitlines() if line[:1] == "|"]
+    assert lines[0][1:] == ["METEOR", "CIDEr", "Params (M)", "Val. CIDEr-D", "Steps", "Training (h)"]
+    ours = [line[1:] for line in lines if line[0].startswith("ours (n = 2)")]
+    assert {tuple(line[2:]) for line in ours} == {("54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00")}
+    shown = {line[0]: line[1:] for line in lines}
+    assert shown["printed"][2] == "59.0" and shown["ours minus printed"][2] == "-4.7"
+    for kind in ("ours minus baseline", "p, images (Holm)", "p, runs (Holm)", "p, both (Holm)"):
+        assert shown[kind][2:] == ["--"] * 4
+    assert "Not in percent: Params (M), Steps, Training (h)." in texts["md"]
+    assert "<td>54.3</td>" in texts["html"] and ">Params (M)</th>" in texts["html"]
+    assert "Params (M)" in texts["tex"] and "54.3" in texts["tex"]
+    assert r"\shortstack{Params\\(M)}" in texts["paper.tex"]
+    row = next(line for line in texts["paper.md"].splitlines() if line.startswith("| ZoDIAC"))
+    assert [cell.strip() for cell in row.split("|")[4:-1]] == ["54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00"]
+    assert "without ±: one run" not in texts["paper.md"]
+    assert next(csv.DictReader(io.StringIO(texts["paper.csv"])))["Params (M)"] == "54.3"
+    full = [line for line in csv.DictReader(io.StringIO(texts["csv"])) if line["metric"] == "training hours"]
+    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("10800.0 10800.0", "", "")] * 2
+
+
+def test_a_new_column_is_one_entry(tmp_path, monkeypatch):
+    monkeypatch.setitem(RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1))
+    texts = written(tmp_path, columns=["CIDEr", "freshness"])
+    assert all("Fresh" in text and "0.70" in text for ending, text in texts.items() if ending != "csv")
+    assert "freshness" in texts["csv"]
+
+
+def test_an_ensemble_has_none_and_says_why(tmp_path):
+    rows = [make_table().rows[0], make_table().rows[1].model_copy(update={"ensemble": True})]
+    text = written(tmp_path, rows=rows, columns=["CIDEr", "parameters"])["md"]
+    assert "Params (M) was not run: an ensemble has several trainings." in text
+
+
+def test_missing_trainings_and_changed_files_are_refused(tmp_path):
+    table, runs, out = compared(tmp_path)
+    with pytest.raises(MetricError, match=r"column 'parameters' needs the trainings of scenes/full/grid/transformer"):
+        statistics(tmp_path, table, {}, out)
+    file = next(iter(runs.values()))[-1] / "training.json"
+    file.write_text(file.read_text().replace("54321000", "54321001"))
+    with pytest.raises(RecapError, match=r"training\.json"):
+        statistics(tmp_path, table, runs, out)
+    file.write_text("{}")
+    record(file)
+    with pytest.raises(MetricError, match=r"training\.json: has no number 'parameters'"):
+        statistics(tmp_path, table, runs, out)
+
+
+def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
+    plan = planned(PARAMS, "scenes", ["xlan/t1"], seeds=[1])
+    assert trainings(plan, "xlan/t1") == {} and training_files(plan, "xlan/t1") == []
+    plan.tables["xlan/t1"].columns.append("parameters")
+    found = trainings(plan, "xlan/t1")
+    assert {run for run, stages in found.items() if len(stages) == 2 and stages[1] == run} == set(found) != set()
+    assert all(stages[0].endswith("/seed-1/xe") for stages in found.values())
+    assert set(training_files(plan, "xlan/t1")) == {
+        f"{path}/training.json" for stages in found.values() for path in stages
+    }

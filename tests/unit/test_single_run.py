@@ -1,0 +1,195 @@
+"""A row of a table trains in this process: what it is made from, what may be different, and what it ends with."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.plans import edited
+from helpers.tiny_workspace import ROOT
+from helpers.training import training
+from recap.cli import main, train_row
+from recap.core.errors import ConfigError
+from recap.evaluation.few import caption_few
+from recap.plan.inputs import missing_inputs
+from recap.plan.paths import Paths
+from recap.plan.single_run import row_config, single_run
+from recap.settings import EvaluationSpec, Execution, ExecutionFile, Profile
+from recap.settings.params import validate
+from recap.training.short import FirstBatches
+
+PARAMS = ROOT / "tests" / "workflow" / "params"
+
+
+def chosen_run(row="tiny/zodiac", *changes, stage=None, params=PARAMS, **options):
+    return single_run(row_config(params, row, seed=2, **options), stage=stage, changes=changes)
+
+
+def test_a_row_is_a_spec_with_some_other_values():
+    changes = ["xe.schedule.learning_rate=1e-4", "model.d_model=32", "execution.device=cpu", "evaluation.beam=1"]
+    found = chosen_run("tiny/zodiac", *changes, "execution.max_steps=3")
+    assert (found.spec.stage, found.spec.seed, found.spec.model_settings.d_model) == ("xe", 2, 32)
+    assert found.spec.stage_settings.schedule.learning_rate == 1e-4
+    assert (found.execution.device, found.evaluation.evaluation.beam) == ("cpu", 1)
+    assert found.execution.is_short and not chosen_run().execution.is_short
+
+
+@pytest.mark.parametrize(
+    "row, changes, sentence",
+    [
+        ("zodiac", [], "name table and row: TABLE/ROW"),
+        ("tiny/zodiak", [], "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
+        ("tiny/zodiac", ["xe.epochs"], "write KEY=VALUE"),
+        ("tiny/zodiac", ["scst.epochs=1"], "this run is of stage xe; add --stage scst to train that one"),
+        ("tiny/zodiac", ["modle.d_model=8"], "there is nothing called 'modle' in this run; did you mean 'model'?"),
+        ("tiny/zodiac", ["xe.epoch=1"], "unknown key 'stage_settings.epoch'; did you mean 'epochs'?"),
+        ("tiny/zodiac", ["xe.epochs=[1"], "--set xe.epochs line 1: not valid YAML"),
+        ("tiny/zodiac", ["xe.epochs=2001-13-45"], "--set xe.epochs line 1: '2001-13-45' is no value (month must be"),
+        ("tiny/zodiac", ["xe.epochs=" + "- " * 5000], "nested too deep"),
+    ],
+)
+def test_a_wrong_row_or_value_is_one_sentence(row, changes, sentence):
+    with pytest.raises(ConfigError) as refusal:
+        chosen_run(row, *changes)
+    assert sentence in str(refusal.value)
+
+
+def test_a_profile_gives_its_folders_and_settings_and_options_go_before_them(tmp_path):
+    profile = tmp_path / "mine.yaml"
+    profile.write_text(
+        "{name: mine, tables: [photos], seeds: [7, 8], inputs: a, execution: {threads: 3}, studies: [s]}"
+    )
+    found = chosen_run(profile=profile, inputs=Path("b"))
+    assert (found.plan.profile.name, found.plan.profile.inputs, found.execution.threads) == ("mine", "b", 3)
+    assert list(found.plan.tables) == ["tiny"] and found.plan.seeds == {"tiny": [2]}
+
+
+def test_scales_have_folders_of_their_own(tmp_path):
+    assert chosen_run().plan.profile.name == "single"
+    assert chosen_run(scale="paper").plan.profile.name == "single_paper"
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("{name: mine, tables: [photos], scale: photos}")
+    with pytest.raises(ConfigError, match=r"--scale paper: .*mine\.yaml is at scale photos; leave --scale or"):
+        chosen_run(profile=profile, scale="paper")
+
+
+@pytest.mark.parametrize("key", ["max_steps: 10", "overfit_one_batch: true"])
+def test_no_profile_cuts_trainings_short_because_their_results_would_count_as_finished(key):
+    values = {"name": "mine", "tables": ["t"], "execution": yaml.safe_load(f"{{{key}}}")}
+    with pytest.raises(ConfigError, match="unknown key 'execution"):
+        validate(Profile, values, "params/mine.yaml")
+    assert ExecutionFile(max_steps=10, overfit_one_batch=True).model_dump() == Execution().model_dump()
+
+
+def test_the_first_batches_of_a_training_go_over_epochs_or_stay_the_first(tmp_path):
+    batches = training(tmp_path).batches
+    whole = [*batches.order(0), *batches.order(1)]
+    assert FirstBatches(batches, steps=5, one_batch=False).order(0) == whole[:5]
+    assert FirstBatches(batches, steps=4, one_batch=True).order(0) == [whole[0]] * 4
+
+
+def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
+    params = Path(shutil.copytree(ROOT / "params", tmp_path / "params"))
+    row = {"id": "v", "label": "v", "model": "visual_gpt", "recipe": "visualgpt", "features": "bottom_up_adaptive"}
+    rows = [{**row, "dataset": "coco_bpe"}]
+    edited(params, "tables/v.yaml", title="t", columns=["CIDEr"], baseline="v", rows=rows)
+
+    def found(*changes, stage="xe"):
+        chosen = chosen_run("v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in")
+        paths, model = Paths(chosen.plan), chosen.spec.model_settings
+        return paths.training_inputs(chosen.run, model), missing_inputs(paths, model)
+
+    inputs, missing = found()
+    (weights,) = inputs["weights"]
+    assert Path(weights).name == "scenes.language_model.safetensors" and not missing
+    inputs, missing = found("model.weights=gpt2/model.safetensors")
+    assert inputs["weights"] == [str(tmp_path / "in/gpt2/model.safetensors")] == list(missing)
+    assert found("model.pretrained=false")[0]["weights"] == []
+    assert "weights" not in found(stage="scst")[0]  # it begins with the first stage's weights
+    missing = found("model.weights=language_model:photos")[1]
+    assert missing and set(missing.values()) == {"language_models/photos.yaml"}
+
+
+def test_it_trains_on_the_files_of_its_rule_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys, prepare):
+    """Snakemake is asked for the files of its rule; in its place stands who copies them."""
+    shutil.copytree(PARAMS, tmp_path / "params")
+    files = prepare()
+    data, features = (tmp_path / "results/single" / kind / "tiny_scenes" for kind in ("data", "features"))
+    features.mkdir(parents=True)
+    asked = []
+
+    def make(*words):
+        asked.extend(map(str, words))
+        (data / "subsets/full").mkdir(parents=True)
+        for name in ("corpus.parquet", "vocabulary.json"):
+            shutil.copy(files.folder / name, data / name)
+        shutil.copy(files.folder / "subset.json", data / "subsets/full/seed-1.json")
+        shutil.copy(files.folder / "features.h5", features / "tiny_grid.h5")
+        return 0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_row, "_snakemake", make)
+    main(["train", "--row", "tiny/transformer", "--stage", "xe", "--set", "execution.max_steps=2"])
+    expected = ["data/tiny_scenes/corpus.parquet", "data/tiny_scenes/vocabulary.json"]
+    expected += ["data/tiny_scenes/subsets/full/seed-1.json", "features/tiny_scenes/tiny_grid.h5"]
+    assert asked[: asked.index("--snakefile")] == [f"results/single/{name}" for name in expected]
+    out = Path("work/single/runs/tiny/transformer/seed-1/xe/run")
+    spec = yaml.safe_load((out / "config.yaml").read_text())["spec"]
+    assert (spec["max_steps"], spec["overfit_one_batch"]) == (2, False)
+    assert json.loads((out / "training.json").read_text())["steps"] == 2
+    assert not Path("results/single/runs").exists()
+    printed = capsys.readouterr()
+    assert "at step 1, " in printed.err and " at step 2\n" in printed.err and "(a reference: '" in printed.out
+
+
+def test_without_a_clone_or_snakemake_it_says_what_is_missing(monkeypatch, capsys, tmp_path):
+    words = ["train", "--row", "tiny/transformer", "--params", str(PARAMS)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_row, "SNAKEFILE", tmp_path / "Snakefile")
+    with pytest.raises(SystemExit):
+        main(words)
+    assert f"recap: {tmp_path / 'Snakefile'}: no such file; --row needs a clone of recap" in capsys.readouterr().err
+    monkeypatch.setattr(train_row, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "recap: snakemake is not installed; install all of recap" in capsys.readouterr().err
+
+
+def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
+    stand_in = tmp_path / "python"
+    stand_in.write_text("#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n")
+    stand_in.chmod(0o755)
+    code = "import sys, types; from recap.cli import train_row\n"
+    code += "from recap.core.process.signals import exit_on_signals\n"
+    code += "train_row.sys = types.SimpleNamespace(executable=sys.argv[1])\n"
+    code += "with exit_on_signals(): train_row._snakemake()"
+    process = subprocess.Popen([sys.executable, "-c", code, str(stand_in)], cwd=tmp_path)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+    assert (tmp_path / "ended").exists()
+
+
+def test_its_captions_obey_the_rules_of_the_evaluation(results):
+    files = {"corpus": results.data / "corpus.parquet", "vocabulary": results.data / "vocabulary.json"}
+    free, ruled = (
+        caption_few(
+            spec=EvaluationSpec(evaluation={"beam": 1, "max_length": 12, "rules": rules}),
+            device="cpu",
+            run=results.run,
+            features=[results.store],
+            **files,
+        )
+        for rules in ({}, {"no_repeated_ngram": 1})
+    )
+    assert list(free) == list(ruled) and len(free) == 2
+    assert all(len(set(text.split())) == len(text.split()) for text, _ in ruled.values())
+    assert any(len(set(text.split())) < len(text.split()) for text, _ in free.values())

@@ -1,0 +1,149 @@
+"""Tables with parts: each part is planned as a table that has a file of its own."""
+
+import json
+
+import pytest
+
+from helpers.plans import PARAMS, edited, planned
+from recap.core.errors import ConfigError
+from recap.settings.param_files import files, names, tables_named
+from recap.settings.params import load_named, profiles_of_tables
+
+COMMON = {"columns": ["BLEU-4", "CIDEr"], "baseline": "a", "printed_on": "scenes", "seeds": 3}
+SETTINGS = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
+SMALL, LARGE = {"CIDEr": 10.0, "BLEU-4": 2.0}, {"CIDEr": 30.0}
+WHOLE = {
+    **COMMON,
+    "defaults": SETTINGS,
+    "parts": {
+        "f1": {"subset": "pair_1", "title": "One percent", "note": "Small."},
+        "005": {"subset": "pair_5", "recipe": "scenes", "title": "Five percent"},
+    },
+    "rows": [
+        {"id": "a", "label": "A", "model": "transformer", "printed": {"f1": SMALL, "005": LARGE}},
+        {
+            "id": "b",
+            "label": "B",
+            "model": {"base": "zodiac", "gate": "tanh"},
+            "parts": ["f1"],
+            "printed": {"f1": SMALL},
+            "printed_sd": {"f1": {"CIDEr": 0.5}},
+            "printed_p": {"f1": {"CIDEr": 0.01}},
+            "doubt": {"f1": {"CIDEr": "as the row above"}},
+        },
+        {"id": "c", "label": "C", "model": "zodiac", "parts": ["005"]},
+    ],
+}
+ALONE = {
+    **COMMON,
+    "title": "One percent",
+    "note": "Small.",
+    "defaults": {**SETTINGS, "subset": "pair_1"},
+    "rows": [
+        {"id": "a", "label": "A", "model": "transformer", "printed": SMALL},
+        {
+            "id": "b",
+            "label": "B",
+            "model": {"base": "zodiac", "gate": "tanh"},
+            "printed": SMALL,
+            "printed_sd": {"CIDEr": 0.5},
+            "printed_p": {"CIDEr": 0.01},
+            "doubt": {"CIDEr": "as the row above"},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def with_parts(params):
+    folder = params / "mine" / "tables"
+    folder.mkdir(parents=True)
+    (folder / "whole.yaml").write_text(json.dumps(WHOLE))  # in this order
+    (folder / "alone.yaml").write_text(json.dumps(ALONE))
+    return params
+
+
+def test_a_part_is_planned_as_the_table_that_it_would_be_alone(with_parts):
+    part, alone = (planned(with_parts, None, [name]) for name in ("mine/whole_f1", "mine/alone"))
+    assert part.tables["mine/whole_f1"] == alone.tables["mine/alone"]
+    assert part.seeds["mine/whole_f1"] == alone.seeds["mine/alone"] == [1, 2, 3]
+    other = planned(with_parts, None, ["mine/whole_005"]).tables["mine/whole_005"]
+    assert [(row.id, row.subset, row.recipe, row.printed) for row in other.rows] == [
+        ("a", "pair_5", "scenes", LARGE),
+        ("c", "pair_5", "scenes", {}),
+    ]
+
+
+def test_the_name_of_the_file_means_all_its_parts_in_profiles_and_figures(with_parts):
+    assert list(planned(with_parts, None, ["mine/alone", "mine/whole"]).tables) == [
+        "mine/alone",
+        "mine/whole_f1",
+        "mine/whole_005",
+    ]
+    axis = {"setting": "subset.fraction", "label": "share"}
+    figure = {"title": "F", "x": axis, "metrics": ["CIDEr"], "tables": ["mine/whole"], "line_of": "row"}
+    edited(with_parts, "mine/figures/f.yaml", **figure, labels={"a": "A"})
+    plan = planned(with_parts, None, ["mine/alone"], figures=["mine/f"])
+    assert [(point.x, point.table) for point in plan.figures["mine/f"].lines[0].points] == [
+        (0.01, "mine_whole_f1"),
+        (0.05, "mine_whole_005"),
+    ]
+    edited(with_parts, "mine_of_all.yaml", name="mine", tables=["mine/whole"])
+    assert "mine" in profiles_of_tables(with_parts)["mine/whole_005"]
+
+
+def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
+    edited(with_parts, "mine/tables/more.yaml", base="mine/whole_f1", title="More", seeds=2)
+    assert load_named(with_parts, "tables", "mine/more").rows == load_named(with_parts, "tables", "mine/alone").rows
+    edited(with_parts, "scales/half.yaml", opening="Half", tables={"mine/whole_f1": {"seeds": [7]}})
+    plan = planned(with_parts, "half", ["mine/whole"])
+    assert plan.seeds == {"mine/whole_f1": [7], "mine/whole_005": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"rows": [{**WHOLE["rows"][0], "printed": {"f2": SMALL}}]},
+            r"row 'a': printed: there is no part 'f2'; known are: 005, f1",
+        ),
+        (
+            {"rows": [{**WHOLE["rows"][0], "parts": ["f10"]}]},
+            r"row 'a': parts: there is no part 'f10'; did you mean 'f1'",
+        ),
+        (
+            {"rows": [{**WHOLE["rows"][1], "parts": ["005"]}]},
+            r"row 'b': printed: there is no part 'f1'; known are: 005",
+        ),
+        (
+            {"rows": [{**WHOLE["rows"][0], "printed": {"f1": {"CIDER": 1.0}}}]},
+            r"rows\.0\.printed\.f1: unknown column 'CIDER'; did you mean",
+        ),
+        (
+            {"parts": {**WHOLE["parts"], "f1": {"subest": "x"}}},
+            r"unknown key 'parts\.f1\.subest'; did you mean 'subset'",
+        ),
+        ({"parts": {**WHOLE["parts"], "f1": {"subset": "pair_1"}}}, "the key 'title' is missing"),
+        ({"parts": []}, "parts: must be keys with values"),
+        ({"baseline": "b"}, "baseline 'b' is no row id; known are: a, c"),
+    ],
+)
+def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, sentence):
+    edited(with_parts, "mine/tables/whole.yaml", **changes)
+    with pytest.raises(ConfigError, match=rf"params/mine/tables/whole\.yaml: {sentence}"):
+        planned(with_parts, None, ["mine/alone", "mine/whole"])
+
+
+def test_an_unknown_part_suggests_the_nearest_and_a_base_needs_one(with_parts):
+    with pytest.raises(ConfigError, match="there is no 'mine/whole_f2' in tables; did you mean 'mine/whole_f1'"):
+        planned(with_parts, None, ["mine/whole_f2"])
+    edited(with_parts, "mine/tables/more.yaml", base="mine/whole", title="More")
+    with pytest.raises(ConfigError, match="is a table with parts; name one: mine/whole_f1, mine/whole_005"):
+        planned(with_parts, None, ["mine/more"])
+
+
+@pytest.mark.parametrize(("table", "parts"), [("visualgpt/t1", 3), ("visualgpt/f7", 5), ("zodiac/t1", 7)])
+def test_a_printed_table_of_several_parts_is_one_file(table, parts):
+    named = tables_named(PARAMS, [table])
+    assert len(named) == parts and set(named) < set(names(PARAMS, "tables"))
+    assert len({path for name in named for path in files(PARAMS, "tables", name)}) == 1
