@@ -1,1 +1,1 @@
-"""Captions of photos that belong to no data set: from a trained run and a picture to words."""
+"""Captions of photos that belong to no data set, by a trained run."""

@@ -1,4 +1,4 @@
-"""The command line. Commands only parse, call one function and print."""
+"""The command line: commands parse, call one function and print."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Shared by all packages: config, errors, atomic files, seeds, digests, progress."""
+"""What all packages share: errors, log, files, hashing, processes; it imports none of them."""

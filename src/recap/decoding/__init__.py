@@ -1,1 +1,1 @@
-"""Decoding knows a `step` callable and a state that can be reordered, never a model."""
+"""Beam search, sampling and their constraints over a `step` callable, never over a model."""

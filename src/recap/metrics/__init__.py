@@ -1,1 +1,1 @@
-"""Caption metrics: the CIDEr-D reward, pycocoevalcap's scorers with timeouts, signatures; never torch."""
+"""Caption metrics: the CIDEr-D reward, pycocoevalcap's scorers with time limits, signatures; does not import torch."""

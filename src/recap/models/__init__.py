@@ -1,1 +1,1 @@
-"""One architecture a file, each behind the interface of `recap.models.base`."""
+"""What all models share: the interface, their inputs, decoding state and cache, ensembles, the registry."""

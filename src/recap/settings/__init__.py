@@ -1,4 +1,4 @@
-"""The typed config: the only description of what a YAML in ``params/`` may say.
+"""Typed settings: what a YAML file in ``params/`` may say, and nothing else.
 
 A profile (``params/demo.yaml``) names tables; a table's rows name a dataset, a subset, features, a model and a recipe;
 each of those is a separate file, where ``base: other`` means "as other, except".

@@ -1,1 +1,1 @@
-"""Training: a plain loop that resumes exactly, its two objectives, and the view of it in MLflow."""
+"""A plain loop that resumes exactly, its two objectives, and the training of language models."""
