@@ -48,6 +48,10 @@ def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> 
     for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
         path = folder / f"{name}.yaml"
         values = {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
-        text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+        write_changed(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Write a text file unless it has this text."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)

@@ -19,7 +19,7 @@ from recap.settings.params import load_profile, refuse_other_scale
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.run_spec import evaluation_spec, execution, run_spec
 from recap.plan.source import code_digest
-from recap.plan.identities import ATTENTION, EVALUATION, GATES, TRAINING, job_code
+from recap.plan.identities import EVALUATION, TRAINING, job_code
 from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.core.files.yaml_files import read_mapping
 from recap.data.files.versions import entry_of, read_versions
