@@ -7,5 +7,8 @@ the self-resurrecting activation units, `level_attention` the attention to all l
 
 from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["GatesFigure", "VisualGptModel"]
+
+RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:rename_official")
