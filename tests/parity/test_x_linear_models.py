@@ -13,11 +13,12 @@ from recap.core.errors import ConfigError
 from recap.models.global_memory import GlobalMemory
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.models.released_names import X_LINEAR, rename
+from recap.models.released_names import rename
 from recap.nn.rows import Rows
 from recap.papers.up_down import released as up_down
 from recap.papers.xlan import released as xlan
 from recap.papers.xlan import released_x_transformer as x_transformer
+from recap.papers.xlan.released import X_LINEAR
 from recap.papers.xlan.x_linear import XLinear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
 

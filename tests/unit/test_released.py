@@ -1,4 +1,4 @@
-"""`recap import-checkpoint`: what is read, and what is refused in one sentence; tests/parity has the names of papers."""
+"""`recap import-checkpoint`: what is read, and what is refused; the names of papers are in tests/parity."""
 
 import pickle
 

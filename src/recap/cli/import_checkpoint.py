@@ -14,7 +14,7 @@ def add_import_checkpoint(commands: Commands) -> None:
         commands,
         "import-checkpoint",
         purpose="turn a paper's released checkpoint into safetensors with the names of our model",
-        example="recap import-checkpoint up_down caption_model.pth --out up_down.safetensors",
+        example="recap import-checkpoint transformer model.pth --out transformer.safetensors",
     )
     parser.add_argument("kind", metavar="KIND", help="kind of the model, as in params/models")
     parser.add_argument("file", type=Path, metavar="FILE", help="the released file (torch.save or safetensors)")

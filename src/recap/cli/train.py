@@ -32,8 +32,8 @@ def add_train(commands: Commands) -> None:
         "train",
         purpose="train one stage of one run: of a spec, or by hand the row of a table",
         example="""
-            recap train --row xlan/t3/enc2 --scale scenes --seed 1 --set xe.schedule.warmup=20 --steps 10
-            recap train --row xlan/t3/enc2 --scale scenes --overfit-one-batch
+            recap train --row mine/t3/wide --scale scenes --seed 1 --set xe.schedule.warmup=20 --steps 10
+            recap train --row mine/t3/wide --scale scenes --overfit-one-batch
             recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
               --subset subset.json --features features.h5 --state work/run --out run
         """,

@@ -27,7 +27,7 @@ class RunPlan:
     Attributes:
         profile: the requested tables, scale and seeds.
         params: the folder ``params/``.
-        tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
+        tables: id (``mine/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
         figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
         model_figures: the figures of trained models, of all tables.
@@ -228,7 +228,7 @@ class RunPlan:
         return self._features.get(part, (part,))
 
     def row(self, row_id: str) -> tuple[str, Row]:
-        """Return the table's id and the row of ``xlan/t3/enc2``.
+        """Return the table's id and the row of ``mine/t3/wide``.
 
         Raises:
             ConfigError: the plan has no such row.

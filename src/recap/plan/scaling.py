@@ -60,7 +60,7 @@ class Scaler:
 
     Args:
         params: the folder ``params/``.
-        table_id: ``xlan/t3``.
+        table_id: ``mine/t3``.
         table: what its file says.
         scale: what replaces something; none: the table as it is.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,9 @@ def _state_dict(file: Path) -> dict[str, Tensor]:
 
 def _unpickled(file: Path) -> Any:
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
+            return torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise ConfigError(
             f"{file}: is damaged, or holds more than tensors, which could run code; where it can be trusted, save its "

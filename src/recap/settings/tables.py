@@ -192,9 +192,9 @@ class Profile(Strict):
     """What one run of the workflow makes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3 is params/xlan/tables/t3.yaml")
+    tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field(
-        default_factory=list, description="names of figures (visualgpt/f7); their tables are made, too"
+        default_factory=list, description="names of figures (mine/f7); their tables are made, too"
     )
     scale: str | None = Field(
         None,
@@ -206,7 +206,7 @@ class Profile(Strict):
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
-    studies: list[str] = neutral([], description="names of human studies: visualgpt/t6")
+    studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
     @model_validator(mode="before")

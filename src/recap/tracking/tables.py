@@ -67,7 +67,7 @@ def _params(table: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, 
 
 
 def _means(table: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean of every cell, as the table shows it: ``mean CIDEr: ACF`` -> 505.9.
+    """Return the mean of every cell, as the table shows it: ``mean CIDEr: Transformer`` -> 505.9.
 
     MLflow sorts its charts by name; those of the runs' scores come first.
     """
