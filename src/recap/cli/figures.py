@@ -25,7 +25,7 @@ def _add_figure(commands: Commands) -> None:
               --runs base run --labels Transformer Mine --out figures/mine
         """,
     )
-    spec(parser, "ModelFigure")
+    spec(parser, "TableFigure")
     begin = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
     paths(parser, "corpus", "vocabulary", "features", out=begin)
     add_images(parser, required=False)
@@ -36,7 +36,7 @@ def _add_figure(commands: Commands) -> None:
 
 
 def _figure(a: Arguments) -> None:
-    figure = typed(a, "ModelFigure")
+    figure = typed(a, "TableFigure")
     from recap.evaluation.figure import write_figure
 
     given = chosen(a, "corpus vocabulary features runs labels heading out")

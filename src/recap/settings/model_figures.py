@@ -46,7 +46,7 @@ class ModelFigure(Strict, ABC):
     )
 
 
-Figure = Annotated[ModelFigure, FIGURES]
+TableFigure = Annotated[ModelFigure, FIGURES]
 
 
 class ShownImages(ModelFigure):

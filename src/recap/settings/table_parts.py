@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from recap.core.errors import nearest
-from recap.settings.model_figures import Figure
+from recap.settings.model_figures import TableFigure
 from recap.settings.tables import Doubt, Id, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
 
 _BY_PART = ("printed", "printed_sd", "printed_p", "doubt")  # keys of a row that have a value for each part
@@ -23,7 +23,7 @@ class Part(RowSettings):
     source: str | None = Field(None, description="where the part's printed numbers are from")
     note: str | None = Field(None, description="sentences under the part at every scale")
     paper_note: str | None = Field(None, description="sentences under the part only where nothing is replaced")
-    figures: list[Figure] | None = Field(None, description="figures of the part's trained models")
+    figures: list[TableFigure] | None = Field(None, description="figures of the part's trained models")
 
 
 class PartsRow(TrainedRow):

@@ -10,7 +10,8 @@ from recap.core.errors import nearest
 from recap.settings.base import Strict, neutral
 from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
-from recap.settings.model_figures import Figure
+from recap.settings.metrics import column_names
+from recap.settings.model_figures import TableFigure
 from recap.settings.names import OneOf
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
@@ -123,7 +124,8 @@ class UnscaledTable(_Table):
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
-    figures: list[Figure] = Field(default_factory=list, description="figures of the rows' trained models")
+    rows: list[RowFile] = Field(min_length=1)
+    figures: list[TableFigure] = Field(default_factory=list, description="figures of the rows' trained models")
 
 
 class TableFile(UnscaledTable):
