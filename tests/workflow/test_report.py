@@ -50,7 +50,7 @@ def test_a_profile_with_every_kind_of_figure_becomes_a_report(tmp_path):
     (tmp_path / "params" / "models" / "visual_gpt.yaml").write_text(MODEL)
     figures = "".join(f"  - {{kind: {kind}, rows: [gated]}}\n" for kind in KINDS)
     workspace.change(
-        "tables/tiny.yaml", "figures: [{kind: clusters, count: 1}, {kind: alignment, rows: [zodiac]}]\n", ""
+        "tables/tiny.yaml", "figures: [{kind: clusters, count: 1}, {kind: alignment, rows: [transformer]}]\n", ""
     )
     workspace.change("tables/tiny.yaml", "rows:\n", f"figures:\n{figures}rows:\n{ROW}")
     reports = tmp_path / "reports" / "tiny"
