@@ -42,7 +42,7 @@ def run(command, environment):
 
 def command(prepared, *more):
     """Return a training of the toy on cells and regions."""
-    words = prepared.command("toy", model_settings=read_mapping(TOY / "params/models/toy_fusion.yaml"))
+    words = prepared.command("toy", model_settings=read_mapping(TOY / "params/toy/models/toy_fusion.yaml"))
     place = words.index("--features") + 2
     return [*words[:place], *map(str, more), *words[place:]]
 

@@ -1,6 +1,6 @@
 """A printed table whose parts (fractions of the data, extractors) are tables of their own, in one file.
 
-Part ``f001`` of ``params/visualgpt/tables/t1.yaml`` is planned, scored and reported as the table ``visualgpt/t1_f001``.
+Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table ``mine/t1_f001``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from recap.core.errors import nearest
 from recap.settings.base import Strict, neutral
 from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
-from recap.settings.metrics import column_names
 from recap.settings.model_figures import TableFigure
 from recap.settings.names import OneOf
 
