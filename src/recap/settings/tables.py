@@ -123,7 +123,6 @@ class UnscaledTable(_Table):
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
-    rows: list[RowFile] = Field(min_length=1)
     figures: list[TableFigure] = Field(default_factory=list, description="figures of the rows' trained models")
 
 
