@@ -51,12 +51,16 @@ def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> 
     for series, label in labels.items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
     for name in sorted({run.recipe for run in [*plan.scored(), *plan.trained()]}):
-        _write(folder / f"{name}.yaml", {**execution(plan, name).model_dump(mode="json"), "labels": named[name]})
+        _write_yaml(folder / f"{name}.yaml", {**execution(plan, name).model_dump(mode="json"), "labels": named[name]})
     for name in used_features(Paths(plan)):
-        _write(folder / "features" / f"{name}.yaml", plan.get("features", name).execution())
+        _write_yaml(folder / "features" / f"{name}.yaml", plan.get("features", name).execution())
 
 
-def _write(path: Path, values: Mapping[str, Any]) -> None:
-    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+def _write_yaml(path: Path, values: Mapping[str, Any]) -> None:
+    write_changed(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Write a text file unless it has this text."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers.model_cases import V, log_probabilities, random_images, random_tokens
+from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
@@ -40,10 +41,10 @@ def official_state(linears):
     return {name: value.double() for name, value in state.items()}
 
 
-def built(kind, state, rename, **changes):
+def built(kind, state, **changes):
     sizes = {"d_model": D, "heads": HEADS, "d_feed_forward": HIDDEN, "encoder_layers": 1, "decoder_layers": 1}
     model = build_model({"kind": kind, **sizes, "layer_norm": "unbiased", **changes}, InputSpec.of(FEATURES, V))
-    model.double().eval().load_state_dict(rename(state))
+    model.double().eval().load_state_dict(imported(kind, state))
     return model
 
 
@@ -91,7 +92,7 @@ class Released:
 @torch.no_grad()
 def test_a_released_transformer_gives_its_numbers():
     state = official_state(4)
-    model = built("transformer", state, transformer.rename_official)
+    model = built("transformer", state)
     images, tokens = random_images(model_configs()["transformer"].example()), random_tokens()
     expected = Released(state).log_probabilities(images, tokens)
     torch.testing.assert_close(log_probabilities(model, images, tokens), expected, atol=1e-7, rtol=0)
@@ -107,7 +108,7 @@ def test_a_released_zodiac_attention_gives_its_numbers(case, gate):
     prefix = f"model.decoder.layers.0.{'src_attn' if cross else 'self_attn'}.linears"
     for index, name in enumerate(("q1", "q2", "k", "v", "o")):
         state |= {f"{prefix}.{index}.weight": golden[f"W_{name}"], f"{prefix}.{index}.bias": golden[f"b_{name}"]}
-    model = built("zodiac", state, zodiac.rename_official, gate=gate, rap_scope="as_released")
+    model = built("zodiac", state, gate=gate, rap_scope="as_released")
     attention = model.decoder[0].cross if cross else model.decoder[0].attention
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
     query, key, value = (Rows(golden[name][:, None]) for name in ("query", "key", "value"))
@@ -117,7 +118,7 @@ def test_a_released_zodiac_attention_gives_its_numbers(case, gate):
 
 def test_a_whole_zodiac_is_loaded_part_by_part():
     state = official_state(5)
-    loaded = built("zodiac", state, zodiac.rename_official).state_dict()
+    loaded = built("zodiac", state).state_dict()
     pairs = {
         "encoder.0.attention.intensity_query.weight": "model.encoder.layers.0.self_attn.linears.1.weight",
         "decoder.0.cross.output.bias": "model.decoder.layers.0.src_attn.linears.4.bias",

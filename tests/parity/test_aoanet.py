@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
@@ -54,7 +55,7 @@ def built(refiner_layers):
 def test_decoder_step():
     golden, official = load("aoa_decoder_step")
     model = built(0)
-    model.load_state_dict(aoanet.rename_official(official))
+    model.load_state_dict(imported("aoanet", official))
     memory = model.encode(Images.of(golden["in/regions"], golden["in/mask"].bool()))
     close(memory.values, golden["mid/att_feats"])
     close(memory.summary, golden["mid/mean_feats"])
@@ -80,7 +81,7 @@ def test_names_are_complete():
         }
         official |= {f"{layer}sublayer.0.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
     official |= {f"refiner.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
-    built(2).load_state_dict(aoanet.rename_official(official))
+    built(2).load_state_dict(imported("aoanet", official))
 
 
 def test_foreign_names_are_refused():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
@@ -90,7 +91,7 @@ def whole():
     config = {"kind": "m2", "d_model": 12, "heads": 3, "d_feed_forward": 16, "memory_slots": 3}
     config |= {"positions": "noise", "max_tokens": 12}
     model = build_model(config, InputSpec.of(10, 14)).double().eval()
-    model.load_state_dict(m2.rename_official(official))
+    model.load_state_dict(imported("m2", official))
     regions = golden["in/regions"]
     return model, golden, model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
 

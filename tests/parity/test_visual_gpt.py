@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from helpers.model_cases import built, log_probabilities, random_images, random_tokens
+from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import rename_gpt2
@@ -213,7 +214,7 @@ def test_official_names_are_complete():
     config = VisualGptModel(kind="visual_gpt", positions=9, encoder_layers=LEVELS, **SIZES)
     model = build_model(config, InputSpec.of(7, 9))
     official = official_model()
-    model.load_state_dict(rename_official(official))
+    model.load_state_dict(imported("visual_gpt", official))
     found = model.encoder[1].attention.value.weight
     assert torch.equal(found, official["encoder.layers.1.mhatt.attention.fc_v.weight"])
 

@@ -8,15 +8,17 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.global_memory import GlobalMemory
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.models.released_names import X_LINEAR, rename
+from recap.models.released_names import rename
 from recap.nn.rows import Rows
 from recap.papers.up_down import released as up_down
 from recap.papers.xlan import released as xlan
 from recap.papers.xlan import released_x_transformer as x_transformer
+from recap.papers.xlan.released import X_LINEAR
 from recap.papers.xlan.x_linear import XLinear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
 
@@ -70,7 +72,7 @@ def xlan_model(official):
     """An X-LAN in the sizes of the vectors; parameters that the file lacks keep their random start."""
     config = {"kind": "xlan", "d_model": D, "heads": HEADS, "d_joint": JOINT}
     model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
-    missing, unexpected = model.load_state_dict(xlan.rename_official(official), strict=False)
+    missing, unexpected = model.load_state_dict(imported("xlan", official), strict=False)
     assert unexpected == []
     return model, missing
 
@@ -110,7 +112,7 @@ def test_up_down_decoder_step(activation):
     golden, official = load("updown_decoder_step")
     config = {"kind": "up_down", "d_model": 16, "d_word": 14, "d_attention": 10, "attention_activation": activation}
     model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
-    model.load_state_dict(up_down.rename_official(official))
+    model.load_state_dict(imported("up_down", official))
     regions = golden["in/regions"]
     state = model.start(model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))))
     close(state.key_value[0][:, 0], golden["mid/p_att_feats"])
@@ -185,7 +187,7 @@ def test_x_transformer_names_are_complete():
     sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64}
     config = {"kind": "x_transformer", **sizes, "encoder_layers": 2, "decoder_layers": 2}
     model = build_model(config, InputSpec.of(20, VOCABULARY)).double()
-    model.load_state_dict(x_transformer.rename_official(official))
+    model.load_state_dict(imported("x_transformer", official))
     released = load("positional_tables")[0]["out/xtransformer_16"]
     assert torch.equal(model.positions[:20].float(), released)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}

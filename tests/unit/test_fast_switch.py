@@ -12,16 +12,16 @@ import recap
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
 from recap.nn.fast import (
     Dropout,
-    HeadNorm,
     Linear,
-    bilinear,
-    bilinear_pool,
     deferred,
     deferred_weight_grad,
     fixed_weights,
     linear,
     switch,
 )
+from recap.papers.xlan import bilinear
+from recap.papers.xlan.bilinear import bilinear_pool
+from recap.papers.xlan.head_norm import HeadNorm
 
 SOURCE = Path(recap.__file__).parent
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"

@@ -7,9 +7,10 @@ from pydantic import PositiveInt
 
 from recap.core.differences import differences
 from recap.core.hashing import value_hash
-from recap.plan.identities import ATTENTION, identities, job_code, neutral_keys
+from recap.plan.identities import identities, job_code, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
+from recap.settings.model_figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"
@@ -46,5 +47,6 @@ def test_how_a_run_is_computed_is_no_part_of_what_decides_it():
     assert plain.model_dump(mode="json") == elsewhere.model_dump(mode="json")
 
 
-def test_a_figure_of_attention_follows_the_models_that_it_draws():
-    assert job_code(ATTENTION, "xlan") != job_code(ATTENTION, "xlan", "zodiac")
+def test_a_figure_follows_its_kind_and_the_models_that_it_draws():
+    attention, gates = (FIGURES.classes()[kind].implementation for kind in ("attention", "gates"))
+    assert len({job_code(attention, "xlan"), job_code(attention, "xlan", "zodiac"), job_code(gates, "xlan")}) == 3

@@ -1,4 +1,4 @@
-"""A model of a user's own: three files in a folder, named by RECAP_PLUGINS, and nothing else is touched."""
+"""A paper of a user's own: a folder as those of recap.papers, named by RECAP_PLUGINS, and nothing else is touched."""
 
 import os
 import shutil
@@ -13,18 +13,15 @@ from helpers.prepared import prepare
 from recap.core.files.yaml_files import read_mapping
 
 TESTS = Path(__file__).resolve().parents[1]
-FILES = ("toy_fusion.py", "toy_fusion_config.py", "toy_fusion.yaml")
+TOY = TESTS / "toy_paper"
 
 
 @pytest.fixture
 def plugin(tmp_path):
     """The environment in which the toy's folder is a plug-in."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    for name in FILES:
-        shutil.copy(TESTS / "toy_model" / name, folder)
-    path = os.pathsep.join([str(folder), *sys.path])
-    return {**os.environ, "PYTHONPATH": path, "RECAP_PLUGINS": "toy_fusion_config"}
+    shutil.copytree(TOY / "toy_fusion", tmp_path / "mine" / "toy_fusion")
+    path = os.pathsep.join([str(tmp_path / "mine"), *sys.path])
+    return {**os.environ, "PYTHONPATH": path, "RECAP_PLUGINS": "toy_fusion"}
 
 
 @pytest.fixture
@@ -45,12 +42,12 @@ def run(command, environment):
 
 def command(prepared, *more):
     """Return a training of the toy on cells and regions."""
-    words = prepared.command("toy", model_settings=read_mapping(TESTS / "toy_model" / "toy_fusion.yaml"))
+    words = prepared.command("toy", model_settings=read_mapping(TOY / "params/toy/models/toy_fusion.yaml"))
     place = words.index("--features") + 2
     return [*words[:place], *map(str, more), *words[place:]]
 
 
-def test_a_model_of_three_files_is_trained_from_two_feature_stores(prepared, plugin):
+def test_its_model_is_trained_from_two_feature_stores(prepared, plugin):
     regions = prepared.folder / "regions.h5"
     done = run(command(prepared, regions), plugin)
     assert done.returncode == 0, done.stderr

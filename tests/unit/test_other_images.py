@@ -9,10 +9,9 @@ from safetensors.torch import save_file
 
 from helpers.prepared import MODEL, prepare
 from recap.cli import main
-from recap.core.errors import RecapError
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import PAD, load_vocabulary
-from recap.evaluation.other_images import caption_losses, write_other_images
+from recap.evaluation.other_images import caption_losses
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.captions import caption_tensor
@@ -34,7 +33,8 @@ def files(tmp_path_factory):
 
 
 def arguments(folder, *runs, split="test"):
-    words = ["report", "other-images", "--split", split, "--out", str(folder / "found.json")]
+    settings = json.dumps({"kind": "other_images", "split": split})
+    words = ["report", "figure", "--spec", settings, "--out", str(folder / "found")]
     for name, file in (("corpus", "corpus.parquet"), ("vocabulary", "vocabulary.json"), ("features", "features.h5")):
         words += [f"--{name}", str(folder / file)]
     return [*words, "--runs", *(str(folder / run) for run in runs), "--labels", *runs]
@@ -42,7 +42,7 @@ def arguments(folder, *runs, split="test"):
 
 def test_a_blind_model_loses_nothing_and_another_something(files):
     main(arguments(files, "seeing", "blind"))
-    found = json.loads((files / "found.json").read_text())
+    found = json.loads((files / "found_other_images.json").read_text())
     assert found["split"] == "test"
     seeing, blind = (found["models"][name] for name in ("seeing", "blind"))
     assert blind["own"] == pytest.approx(blind["other"]) and blind["difference"]["mean_difference"] == pytest.approx(0)
@@ -69,11 +69,17 @@ def test_the_loss_is_that_of_teacher_forcing_without_padding():
     torch.testing.assert_close(caption_losses(model, images, tokens), torch.stack(expected).detach())
 
 
-def test_a_split_without_images_and_a_label_too_few_are_refused(files):
-    given = {"corpus": files / "corpus.parquet", "vocabulary": files / "vocabulary.json", "out": files / "refused.json"}
-    given |= {"features": [files / "features.h5"], "runs": [files / "blind"]}
-    with pytest.raises(RecapError, match="1 runs but 0 labels"):
-        write_other_images(**given, labels=[], split="test")
-    with pytest.raises(RecapError, match="no such split as 'dev'"):
-        write_other_images(**given, labels=["blind"], split="dev")
-    assert not (files / "refused.json").exists()
+def test_a_label_too_few_and_one_that_is_there_twice_are_refused(files, capsys):
+    words = arguments(files, "seeing", "blind")
+    for labels, sentence in ((["seeing"], "2 runs but 1 labels"), (["a", "a"], "two runs have the same label")):
+        with pytest.raises(SystemExit):
+            main([*words[: words.index("--labels") + 1], *labels])
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_figure_that_shows_photos_is_refused_without_them(files, capsys):
+    words = arguments(files, "seeing")
+    words[3] = json.dumps({"kind": "attention"})
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "a figure of kind 'attention' shows photos" in capsys.readouterr().err

@@ -93,7 +93,7 @@ def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
     row = next(row for row in table["rows"] if row["id"] == "xlan")
     recipes = {"plain": "xlan", "file": "faster", "inline": {"base": "faster", "scst": {"samples": 6}}}
     rows = [{**row, "id": name, "recipe": recipe} for name, recipe in recipes.items()]
-    edited(params, "xlan/tables/t1.yaml", rows=rows, baseline="plain", attention=[])
+    edited(params, "xlan/tables/t1.yaml", rows=rows, baseline="plain", figures=[])
     plan = planned(params, "paper", ["xlan/t1"], seeds=[1])
     trained = [f"{run.recipe}/{run.stage}" for run in plan.trained()]
     assert trained == ["faster/scst", "faster+scst.samples=6/scst", "xlan/scst", "xlan/xe"]
@@ -112,7 +112,7 @@ def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_b
     table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
     row = table["rows"][-1]
     wide = {**row, "id": "wide", "recipe": {"base": "xlan", "evaluation": {"beam": 5}}}
-    edited(params, "xlan/tables/t3.yaml", rows=[row, wide], baseline="enc4_elu", attention=[])
+    edited(params, "xlan/tables/t3.yaml", rows=[row, wide], baseline="enc4_elu", figures=[])
     plan = planned(params, "paper", seeds=[1])
     assert [run.recipe for run in plan.scored()] == ["xlan", "xlan+evaluation.beam=5"]
     assert [run.recipe for run in plan.trained()] == ["xlan"]
@@ -138,11 +138,11 @@ def test_seeds_are_the_profiles_or_the_scales_or_as_many_as_the_paper_had():
 
 
 def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
-    at_scenes, at_paper = (shipped("xlan/t1", scale=scale).tables["xlan/t1"] for scale in ("scenes", "paper"))
-    assert "updown" in [row.id for row in at_scenes.rows]
-    assert "updown" in [row.id for row in at_paper.quoted]
-    assert at_scenes.attention == ["updown", "xlan", "xtransformer"]
-    assert at_paper.attention == ["xlan", "xtransformer"]
+    at_scenes, at_paper = (shipped("xlan/t1", scale=scale) for scale in ("scenes", "paper"))
+    assert "updown" in [row.id for row in at_scenes.tables["xlan/t1"].rows]
+    assert "updown" in [row.id for row in at_paper.tables["xlan/t1"].quoted]
+    assert at_scenes.model_figures[0].labels == ("Up-Down (quoted by the paper)", "X-LAN", "X-Transformer")
+    assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
 
 
 def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
@@ -226,7 +226,7 @@ def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
 )
 def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, sentence):
     table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
-    edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", attention=[])
+    edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", figures=[])
     with pytest.raises(ConfigError, match=sentence):
         planned(params, "paper")
 
@@ -313,3 +313,38 @@ def test_the_sentence_speaks_of_nothing_that_was_not_replaced():
     at_paper = shipped("xlan/t3", scale="paper").tables["xlan/t3"].scale
     assert at_paper.startswith("Scale of this run: Full scale") and " with width " not in at_paper
     assert "The released code has no configuration of these rows" in at_paper
+
+
+@pytest.mark.parametrize(
+    ("figures", "sentence"),
+    [
+        ([{"kind": "gates"}], "kind 'gates': it shows 1 at most"),
+        ([{"kind": "attention", "rows": ["bas"]}], "figures: attention: 'bas' is no row of single models"),
+        ([{"kind": "attention"}, {"kind": "attention", "rows": ["base"]}], "kind 'attention': it is there twice"),
+        ([{"kind": "atention"}], "figures.0: unknown kind 'atention'; did you mean 'attention'"),
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_is_refused_before_the_first_job(params, figures, sentence):
+    edited(params, "xlan/tables/t3.yaml", figures=figures)
+    with pytest.raises(ConfigError, match=sentence):
+        planned(params)
+
+
+def test_the_rows_of_a_figure_have_one_data_set_and_the_same_features(params):
+    rows = read_mapping(params / "xlan/tables/t3.yaml")["rows"]
+    rows[1] = {**rows[1], "features": "vinvl"}
+    edited(
+        params, "xlan/tables/t3.yaml", rows=rows, figures=[{"kind": "attention", "rows": [r["id"] for r in rows[:2]]}]
+    )
+    with pytest.raises(ConfigError, match="have different data sets or features; list two figures"):
+        planned(params, "paper")
+
+
+def test_two_figures_of_a_kind_have_different_files():
+    names = [sorted(figure.files) for figure in shipped("acf/f5", scale="paper").model_figures]
+    assert names[0] == ["acf_f5_clusters.json", "acf_f5_clusters.png"]
+    assert names[1] == ["acf_f5_regions_clusters.json", "acf_f5_regions_clusters.png"]
+    assert [figure.name for figure in shipped("acf/f5", scale="scenes").model_figures] == [
+        "acf_f5_clusters",
+        "acf_f5_alignment",
+    ]

@@ -11,6 +11,7 @@ from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt import gates_figure as gates
+from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores, part_scores, write_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.papers.visualgpt.visual_gates import visual_gates
@@ -40,8 +41,7 @@ def write(captions, tmp_path, **changes):
         "files": {caption.image_id: "a.png" for caption in captions},
         "image_roots": [tmp_path],
         "heading": "Gates of VisualGPT $x$  |  Scale of this run: small",
-        "out": tmp_path / "out",
-        "name": "t1",
+        "out": {name: tmp_path / "out" / f"t1_{name}" for name in GatesFigure.files},
     }
     write_gates(**{**settings, **changes})
     return tmp_path / "out"

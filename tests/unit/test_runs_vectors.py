@@ -58,7 +58,7 @@ def test_the_planned_models_of_xrays_read_both_views(scale):
 def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(params, table, change, sentence):
     file = "{}/tables/{}.yaml".format(*table.split("/"))
     row = {"id": "r", "label": "r", **change}
-    edited(params, file, rows=[row], baseline="r", attention=[])
+    edited(params, file, rows=[row], baseline="r", figures=[])
     if sentence is None:
         planned(params, "paper", [table])
         return

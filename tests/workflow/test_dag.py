@@ -12,6 +12,8 @@ from recap.plan import used_inputs
 
 ONE_OF_EACH = {
     "corpus_with_images_boxes",
+    "figure_tiny_alignment",
+    "figure_tiny_clusters",
     "card",
     "vocabulary",
     "features",

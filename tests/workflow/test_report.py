@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from helpers.tiny_workspace import ROOT, Workspace
+from recap.settings.model_figures import FIGURES
 
 RULES = ROOT / "workflow" / "rules"
 MODEL = """\
@@ -16,10 +17,7 @@ heads: 2
 decoder_layers: 1
 pretrained: false
 """
-GATED = """\
-attention: [transformer]
-gates: gated
-rows:
+ROW = """\
   - id: gated
     label: VisualGPT
     dataset: tiny_scenes
@@ -28,7 +26,11 @@ rows:
     recipe: other
     stage: xe
 """
-SHOWN = {"tiny_captions.png", "tiny_attention.png", "tiny_gates.png", "tiny_words.png", "tiny.png", "curves.png"}
+KINDS = FIGURES.classes()
+SHOWN = {
+    *("tiny_captions.png", "tiny.png", "curves.png"),
+    *(f"tiny_{file}" for kind in KINDS.values() for file, title in kind.files.items() if title),
+}
 PAGES = {"tables/tiny.html", "studies/tiny/table.html"}
 
 
@@ -39,25 +41,33 @@ def captions():
 
 @pytest.mark.smoke
 def test_every_caption_file_that_a_rule_names_exists():
-    assert len(captions()) >= 7
+    assert len(captions()) >= 5
     assert [name for name in captions() if not (RULES / name).is_file()] == []
 
 
 def test_a_profile_with_every_kind_of_figure_becomes_a_report(tmp_path):
     workspace = Workspace(tmp_path)
     (tmp_path / "params" / "models" / "visual_gpt.yaml").write_text(MODEL)
-    workspace.change("tables/tiny.yaml", "rows:\n", GATED)
+    figures = "".join(f"  - {{kind: {kind}, rows: [gated]}}\n" for kind in KINDS)
+    workspace.change(
+        "tables/tiny.yaml", "figures: [{kind: clusters, count: 1}, {kind: alignment, rows: [transformer]}]\n", ""
+    )
+    workspace.change("tables/tiny.yaml", "rows:\n", f"figures:\n{figures}rows:\n{ROW}")
     reports = tmp_path / "reports" / "tiny"
     for folder in ("tables", "studies/tiny", "figures"):
         (reports / folder).mkdir(parents=True)
     for name in PAGES:
         (reports / name).write_text("<table><tr><td>1</td></tr></table>")
     for name in SHOWN:
-        Image.new("RGB", (4, 4)).save(reports / "figures" / name)
+        if name.endswith(".png"):
+            Image.new("RGB", (4, 4)).save(reports / "figures" / name)
+        else:
+            (reports / "figures" / name).write_text("{}")
     done = workspace.snakemake("--report", "report.html", config=("studies=[tiny]", "figures=[tiny]"))
     assert done.returncode == 0, done.stderr[-6000:]
     added = set(re.findall(r"Adding (\S+) \(", done.stdout + done.stderr))
     assert added == SHOWN | {Path(name).name for name in PAGES}
     page = (tmp_path / "report.html").read_text()
     begins = [(RULES / name).read_text().split("``")[0].splitlines()[0].strip() for name in captions()]
+    begins += [kind.caption.split("``")[0][:60] for kind in KINDS.values()]
     assert [begin for begin in begins if begin not in page] == []

@@ -29,7 +29,7 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.html", "tables/tiny.md", "tables/tiny.paper.tex"):
         assert (reports / name).stat().st_size > 0
     assert "Params (M)" in (reports / "tables" / "tiny.md").read_text()
-    for name in ("tiny_captions.png", "curves.png"):
+    for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
         assert (reports / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
@@ -63,7 +63,7 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     said = finished.dry_run()
     finished.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
-    after = {"statistics", "table", "samples", "summary", "curves", "publish", "all"}
+    after = {"statistics", "table", "samples", "summary", "curves", "figure_tiny_clusters", "publish", "all"}
     assert counts(said) == {"train_xe": 1, "evaluate": 1, **dict.fromkeys(after, 1)}
     # It names the runs and what changed, once, and nobody is told how to forget what changed.
     runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]

@@ -1,15 +1,15 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
-from recap.plan.identities import ATTENTION, GATES, job_code
+from recap.plan.identities import job_code
 from recap.plan.labels import series_of
 from recap.plan.run import row_runs
 from recap.plan.source import code_digest
 
+from workflow.specs import write_changed
+
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
 PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
-ATTENTION_FILE = f"{REPORTS}/figures/{{table}}_attention.png"
-GATES_FILES = [f"{REPORTS}/figures/{{table}}_{name}" for name in ("gates.png", "words.png", "gates.csv")]
 CURVES_FILE = f"{REPORTS}/figures/curves.png"
 SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "png")]
 
@@ -17,10 +17,7 @@ SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "p
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *PAPER_FILES, *FIGURE_FILES], table=TABLE_IDS)
-    files += [ATTENTION_FILE.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].attention]
-    files += [
-        file.format(table=name) for name, key in TABLE_IDS.items() if PLAN.tables[key].gates for file in GATES_FILES
-    ]
+    files += [f"{REPORTS}/figures/{file}" for figure in PLAN.model_figures for file in figure.files]
     return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
 
 
@@ -102,93 +99,57 @@ rule samples:
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
-def attention_rows(wildcards):
-    """Return the rows whose attention a table shows."""
-    table = PLAN.tables[table_id(wildcards)]
-    return [row for row in table.rows if row.id in table.attention]
+def model_figure_file(figure, file, title):
+    """Return a file of a figure of trained models, flagged for Snakemake's report if it has a title."""
+    path, settings = f"{REPORTS}/figures/{file}", figure.settings
+    if not title:
+        return path
+    caption = Path(WORK) / "captions" / f"{settings.kind}.rst"  # Snakemake reads captions from files alone
+    write_changed(caption, f"{settings.caption}\n")
+    labels = {"table": figure.begin, "figure": title}
+    return report(path, caption=str(caption.resolve()), category=settings.category, labels=labels)
 
 
-def attention_runs(wildcards):
-    """Return the first seed's trainings of the rows whose attention a table shows."""
-    seeds = PLAN.seeds[table_id(wildcards)]
-    return [PLAN.weights(row_runs(row, seeds)[0]) for row in attention_rows(wildcards)]
+def constant(value):
+    """Return a parameter that Snakemake takes as it is; in plain texts it would look for wildcards."""
+    return lambda wildcards: value
 
 
-def attention_code(wildcards):
-    """Return the digest of the job that draws attention: of the models that it draws, and no others."""
-    return job_code(ATTENTION, *{PLAN.get("models", run.model).kind for run in attention_runs(wildcards)})
+def model_figure_code(figure):
+    """Return the digest of the job that draws trained models: of what it draws, and no others."""
+    return lambda wildcards: job_code(
+        figure.settings.implementation, *{PLAN.get("models", run.model).kind for run in figure.runs}
+    )
 
 
-def attention_heading(wildcards):
-    """Return the heading of an attention figure."""
-    table = PLAN.tables[table_id(wildcards)]
-    shading = "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is outlined in red."
-    return "  |  ".join(filter(None, [table.title, table.scale, shading]))
+for figure in PLAN.model_figures:
 
-
-rule attention:
-    input:
-        corpus=lambda wildcards: PATHS.corpus(attention_runs(wildcards)[0]),
-        vocabulary=lambda wildcards: PATHS.vocabulary(attention_runs(wildcards)[0]),
-        features=lambda wildcards: PATHS.features(attention_runs(wildcards)[0]),
-        images=lambda wildcards: PATHS.images(attention_runs(wildcards)[0].dataset),
-        models=lambda wildcards: [f"{R}/runs/{run.path}/model.safetensors" for run in attention_runs(wildcards)],
-    output:
-        report(ATTENTION_FILE, caption="../report/attention.rst", category="Attention", labels={"table": "{table}"}),
-    log:
-        f"{LOGS}/attention/{{table}}.log",
-    params:
-        labels=lambda wildcards: [row.label for row in attention_rows(wildcards)],
-        runs=lambda wildcards, input: [str(Path(file).parent) for file in input.models],
-        heading=attention_heading,
-        code=attention_code,
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " report attention --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --features {input.features:q} --images {input.images:q} --runs {params.runs:q} --labels {params.labels:q}"
-        " --heading {params.heading:q} --out {output:q}"
-
-
-def gates_row(wildcards):
-    """Return the row whose gates a table shows."""
-    table = PLAN.tables[table_id(wildcards)]
-    return next(row for row in table.rows if row.id == table.gates)
-
-
-def gates_run(wildcards):
-    """Return the first seed's training of the row whose gates a table shows."""
-    return PLAN.weights(row_runs(gates_row(wildcards), PLAN.seeds[table_id(wildcards)])[0])
-
-
-def gates_heading(wildcards):
-    """Return the heading of the figures of gates."""
-    table = PLAN.tables[table_id(wildcards)]
-    return "  |  ".join(filter(None, [f"Gates of {gates_row(wildcards).label}, first seed", table.title, table.scale]))
-
-
-rule gates:
-    input:
-        corpus=lambda wildcards: PATHS.corpus(gates_run(wildcards)),
-        vocabulary=lambda wildcards: PATHS.vocabulary(gates_run(wildcards)),
-        features=lambda wildcards: PATHS.features(gates_run(wildcards)),
-        images=lambda wildcards: PATHS.images(gates_run(wildcards).dataset),
-        model=lambda wildcards: f"{R}/runs/{gates_run(wildcards).path}/model.safetensors",
-    output:
-        report(GATES_FILES[0], caption="../report/gates.rst", category="Gates", labels={"table": "{table}"}),
-        report(GATES_FILES[1], caption="../report/gates.rst", category="Gates", labels={"table": "{table}, captions"}),
-        GATES_FILES[2],
-    log:
-        f"{LOGS}/gates/{{table}}.log",
-    params:
-        run=lambda wildcards, input: str(Path(input.model).parent),
-        heading=gates_heading,
-        out=f"{REPORTS}/figures",
-        code=lambda wildcards: job_code(GATES, PLAN.get("models", gates_run(wildcards).model).kind),
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " report gates --corpus {input.corpus:q} --vocabulary {input.vocabulary:q} --features {input.features:q}"
-        " --images {input.images:q} --run {params.run:q} --name {wildcards.table:q} --heading {params.heading:q}"
-        " --out {params.out:q}"
+    rule:
+        name:
+            f"figure_{figure.name}"
+        input:
+            corpus=PATHS.corpus(figure.runs[0]),
+            vocabulary=PATHS.vocabulary(figure.runs[0]),
+            features=PATHS.features(figure.runs[0]),
+            images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
+            models=[f"{R}/runs/{run.path}/model.safetensors" for run in figure.runs],
+        output:
+            [model_figure_file(figure, *each) for each in figure.files.items()],
+        log:
+            f"{LOGS}/figure/{figure.name}.log",
+        params:
+            spec=constant(as_json(figure.settings.model_dump(mode="json"))),
+            images="--images" if figure.settings.needs_images else "",
+            runs=[f"{R}/runs/{run.path}" for run in figure.runs],
+            labels=constant(list(figure.labels)),
+            heading=constant(figure.heading),
+            out=f"{REPORTS}/figures/{figure.begin}",
+            code=model_figure_code(figure),
+        shell:
+            "{RECAP} --log-file {log:q}"
+            " report figure --spec {params.spec.file:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+            " --features {input.features:q} {params.images} {input.images:q} --runs {params.runs:q}"
+            " --labels {params.labels:q} --heading {params.heading:q} --out {params.out:q}"
 
 
 def planned_figure(wildcards):

@@ -15,6 +15,7 @@ from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
+from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
@@ -60,6 +61,7 @@ def build_parser() -> Parser:
     add_train(commands)
     add_evaluate(commands)
     add_caption(commands)
+    add_import_checkpoint(commands)
     add_statistics(commands)
     add_report(group(commands, "report", purpose="tables and figures"))
     add_study(group(commands, "study", purpose="human studies: forms, responses, tables"))

@@ -14,7 +14,7 @@ def add_export(commands: Commands) -> None:
         commands,
         "coco-server",
         purpose="zip for the COCO caption server",
-        example="recap export coco-server --val val.json --test test.json --algorithm zodiac --out zodiac.zip",
+        example="recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip",
     )
     for split in ("val", "test"):
         parser.add_argument(

@@ -43,7 +43,7 @@ def add_params(commands: Commands) -> None:
         commands,
         "show",
         purpose="show every setting of a table's row, defaults too, and where each value comes from",
-        example="recap params show xlan/t3/enc2 --scale scenes",
+        example="recap params show mine/t3/wide --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")
     parser.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")

@@ -61,7 +61,7 @@ def _add_sheets(commands: Commands) -> None:
         purpose="draw images and make the forms of all raters",
         example="""
             recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
-              --captions demo/transformer=a/captions.test.json demo/acf=b/captions.test.json
+              --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
         """,
     )
     _add_study(parser)
@@ -244,7 +244,7 @@ def _add_power(commands: Commands) -> None:
         commands,
         "power",
         purpose="power of a study's chi-square test, before anyone is asked",
-        example="recap study power --study visualgpt/t6 --shares 0.172 0.244 0.220 0.364",
+        example="recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364",
     )
     _add_study(parser)
     parser.add_argument(

@@ -33,8 +33,8 @@ def add_train(commands: Commands) -> None:
         "train",
         purpose="train one stage of one run: of a spec, or of the row of a table",
         example="""
-            recap train --row xlan/t3/enc2 --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
-            recap train --row xlan/t3/enc2 --scale scenes --set execution.overfit_one_batch=true
+            recap train --row mine/t3/wide --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
+            recap train --row mine/t3/wide --scale scenes --set execution.overfit_one_batch=true
             recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
               --subset subset.json --features features.h5 --state work/run --out run
         """,

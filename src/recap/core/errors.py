@@ -46,7 +46,7 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'zodiac'?``, or lists what there is.
+    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'scenes'?``, or lists what there is.
 
     Of more than `_LISTED` names the likest are listed, and the others counted.
     """

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from recap.core.errors import ConfigError
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.evaluation.decode import decode_images
 from recap.models.base import Captioner
@@ -63,9 +62,3 @@ def opened(*, run: Path, features: Sequence[Path], vocabulary: Path) -> tuple[Ca
     model = load_model(run, inputs).eval()
     sources.choose([model], inputs)
     return model, sources, vocab
-
-
-def check_labels(runs: Sequence[Path], labels: Sequence[str]) -> None:
-    """Refuse more or fewer labels than runs."""
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")

@@ -8,7 +8,7 @@ features of the next one of its split in the order of ids, the last one those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,47 +21,31 @@ from recap.core.log import log
 from recap.core.progress import progress
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import PAD
-from recap.evaluation.captioned import BATCH, check_labels, opened
+from recap.evaluation.captioned import BATCH, opened
+from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast.linear import fixed_weights
 from recap.runs.captions import caption_tensor, split_captions
+from recap.settings.model_figures import OtherImagesFigure
 from recap.statistics.paired import Paired, compare_paired
 
 
-def write_other_images(
-    *,
-    corpus: Path,
-    vocabulary: Path,
-    features: Sequence[Path],
-    runs: Sequence[Path],
-    labels: Sequence[str],
-    split: str,
-    out: Path,
-) -> None:
-    """Compare the losses of each run and write them as JSON.
-
-    Args:
-        corpus, vocabulary: files of the data set.
-        features: the feature stores that training saw.
-        runs, labels: run folders and their names in the file, one label per run.
-        split: val or test.
-        out: the JSON: for each label both losses, and the paired t-test of their difference over images.
+def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Write, for each model, both losses and the paired t-test of their difference over images, as JSON.
 
     Raises:
-        ConfigError: not one label per run.
         DataError: the split has fewer than two images.
         RecapError: a file does not fit.
     """
-    check_labels(runs, labels)
-    table = Corpus.read(corpus)
+    corpus, split = Corpus.read(models.corpus), figure.split
     found = {}
-    for run, label in zip(runs, labels, strict=True):
-        model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
-        captions = split_captions(table, vocab, split)
+    for label, run in models.runs.items():
+        model, sources, vocab = opened(run=run, features=models.features, vocabulary=models.vocabulary)
+        captions = split_captions(corpus, vocab, split)
         ids = sorted(captions)
         if len(ids) < 2:
-            raise DataError(f"{corpus}: the split {split!r} has one image, and no other to exchange it with")
+            raise DataError(f"{models.corpus}: the split {split!r} has one image, and no other to exchange it with")
         own, other = [], []
         for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
             batch = ids[first : first + BATCH]
@@ -72,7 +56,7 @@ def write_other_images(
         test = compare_paired(own, other)
         found[label] = {"own": sum(own) / len(own), "other": sum(other) / len(other), "difference": asdict(test)}
         log.info(f"{label}: {_said(found[label]['own'], found[label]['other'], test)}")
-    write_json(out, {"split": split, "models": found})
+    write_json(files["other_images.json"], {"split": split, "models": found})
 
 
 def _said(own: float, other: float, test: Paired) -> str:

@@ -1,4 +1,4 @@
-"""Box crops (ZoDIAC): each box of a store is cut out of its picture and encoded by a timm model, one vector per box."""
+"""Box crops: each box of a store is cut out of its picture and encoded by a timm model, one vector per box."""
 
 from __future__ import annotations
 

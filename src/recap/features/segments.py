@@ -1,8 +1,8 @@
-"""Segments of a panoptic model, the second stream of the Fusion Transformer's last row.
+"""Segments of a panoptic model, as a second stream beside a grid.
 
-The paper does not say what its "segmentation" features are. ``occupancy``: on the grid's cells, the share of each of
-COCO's 133 panoptic classes, as DIFNet's released segmentation stream has it. ``segments``: one vector a segment, the
-fifth stage averaged under its mask, with its tight box. Tables that use either call the row an interpretation.
+Papers call several things "segmentation" features. ``occupancy``: on the grid's cells, the share of each of COCO's 133
+panoptic classes, as DIFNet's released segmentation stream has it. ``segments``: one vector a segment, the fifth stage
+averaged under its mask, with its tight box. Where a paper does not say which it took, its table says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ensemble: averages the token probabilities of several models.
 
-As the X-LAN paper fuses "four models with different initialized parameters"; the mean of probabilities is what the
-captioning code bases do. One model alone is the model itself.
+Papers fuse models of different seeds so; the mean of probabilities is what the captioning code bases do. One model
+alone is the model itself.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Gpt2Block(nn.Module):
 
     Args:
         d_model, heads, d_feed_forward: sizes.
-        dropout: on the sum of each residual connection, as VisualGPT's code has it.
+        dropout: on the sum of each residual connection.
         feed_forward: whether there is one.
     """
 

@@ -9,22 +9,8 @@ from torch import Tensor
 
 from recap.core.errors import ConfigError
 
-X_LINEAR = [
-    (r"in_proj_k\.", "key."),
-    (r"in_proj_q\.", "query_key."),
-    (r"in_proj_v1\.", "query_value."),
-    (r"in_proj_v2\.", "value."),
-    (r"attn_net\.attention_basic\.0\.", "joint."),
-    (r"attn_net\.attention_last\.", "spatial."),
-    (r"attn_net\.attention_last2\.", "channel."),
-    (r"((?:key|query_key|query_value|value)\.)0\.", r"\1linear."),
-    (r"((?:key|query_key|query_value|value)\.)2\.", r"\1norm."),
-]
-"""Names within an X-Linear block, whatever their prefix."""
-
-
 BUFFERS = re.compile(r"(^|\.)running_\w+$")
-"""What M2's code and those built on it keep while they decode; meaningless in a file of weights."""
+"""What some code bases keep in buffers while they decode; meaningless in a file of weights."""
 ANNOTATED = [
     (r"^att_embed\.0\.", "feature_embedding."),
     (r"^model\.tgt_embed\.0\.lut\.", "word_embedding."),
@@ -42,7 +28,7 @@ ANNOTATED = [
     (r"\.a_2$", ".weight"),
     (r"\.b_2$", ".bias"),
 ]
-"""Names of a Transformer in the Annotated Transformer's form (ruotianluo/ImageCaptioning.pytorch, zanyarz/zodiac)."""
+"""Names of a Transformer in the Annotated Transformer's form (as in ruotianluo/ImageCaptioning.pytorch)."""
 
 
 def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:

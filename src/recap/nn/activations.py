@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection
 
 from torch import nn
 
-CELU_ALPHA = 1.3  # scale of the exponential units of X-LAN and X-Transformer, as released
-
 ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
     "none": lambda _alpha: nn.Identity(),
     "relu": lambda _alpha: nn.ReLU(),

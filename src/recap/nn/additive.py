@@ -1,4 +1,4 @@
-"""Additive attention (Xu et al. 2015; X-LAN paper, Eq. 1): a_i = w^T s(W_k k_i + W_q Q), softmax over i."""
+"""Additive attention (Xu et al. 2015): a_i = w^T s(W_k k_i + W_q Q), softmax over i."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Scaled dot-product attention with widths of its own per head, with or without an output projection.
 
-`MultiHeadAttention` is the common form; these are the parts that M2 and AoANet are made of. Their weights can be seen.
+`MultiHeadAttention` is the common form; these are the parts of attentions in other forms. Their weights can be seen.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from recap.nn.fast.linear import Linear
 class FeedForward(nn.Module):
     """Linear, activation, dropout, linear: [..., D] -> [..., D].
 
-    ZoDIAC's released code has no activation here (`none`); the paper is silent.
+    Some released code has no activation here (`none`).
     """
 
     def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class UnbiasedLayerNorm(nn.Module):
-    """gain * (x - mean) / (unbiased std + 1e-6) + shift, as in the Annotated Transformer and ZoDIAC's code."""
+    """gain * (x - mean) / (unbiased std + 1e-6) + shift, as in the Annotated Transformer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

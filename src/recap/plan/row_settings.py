@@ -33,7 +33,7 @@ def data_parts(plan: RunPlan, run: Row | Run, model: ModelConfig) -> list[tuple[
 
 
 def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
-    """Return the settings of a row (``xlan/t3/enc2``), first its own ones as ``row``, then those of each file.
+    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of each file.
 
     Raises:
         ConfigError: the plan has no such row.

@@ -1,7 +1,7 @@
 """A run, its folder, and the runs of a table row.
 
 A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``, where features may be several
-(``a+b``), and model and recipe include the changes of the row (``xlan+encoder_layers=2``).
+(``a+b``), and model and recipe include the changes of the row (``transformer+encoder_layers=2``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def row_runs(row: Row, seeds: list[int]) -> list[Run]:
 
 
 def file_name(table_id: str) -> str:
-    """Return the name of a table's or figure's files without suffix: ``xlan_t3`` for ``xlan/t3``."""
+    """Return the name of a table's or figure's files without suffix: ``mine_t3`` for ``mine/t3``."""
     return table_id.replace("/", "_")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from recap.core.errors import ConfigError, nearest
 from recap.plan.figures import planned_figure
 from recap.plan.labels import labels, series_of
+from recap.plan.model_figures import model_figures
 from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
@@ -26,10 +27,11 @@ class RunPlan:
     Attributes:
         profile: the requested tables, scale and seeds.
         params: the folder ``params/``.
-        tables: id (``xlan/t3``) -> the table at the profile's scale, its rows with parts of paths.
+        tables: id (``mine/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
-        row_id: the only row (``xlan/t3/enc2``) whose runs are planned; None: all rows.
-        figures: id (``visualgpt/f7``) -> the figure, with the numbers on its axis.
+        row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
+        figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
+        model_figures: the figures of trained models, of all tables.
     """
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
@@ -58,6 +60,15 @@ class RunPlan:
             name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
             for name, file in files.items()
         }
+        self.model_figures = [
+            figure
+            for table_id, table in self.tables.items()
+            for figure in model_figures(table_id, self._replaced[table_id][0].figures, table, self._first(table_id))
+        ]
+
+    def _first(self, table_id: str) -> Callable[[Row], Run]:
+        """Return the function that gives the first seed's training of a table's row."""
+        return lambda row: self.weights(row_runs(row, self.seeds[table_id])[0])
 
     def _figure_file(self, name: str, who: str) -> FigureFile:
         """Return a figure's file with the tables that it means by a table with parts."""
@@ -91,8 +102,6 @@ class RunPlan:
             baseline=file.baseline,
             quoted=quoted,
             rows=rows,
-            attention=[name for name in file.attention if name in {row.id for row in made}],
-            gates=file.gates if file.gates in {row.id for row in made} else None,
             examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
         )
         file_names = [file_name(name) for name in self.tables]
@@ -221,7 +230,7 @@ class RunPlan:
         return self._features.get(part, (part,))
 
     def row(self, row_id: str) -> tuple[str, Row]:
-        """Return the table's id and the row of ``xlan/t3/enc2``.
+        """Return the table's id and the row of ``mine/t3/wide``.
 
         Raises:
             ConfigError: the plan has no such row.

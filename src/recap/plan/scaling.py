@@ -49,7 +49,7 @@ class NamedScale:
         return cls(name, settings, {key: file for file, values in layers for key in flat(values)})
 
     def source(self, where: str, key: str) -> str:
-        """Return file and key of a replacement in a layer (``""``, ``xlan`` or ``xlan/t3``)."""
+        """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
         key = f"tables.{where}.{key}" if where else key
         *_, file = (file for each, file in self.files.items() if f"{each}.".startswith(f"{key}."))
         return f"{file}: {key}"
@@ -60,7 +60,7 @@ class Scaler:
 
     Args:
         params: the folder ``params/``.
-        table_id: ``xlan/t3``.
+        table_id: ``mine/t3``.
         table: what its file says.
         scale: what replaces something; none: the table as it is.
     """

@@ -1,6 +1,6 @@
 """A model or recipe as a row of a table names it: a file with its bases, what a scale replaces, what the row changes.
 
-A variant has a name that can be part of a path, readable and unique: ``xlan+activation=relu,encoder_layers=2``.
+A variant has a name that can be part of a path, readable and unique: ``transformer+d_model=64,encoder_layers=2``.
 """
 
 from __future__ import annotations

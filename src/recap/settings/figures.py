@@ -31,7 +31,7 @@ class FigureFile(Strict):
     source: str = Field("", description="the paper's figure")
     x: Axis
     metrics: list[Column] = Field(min_length=1, description="one panel each")
-    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3")
+    tables: list[str] = Field(min_length=1, description="names of tables: mine/t3")
     line_of: Literal["row", "table"] = Field(
         description="row: a line joins the rows of one id in all tables; table: it joins the rows of one table"
     )

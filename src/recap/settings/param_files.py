@@ -11,7 +11,7 @@ from pathlib import Path
 from recap.core.files.yaml_files import read_mapping
 from recap.settings import SECTIONS
 
-OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/xlan/tables/t3.yaml is xlan/t3
+OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/mine/tables/t3.yaml is mine/t3
 TABLES = "tables"
 SCALES = "scales"  # all files of one name are one scale
 _NO_PROFILES = ("titles.yaml",)
@@ -33,7 +33,7 @@ def names(params: Path, section: str) -> list[str]:
 
 
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
-    """Return the tables that names mean: that of a file with parts means all of them (``visualgpt/t1_f001`` ...)."""
+    """Return the tables that names mean: that of a file with parts means all of them (``mine/t1_f001`` ...)."""
     return [table for name in names for table in _parts(params, name) or [name]]
 
 

@@ -100,7 +100,7 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
 
 
 def _entries(values: dict[str, Any]) -> list[str]:
-    """Return the keys that only one file of a scale may have: `seeds`, `models.xlan`."""
+    """Return the keys that only one file of a scale may have: `seeds`, `models.transformer`."""
     return [
         name
         for key, value in values.items()

@@ -94,7 +94,7 @@ class CrossEntropy(Stage):
     truncate_to_words: bool = neutral(
         False,
         description="byte pairs: cut the pieces of all captions of a batch at the most words of any (a fault of "
-        "VisualGPT's code, by which long captions lose their last pieces and <eos>)",
+        "some released code, by which long captions lose their last pieces and <eos>)",
     )
 
 
@@ -111,7 +111,7 @@ class SelfCritical(Stage):
     )
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
-        description="mean: of all captions of the image, the own one among them (M2, DLCT); "
+        description="mean: of all captions of the image, the own one among them; "
         "mean_of_beam: of as many captions as samples, found by beam search",
     )
     cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")

@@ -43,7 +43,7 @@ class Scale(Replacements):
         description="nothing is replaced; `opening` is said of tables with the settings of their printed numbers alone",
     )
     tables: dict[str, Replacements] = Field(
-        default_factory=dict, description="a table (xlan/t3) or a folder of tables (xlan) -> what else holds there"
+        default_factory=dict, description="a table (mine/t3) or a folder of tables (mine) -> what else holds there"
     )
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from recap.settings.features.grid import GridFeatures
 from recap.settings.features.imported import ImportedFeatures
 from recap.settings.figures import Figure
 from recap.settings.language_models import LanguageModel
+from recap.settings.model_figures import TableFigure
 from recap.settings.params import validate
 from recap.settings.recipes import Recipe
 from recap.settings.run import EvaluationSpec, RunSpec
@@ -83,6 +84,7 @@ SPECS: dict[str, Any] = {
     "Subset": Subset,
     "Summary": Summary,
     "Table": Table,
+    "TableFigure": TableFigure,
     "VocabularyConfig": VocabularyConfig,
 }
 

@@ -1,6 +1,6 @@
 """A printed table whose parts (fractions of the data, extractors) are tables of their own, in one file.
 
-Part ``f001`` of ``params/visualgpt/tables/t1.yaml`` is planned, scored and reported as the table ``visualgpt/t1_f001``.
+Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table ``mine/t1_f001``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from recap.core.errors import nearest
+from recap.settings.model_figures import TableFigure
 from recap.settings.tables import Doubt, Id, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
 
 _BY_PART = ("printed", "printed_sd", "printed_p", "doubt")  # keys of a row that have a value for each part
@@ -22,7 +23,7 @@ class Part(RowSettings):
     source: str | None = Field(None, description="where the part's printed numbers are from")
     note: str | None = Field(None, description="sentences under the part at every scale")
     paper_note: str | None = Field(None, description="sentences under the part only where nothing is replaced")
-    gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
+    figures: list[TableFigure] | None = Field(None, description="figures of the part's trained models")
 
 
 class PartsRow(TrainedRow):

@@ -10,6 +10,7 @@ from recap.core.errors import nearest
 from recap.settings.base import Strict, neutral
 from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
+from recap.settings.model_figures import TableFigure
 from recap.settings.names import OneOf
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
@@ -106,10 +107,6 @@ class _Table(Strict):
     columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
-    attention: list[str] = Field(
-        default_factory=list, description="ids of rows (first seed) whose attention is drawn along the words"
-    )
-    gates: str | None = Field(None, description="id of a row of VisualGPT (first seed) whose gates are drawn")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     printed_on: str | None = neutral(
         None,
@@ -126,6 +123,7 @@ class UnscaledTable(_Table):
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
+    figures: list[TableFigure] = Field(default_factory=list, description="figures of the rows' trained models")
 
 
 class TableFile(UnscaledTable):
@@ -136,6 +134,13 @@ class TableFile(UnscaledTable):
     @model_validator(mode="after")
     def _consistent(self) -> TableFile:
         _check_ids(self)
+        alone = [row.id for row in self.rows if not row.ensemble]
+        for figure in self.figures:
+            for name in figure.rows:
+                if name not in alone:
+                    raise ValueError(
+                        f"figures: {figure.kind}: {name!r} is no row of single models; those are {', '.join(alone)}"
+                    )
         return self
 
 
@@ -179,11 +184,6 @@ def _check_ids(table: TableFile | Table) -> None:
         raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
     if table.baseline not in ids:
         raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
-    alone = [row.id for row in table.rows if not row.ensemble]
-    drawn = [("attention", name) for name in table.attention] + [("gates", table.gates)] * (table.gates is not None)
-    for key, name in drawn:
-        if name not in alone:
-            raise ValueError(f"{key} {name!r} is no row of single models; those are {', '.join(alone)}")
     if table.examples and table.examples.row not in ids:
         raise ValueError(f"examples.row {table.examples.row!r} is no row id; {nearest(table.examples.row, ids)}")
 
@@ -192,9 +192,9 @@ class Profile(Strict):
     """What one run of the workflow makes."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    tables: list[str] = Field(min_length=1, description="names of tables: xlan/t3 is params/xlan/tables/t3.yaml")
+    tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field(
-        default_factory=list, description="names of figures (visualgpt/f7); their tables are made, too"
+        default_factory=list, description="names of figures (mine/f7); their tables are made, too"
     )
     scale: str | None = Field(
         None,
@@ -206,7 +206,7 @@ class Profile(Strict):
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
-    studies: list[str] = neutral([], description="names of human studies: visualgpt/t6")
+    studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
     @model_validator(mode="before")

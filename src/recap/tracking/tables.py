@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from recap.core.hashing import value_hash
 from recap.plan.labels import row_setting
+from recap.settings.model_figures import FIGURES, ModelFigure
 from recap.tracking.records import LAYOUT, Record, digest, percent
 
 # MLflow truncates a description after 8,000 characters.
 _MAX_DESCRIPTION = 7900
-_FIGURES = ("captions", "attention")
 
 
 def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _params(table: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, 
 
 
 def _means(table: Mapping[str, Any]) -> dict[str, float]:
-    """Return the mean of every cell, as the table shows it: ``mean CIDEr: ACF`` -> 505.9.
+    """Return the mean of every cell, as the table shows it: ``mean CIDEr: Transformer`` -> 505.9.
 
     MLflow sorts its charts by name; those of the runs' scores come first.
     """
@@ -94,7 +94,8 @@ def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
 
 def _reports(reports: Path, name: str) -> dict[str, Path]:
     """Return the files of a table and its figures, and the learning curves of all runs."""
-    stems = {name, f"{name}.paper", "curves", *(f"{name}_{kind}" for kind in _FIGURES)}
+    drawn = {Path(ending).stem for kind in FIGURES.classes().values() for ending in cast(type[ModelFigure], kind).files}
+    stems = {name, f"{name}.paper", "curves", *(f"{name}_{figure}" for figure in ("captions", *drawn))}
     found = sorted(file for file in reports.glob("*/*") if file.stem in stems and file.is_file())
     return {file.relative_to(reports).as_posix(): file for file in found}
 

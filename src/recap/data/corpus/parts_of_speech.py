@@ -1,4 +1,4 @@
-"""Shares of nouns, verbs and so on, by whichever tagger is installed (VisualGPT, Figure 2, compares them so)."""
+"""Shares of nouns, verbs and so on, by whichever tagger is installed."""
 
 from __future__ import annotations
 

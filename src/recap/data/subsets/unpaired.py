@@ -1,7 +1,7 @@
 """What a subset leaves over, with pictures and captions no longer paired (Kim et al., EMNLP-IJCNLP 2019).
 
 Kim et al. train on 1 % of COCO's images with their captions and use the rest as unpaired pictures and captions. Their
-lists of ids are not published; our reading, as VisualGPT's (5.3): 1 % of Karpathy's training images, 1,133, drawn by
+lists of ids are not published; our reading: 1 % of Karpathy's training images, 1,133, drawn by
 seed, with all their captions (``params/subsets/image_1.yaml``), and everything else of the training split unpaired.
 """
 

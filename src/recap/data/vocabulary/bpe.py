@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPACE = "\u0120"  # as byte pairs spell it
-# VisualGPT's choice of GPT-2 pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
+# GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 _EVERY_BYTE = "".join(map(chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)))
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
@@ -113,8 +113,8 @@ class BytePairVocabulary:
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS, no EOS.
 
-        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (VisualGPT's
-        code cut at the number of words, which lost the end of captions whose words have several pieces.) More than
+        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (Cut at
+        the number of words, captions whose words have several pieces lose their end.) More than
         ``max_length`` pieces are cut between two words.
         """
         found = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)

@@ -93,7 +93,7 @@ def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None)
 
 
 def _first_rows(record: ImageFeatures, rows: int | None) -> ImageFeatures:
-    """Keep the first rows of the regions, as M2 keeps the first 50."""
+    """Keep the first rows of the regions."""
     if rows is None:
         return record
     assert not isinstance(record.values, np.ndarray)

@@ -1,4 +1,4 @@
-"""Regions and grids as one HDF5 file with some datasets per image, as M2, VisualGPT, RSTNet and DLCT read them.
+"""Regions and grids as one HDF5 file with some datasets per image, as the code of M2 and those built on it read them.
 
 ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and RSTNet: ``<id>_grids``
 [49, 2048], ``<id>_size`` (height, width) of the resized picture that its boxes refer to, ``<id>_mask`` [n, 49] the

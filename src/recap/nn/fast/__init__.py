@@ -5,17 +5,13 @@
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
     attended                         attention with a quick gradient in bf16
-    HeadNorm                         group norm with one group per head
-    bilinear_pool                    X-Linear attention's pooling without keeping all pairs
 
 `RECAP_FAST=0` takes the twins.
 """
 
 from recap.nn.fast.attention import attended
-from recap.nn.fast.bilinear import bilinear_pool
 from recap.nn.fast.deferred import deferred_weight_grad
 from recap.nn.fast.dropout import Dropout, dropout_mask
-from recap.nn.fast.head_norm import HeadNorm
 from recap.nn.fast.linear import Linear, fixed_weights, product
 from recap.nn.fast.packing import PackedIndex
 from recap.nn.fast.switch import fast
@@ -23,11 +19,9 @@ from recap.nn.fast.uncompiled import prepare_compilation, uncompiled
 
 __all__ = [
     "Dropout",
-    "HeadNorm",
     "Linear",
     "PackedIndex",
     "attended",
-    "bilinear_pool",
     "deferred_weight_grad",
     "dropout_mask",
     "fast",

@@ -2,9 +2,11 @@
 
 "Adaptively Clustering Neighbor Elements for Image Captioning". `line_clusters` and `grid_clusters` predict where words
 and patches belong together (Eq. 4-8), `cluster_matrix` multiplies that into C (Eq. 3), `cluster_attention` weakens
-attention by it (Eq. 2). `cluster_tree` and `drawing` make Figure 5, `alignment` is the measure of section 4.1.
+attention by it (Eq. 2). `figures` makes Figure 5 from `cluster_tree` and `drawing`, and the measure of section 4.1 from
+`alignment`.
 """
 
+from recap.papers.acf.figure_settings import AlignmentFigure, ClustersFigure
 from recap.papers.acf.settings import AcfModel
 
-__all__ = ["AcfModel"]
+__all__ = ["AcfModel", "AlignmentFigure", "ClustersFigure"]

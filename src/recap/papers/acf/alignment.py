@@ -15,11 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.core.files.json_files import write_json
-from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS
-from recap.evaluation.captioned import caption_images, check_labels
+from recap.evaluation.captioned import caption_images
 from recap.nn.fast.linear import fixed_weights
 
 _TEMPERATURE = 0.07  # of the released code
@@ -39,48 +36,29 @@ def late_interaction(patches: Tensor, words: Tensor) -> float:
     return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / _TEMPERATURE)
 
 
-def write_alignment(
-    *,
-    corpus: Path,
-    vocabulary: Path,
-    features: Sequence[Path],
-    runs: Sequence[Path],
-    labels: Sequence[str],
-    split: str,
-    beam: int,
-    out: Path,
-) -> None:
-    """Caption a split with each run and write the scores of all as JSON.
-
-    Args:
-        corpus, vocabulary: files of the data set.
-        features: the feature stores that training saw.
-        runs, labels: run folders and their names in the file, one label per run.
-        split: val or test.
-        beam: of the search.
-        out: the JSON.
-
-    Raises:
-        ConfigError: not one label per run.
-        RecapError: a file does not fit.
-    """
-    check_labels(runs, labels)
-    ids = sorted(Corpus.read(corpus).captions(split))
-    scores = {}
-    for run, label in zip(runs, labels, strict=True):
-        scores[label] = _score(run, label, features, vocabulary, ids, beam)
-        log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(ids)} images")
-    write_json(out, {"split": split, "beam": beam, "models": scores})
-
-
 @torch.no_grad()
 @fixed_weights()
-def _score(
-    run: Path, label: str, features: Sequence[Path], vocabulary: Path, ids: Sequence[int], beam: int
+def run_alignment(
+    *, run: Path, label: str, features: Sequence[Path], vocabulary: Path, image_ids: Sequence[int], beam: int
 ) -> dict[str, float]:
-    found = caption_images(run=run, features=features, vocabulary=vocabulary, image_ids=ids, beam=beam, name=label)
+    """Return the mean scores of a trained model's captions of images.
+
+    Args:
+        run: the run folder.
+        label: of the model, for the progress line.
+        features: the feature stores that training saw.
+        vocabulary: the vocabulary of the training.
+        image_ids: images to caption.
+        beam: of the search.
+
+    Raises:
+        RecapError: a file does not fit.
+    """
+    found = caption_images(
+        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
+    )
     counts, shares, late = [], [], []
-    for image in ids:
+    for image in image_ids:
         if not found.captions[image]:
             continue  # without words nothing is aligned; `images` says how many count
         memory = found.model.encode(found.sources.read([image]))

@@ -5,5 +5,8 @@ encoder, `meshed` the gates of the decoder over all levels.
 """
 
 from recap.papers.m2.settings import M2Model
+from recap.settings.models.base import RELEASED
 
 __all__ = ["M2Model"]
+
+RELEASED.register("m2", "recap.papers.m2.released:rename_official")

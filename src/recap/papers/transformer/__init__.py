@@ -5,5 +5,8 @@ other papers change, are in `recap.models`.
 """
 
 from recap.papers.transformer.settings import TransformerModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["TransformerModel"]
+
+RELEASED.register("transformer", "recap.papers.transformer.released:rename_official")

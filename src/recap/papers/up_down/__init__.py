@@ -5,5 +5,8 @@ smallest folder of a paper: copy it to add one (docs/add_a_model.md).
 """
 
 from recap.papers.up_down.settings import UpDownModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["UpDownModel"]
+
+RELEASED.register("up_down", "recap.papers.up_down.released:rename_official")

@@ -1,10 +1,14 @@
 """VisualGPT: a pretrained GPT-2 that describes images.
 
 Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for Image Captioning". `srau` has
-the self-resurrecting activation units, `level_attention` the attention to all levels of the encoder, `gates` and
+the self-resurrecting activation units, `level_attention` the attention to all levels of the encoder, `figures` and
 `gates_figure` the figures of the gates (section 5.6).
 """
 
+from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.settings import VisualGptModel
+from recap.settings.models.base import RELEASED
 
-__all__ = ["VisualGptModel"]
+__all__ = ["GatesFigure", "VisualGptModel"]
+
+RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:rename_official")

@@ -75,11 +75,10 @@ def write_gates(
     files: Mapping[int, str],
     image_roots: Sequence[Path],
     heading: str,
-    out: Path,
-    name: str,
+    out: Mapping[str, Path],
 ) -> None:
-    """Write ``<name>_gates.png`` (gates by layer, words, parts of speech), ``<name>_gates.csv`` (scores of words) and
-    ``<name>_words.png`` (coloured captions beside their images).
+    """Write ``gates.png`` (gates by layer, words, parts of speech), ``gates.csv`` (scores of words) and ``words.png``
+    (coloured captions beside their images).
 
     Args:
         captions: of all images.
@@ -87,8 +86,7 @@ def write_gates(
         files: image id -> image file.
         image_roots: folders or zips with the images.
         heading: text above the figures: the table and the scale of the run.
-        out: folder.
-        name: begins the names of the files.
+        out: the path of each file.
 
     Raises:
         RecapError: an image is missing or broken.
@@ -98,15 +96,15 @@ def write_gates(
     source = ImageSource(list(image_roots))
     images = [side_by_side([source.open_rgb(file) for file in files[c.image_id].split(VIEWS)]) for c in shown]
     sheet = _coloured(shown, images, scores, heading)
-    with atomic_path(out / f"{name}_words.png") as temporary:
+    with atomic_path(out["words.png"]) as temporary:
         sheet.save(temporary, format="PNG")
-    _draw(captions, by_word, part_scores(captions, scores), heading, out / f"{name}_gates.png")
+    _draw(captions, by_word, part_scores(captions, scores), heading, out["gates.png"])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("word", "occurrences", "visual_score"))
     ordered = sorted(by_word.items(), key=lambda item: (-fmean(item[1]), item[0]))
     writer.writerows((no_formula(word), len(values), repr(fmean(values))) for word, values in ordered)
-    write_text(out / f"{name}_gates.csv", text.getvalue())
+    write_text(out["gates.csv"], text.getvalue())
 
 
 def _by_word(captions: Sequence[CaptionGates], scores: VisualScores) -> dict[str, list[float]]:

@@ -5,5 +5,9 @@ around an LSTM (section 3.3), `x_transformer` the blocks in a Transformer.
 """
 
 from recap.papers.xlan.settings import XLanModel, XTransformerModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["XLanModel", "XTransformerModel"]
+
+RELEASED.register("xlan", "recap.papers.xlan.released:rename_official")
+RELEASED.register("x_transformer", "recap.papers.xlan.released_x_transformer:rename_official")

@@ -22,14 +22,13 @@ from torch.nn.functional import celu, glu
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
-from recap.nn.activations import CELU_ALPHA
 from recap.nn.additive import AdditiveAttention
 from recap.nn.fast import Dropout, Linear
 from recap.nn.masks import key_mask
 from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.xlan.x_linear import FeatureMix, XLinear
+from recap.papers.xlan.x_linear import CELU_ALPHA, FeatureMix, XLinear
 
 
 class XLanEncoder(nn.Module):

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from recap.models.released_names import X_LINEAR, rename
+from recap.models.released_names import rename
+
+X_LINEAR = [
+    (r"in_proj_k\.", "key."),
+    (r"in_proj_q\.", "query_key."),
+    (r"in_proj_v1\.", "query_value."),
+    (r"in_proj_v2\.", "value."),
+    (r"attn_net\.attention_basic\.0\.", "joint."),
+    (r"attn_net\.attention_last\.", "spatial."),
+    (r"attn_net\.attention_last2\.", "channel."),
+    (r"((?:key|query_key|query_value|value)\.)0\.", r"\1linear."),
+    (r"((?:key|query_key|query_value|value)\.)2\.", r"\1norm."),
+]
+"""Names within an X-Linear block, whatever their prefix."""
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

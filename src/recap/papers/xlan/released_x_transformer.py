@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.released_names import X_LINEAR, rename
+from recap.models.released_names import rename
 from recap.nn.positional import sinusoid_table
+from recap.papers.xlan.released import X_LINEAR
 from recap.papers.xlan.x_transformer import MAX_POSITIONS
 
 LAYER_RULES = [

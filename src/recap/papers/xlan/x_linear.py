@@ -20,15 +20,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recap.nn.activations import CELU_ALPHA, activation
+from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue
-from recap.nn.fast.bilinear import bilinear_pool
 from recap.nn.fast.dropout import Dropout
-from recap.nn.fast.head_norm import HeadNorm
 from recap.nn.fast.linear import Linear
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
+from recap.papers.xlan.bilinear import bilinear_pool
+from recap.papers.xlan.head_norm import HeadNorm
+
+CELU_ALPHA = 1.3  # scale of the exponential units, as released
 
 
 class Projection(nn.Module):

@@ -30,7 +30,6 @@ from recap.models.cache import KeyValueCache
 from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, State
-from recap.nn.activations import CELU_ALPHA
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout, Linear, PackedIndex, fast
 from recap.nn.masks import causal_mask, key_mask
@@ -38,7 +37,7 @@ from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.xlan.settings import XTransformerModel
-from recap.papers.xlan.x_linear import XLinear
+from recap.papers.xlan.x_linear import CELU_ALPHA, XLinear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
 
 MAX_POSITIONS = 128  # maximum tokens per caption

@@ -4,5 +4,8 @@
 """
 
 from recap.papers.zodiac.settings import ZodiacModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["ZodiacModel"]
+
+RELEASED.register("zodiac", "recap.papers.zodiac.released:rename_official")

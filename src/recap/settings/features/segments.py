@@ -12,7 +12,7 @@ from recap.settings.sizes import Cells, Edge
 
 @FEATURES.register
 class SegmentFeatures(FeaturesConfig):
-    """What a detectron2 panoptic model sees, for the second stream of the Fusion Transformer's last row."""
+    """What a detectron2 panoptic model sees, as a second stream beside a grid."""
 
     extractor: ClassVar[str] = "recap.features.segments:extract_segments"
     encoder: ClassVar[str] = "recap.captioning.encoders:segments"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from recap.core.plugins import Registry
 from recap.settings.base import Strict
 from recap.settings.kinds import Kinds
 
@@ -15,6 +16,8 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 MODELS = Kinds("recap.papers")
+# Kind -> function that gives the tensors of its paper's released checkpoints our names.
+RELEASED = Registry("kind of model with released checkpoints", {})
 
 
 class ModelConfig(Strict, ABC):

@@ -53,7 +53,7 @@ def read_conceptual(
     Args:
         train, validation: the TSVs.
         images: folder with the downloads ``train/`` and ``validation/`` (pictures and survivors.parquet).
-        val_pairs: size of the validation split (VisualGPT: 5,000).
+        val_pairs: size of the validation split.
         seed: of its draw.
         dataset: name of the data set, which is part of the draw.
 

@@ -1,6 +1,6 @@
 """Bilinear pooling of queries with keys: what X-Linear attention computes of every pair, without keeping the pairs.
 
-With B' = dropout(ReLU(W (q * k) + b)) for every query and key (X-LAN paper, Eq. 2-3), the block needs of B' only a
+With B' = dropout(ReLU(W (q * k) + b)) for every query and key (Eq. 2-3), the block needs of B' only a
 score, w . B', and a mean over the keys: `plain_bilinear_pool`. The fast form takes both a few images at a time, so that
 q * k and what leads to B' stay in the processor's cache; the backward pass multiplies q * k again. Only B' is kept,
 whose zeros tell ReLU and dropout.

@@ -1,4 +1,4 @@
-"""Settings of the toy: the module that RECAP_PLUGINS names."""
+"""Settings of the toy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recap.settings.models.base import MODELS, ModelConfig
 class ToyFusionModel(ModelConfig):
     """A mean of words so far and of two streams of vectors."""
 
-    implementation: ClassVar[str] = "toy_fusion:ToyFusion"
+    implementation: ClassVar[str] = "toy_fusion.model:ToyFusion"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
 
     kind: Literal["toy_fusion"]

@@ -1,8 +1,8 @@
-"""Captions of test images with the gates of VisualGPT behind each of their words, from a trained model."""
+"""VisualGPT's figure: captions of test images with the gates behind each of their words, from a trained model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,51 +12,37 @@ from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS, PAD
 from recap.evaluation.captioned import BATCH, caption_images
+from recap.evaluation.figure import DrawnModels
+from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, write_gates
 from recap.papers.visualgpt.visual_gates import visual_gates
 
 
-def write_gates_figures(
-    *,
-    corpus: Path,
-    vocabulary: Path,
-    features: Sequence[Path],
-    image_roots: Sequence[Path],
-    run: Path,
-    beam: int,
-    count: int,
-    heading: str,
-    out: Path,
-    name: str,
-) -> None:
-    """Caption all test images with a run and draw the gates behind the words.
-
-    Args:
-        corpus, vocabulary: files of the data set.
-        features: the feature stores that training saw.
-        image_roots: folders or zips with the images.
-        run: the run folder.
-        beam: of the search.
-        count: captions that are shown beside their images, the same on every call.
-        heading: text above the figures.
-        out: folder of the figures.
-        name: begins the names of the files.
+def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Caption all test images with a model and draw the gates behind the words.
 
     Raises:
         RecapError: a file does not fit, or the model has no gates.
     """
-    table = Corpus.read(corpus)
-    images = sorted(table.captions("test"))
-    captions = list(captions_with_gates(run=run, features=features, vocabulary=vocabulary, image_ids=images, beam=beam))
-    drawn = generator(0, "gates").choice(len(captions), size=min(count, len(captions)), replace=False).tolist()
+    ((label, run),) = models.runs.items()
+    corpus = Corpus.read(models.corpus)
+    captions = list(
+        captions_with_gates(
+            run=run,
+            features=models.features,
+            vocabulary=models.vocabulary,
+            image_ids=sorted(corpus.captions("test")),
+            beam=figure.beam,
+        )
+    )
+    drawn = generator(0, "gates").choice(len(captions), size=min(figure.count, len(captions)), replace=False).tolist()
     write_gates(
         captions=captions,
         shown=[captions[index] for index in drawn],
-        files=table.files(),
-        image_roots=image_roots,
-        heading=heading,
-        out=out,
-        name=name,
+        files=corpus.files(),
+        image_roots=models.image_roots,
+        heading="  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading])),
+        out=files,
     )
 
 

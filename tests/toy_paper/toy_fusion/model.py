@@ -1,4 +1,4 @@
-"""A toy captioner of cells and regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) + image)."""
+"""A toy captioner of cells, and of regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) + image)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.global_memory import GlobalMemory, masked_mean
-from recap.models.images import Images, InputSpec, Stream
+from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, State
 
 STREAMS = ("grid", "region")
@@ -32,12 +32,13 @@ class ToyFusion(Captioner[GlobalMemory, ToyState]):
         d_model: D.
     """
 
-    reads_boxes = True
+    reads_boxes = ("region",)
 
     def __init__(self, inputs: InputSpec, *, d_model: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.projections = nn.ModuleDict({name: nn.Linear(inputs.sizes[name] + 4, d_model) for name in STREAMS})
+        self.cells = nn.Linear(inputs.sizes["grid"], d_model)
+        self.regions = nn.Linear(inputs.sizes["region"] + 4, d_model)
         self.output = nn.Linear(d_model, inputs.vocabulary_size)
 
     @classmethod
@@ -49,14 +50,11 @@ class ToyFusion(Captioner[GlobalMemory, ToyState]):
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> projected cells, and the sum of both means."""
-        projected = {name: self._project(name, images[name]) for name in STREAMS}
-        means = [masked_mean(projected[name], images[name].mask) for name in STREAMS]
-        return GlobalMemory(projected["grid"], images["grid"].mask, means[0] + means[1])
-
-    def _project(self, name: str, stream: Stream) -> Tensor:
-        assert stream.boxes is not None and stream.sizes is not None
-        boxes = stream.boxes / stream.sizes.repeat(1, 2)[:, None]  # [B, N, 4], fractions of the image
-        return self.projections[name](torch.cat([stream.values, boxes], -1))
+        grid, region = (images[name] for name in STREAMS)
+        assert region.boxes is not None and region.sizes is not None
+        boxes = region.boxes / region.sizes.repeat(1, 2)[:, None]  # [B, N, 4], fractions of the image
+        cells, regions = self.cells(grid.values), self.regions(torch.cat([region.values, boxes], -1))
+        return GlobalMemory(cells, grid.mask, masked_mean(cells, grid.mask) + masked_mean(regions, region.mask))
 
     def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""

@@ -1,0 +1,80 @@
+"""Makes a figure of trained models, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.errors import ConfigError
+from recap.core.plugins import resolve
+from recap.core.seeding import generator
+from recap.data.corpus.corpus import Corpus
+from recap.settings.model_figures import ModelFigure, ShownImages
+
+
+@dataclass(frozen=True)
+class DrawnModels:
+    """The trained models that a figure shows, with the files of their data set.
+
+    Attributes:
+        runs: label -> run folder.
+        corpus, vocabulary: files of the data set.
+        features: the feature stores that training saw.
+        image_roots: folders or zips with the photos.
+        heading: text above the figure: the table and the scale of the runs.
+    """
+
+    runs: Mapping[str, Path]
+    corpus: Path
+    vocabulary: Path
+    features: Sequence[Path]
+    image_roots: Sequence[Path]
+    heading: str
+
+
+def write_figure(
+    *,
+    figure: ModelFigure,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    image_roots: Sequence[Path],
+    runs: Sequence[Path],
+    labels: Sequence[str],
+    heading: str,
+    out: Path,
+) -> None:
+    """Make the files of a figure.
+
+    Args:
+        figure: its settings.
+        corpus, vocabulary, features, image_roots, heading: see `DrawnModels`.
+        runs, labels: run folders and their names in the figure, one label per run.
+        out: the begin of the files' paths; with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
+
+    Raises:
+        ConfigError: there are more runs than the figure shows, a label is missing or duplicated, or it needs photos.
+        RecapError: a file does not fit, or a model has nothing of the kind to draw.
+    """
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
+    if figure.most_rows is not None and len(runs) > figure.most_rows:
+        raise ConfigError(f"{len(runs)} runs, but figures of kind {figure.kind!r} show {figure.most_rows}; name fewer")
+    if figure.needs_images and not image_roots:
+        raise ConfigError(f"a figure of kind {figure.kind!r} shows photos; name their folders or zips with --images")
+    named = dict(zip(labels, runs, strict=True))
+    models = DrawnModels(named, corpus, vocabulary, features, image_roots, heading)
+    draw = resolve(figure.implementation)
+    draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
+
+
+def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
+    """Return the images that a figure names, or some of the test split, the same ones on every call."""
+    if figure.image_ids:
+        return figure.image_ids
+    ids = sorted(corpus.captions("test"))
+    drawn = generator(0, "attention").choice(len(ids), size=min(figure.count, len(ids)), replace=False).tolist()
+    return [ids[index] for index in drawn]

@@ -1,0 +1,84 @@
+"""Plans the figures of trained models: which runs a table's `figures` show, and what their files are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from recap.core.errors import ConfigError
+from recap.plan.run import Run, file_name
+from recap.settings import Row, Table
+from recap.settings.model_figures import ModelFigure
+
+
+@dataclass(frozen=True)
+class PlannedFigure:
+    """A figure of trained models.
+
+    Attributes:
+        settings: of its kind.
+        begin: of the names of its files: the table's, and the figure's own where it has one.
+        runs: the trainings that it shows, each of its row's first seed.
+        labels: what the table calls them.
+        heading: the table's title, and what was scaled down.
+    """
+
+    settings: ModelFigure
+    begin: str
+    runs: tuple[Run, ...]
+    labels: tuple[str, ...]
+    heading: str
+
+    @property
+    def name(self) -> str:
+        """A name that no other figure of the plan has."""
+        return f"{self.begin}_{self.settings.kind}"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Name of each file -> its title in the report of Snakemake, or ""."""
+        return {f"{self.begin}_{ending}": title for ending, title in self.settings.files.items()}
+
+
+def model_figures(
+    table_id: str, figures: Iterable[ModelFigure], table: Table, training: Callable[[Row], Run]
+) -> list[PlannedFigure]:
+    """Return the figures of a planned table; rows that are not run at its scale are left out.
+
+    Args:
+        table_id: of the table.
+        figures: of the table's file.
+        table: the planned table.
+        training: row -> the training of its first seed.
+
+    Raises:
+        ConfigError: two figures have the same files; a figure shows too many rows, or rows of different inputs or the
+            same label.
+    """
+    planned: dict[str, PlannedFigure] = {}
+    for settings in figures:
+        rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
+        if not rows:
+            continue
+        where = f"table {table_id!r}: figure of kind {settings.kind!r}"
+        if settings.most_rows is not None and len(rows) > settings.most_rows:
+            raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
+        other = next((row for row in rows if (row.dataset, row.features) != (rows[0].dataset, rows[0].features)), None)
+        if other is not None:
+            raise ConfigError(
+                f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
+                "with these in `rows`, one of them with a `name`"
+            )
+        labels = tuple(row.label for row in rows)
+        if len(set(labels)) < len(labels):
+            raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")
+        figure = PlannedFigure(
+            settings=settings,
+            begin="_".join(filter(None, [file_name(table_id), settings.name])),
+            runs=tuple(map(training, rows)),
+            labels=labels,
+            heading="  |  ".join(filter(None, [table.title, table.scale])),
+        )
+        if planned.setdefault(figure.name, figure) is not figure:
+            raise ConfigError(f"{where}: it is there twice; give one of them a `name`")
+    return list(planned.values())

@@ -1,0 +1,24 @@
+"""The toy's figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from recap.core.files.atomic import write_text
+from recap.data.corpus.corpus import Corpus
+from recap.evaluation.captioned import caption_images
+from recap.evaluation.figure import DrawnModels
+from toy_fusion.figure_settings import LengthsFigure
+
+
+def write_lengths(figure: LengthsFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Write the number of words of each caption as CSV."""
+    ids = sorted(Corpus.read(models.corpus).captions("test"))
+    lines = ["model,image,words"]
+    for label, run in models.runs.items():
+        found = caption_images(
+            run=run, features=models.features, vocabulary=models.vocabulary, image_ids=ids, beam=1, name=label
+        )
+        lines += [f"{label},{image},{len(words)}" for image, words in found.captions.items()]
+    write_text(files["lengths.csv"], "\n".join([*lines, ""]))

@@ -1,0 +1,31 @@
+"""A paper outside of the package: the workflow makes its table with its model, its metric and its figure."""
+
+import csv
+import json
+import os
+import shutil
+
+import pytest
+
+from helpers.tiny_workspace import ROOT, Workspace
+
+TOY = ROOT / "tests" / "toy_paper"
+TABLES = ("tables=[toy/t1]",)
+
+
+@pytest.mark.timeout(900)
+def test_a_plugin_brings_table_model_metric_and_figure(tmp_path, monkeypatch):
+    monkeypatch.setenv("RECAP_PLUGINS", "toy_fusion")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(TOY), os.environ.get("PYTHONPATH")])))
+    workspace = Workspace(tmp_path)
+    shutil.copytree(TOY / "params", tmp_path / "params", dirs_exist_ok=True)
+    done = workspace.snakemake(config=TABLES)
+    assert done.returncode == 0, done.stderr[-6000:]
+    reports = tmp_path / "reports" / "tiny"
+    statistics = json.loads((tmp_path / "results/tiny/statistics/toy_t1.json").read_text())
+    assert statistics["columns"] == ["BLEU-4", "Words"]
+    words = {row["label"]: row["cells"]["Words"]["mean"] for row in statistics["rows"]}
+    drawn = list(csv.DictReader((reports / "figures" / "toy_t1_lengths.csv").open()))
+    assert {line["model"] for line in drawn} == set(words) == {"Toy", "Wide toy"}
+    assert "5.0" in (reports / "tables" / "toy_t1.md").read_text()  # the printed number
+    assert workspace.planned(config=TABLES) == {}
