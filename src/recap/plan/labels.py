@@ -30,7 +30,7 @@ def row_setting(row: Mapping[str, Any]) -> str:
 
 
 def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Return what a job of the workflow is for: ``ZoDIAC seed 2``, or the values of its wildcards; "" if it has none.
+    """Return what a job of the workflow is for: ``Small seed 2``, or the values of its wildcards; "" if it has none.
 
     Args:
         rule: name of its rule.
