@@ -16,7 +16,7 @@ class ZodiacModel(TransformerModel):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
-    # Other values of rap_scope break the contract on purpose; tests/unit/test_zodiac_scopes.py has what they keep.
+    # Other values of rap_scope break the contract on purpose; tests/unit/papers/zodiac tests what they keep.
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"gate": "tanh"},
         {"gate": "none", "zeta": 0.0},

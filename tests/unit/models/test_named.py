@@ -13,7 +13,7 @@ from recap.nn.positional import grid_table, sinusoid_table
 from recap.settings.param_files import files, names
 from recap.settings.params import load_named
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (ROOT / "params", ROOT / "tests" / "workflow" / "params")
 NAMES = [(params, name) for params in FOLDERS for name in names(params, "models")]
 # The counted models have one id for <bos>, <eos> and <pad>, 9,487 words with <unk>.

@@ -12,7 +12,7 @@ from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
 from recap.settings.model_figures import FIGURES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"
 COMMAND = "recap config identities --write tests/golden/identities.json"
 STAGE = {"epochs": 1, "learning_rate": 0.1}

@@ -14,7 +14,7 @@ from recap.plan.run_spec import evaluation_spec, run_spec
 from recap.settings import Execution, ExecutionFile, Profile, Recipe
 from recap.settings.params import validate
 
-PARAMS = Path(__file__).resolve().parents[2] / "params"
+PARAMS = Path(__file__).resolve().parents[3] / "params"
 STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 

@@ -12,7 +12,7 @@ from helpers.feature_stores import write_store
 from helpers.prepared import prepare
 from recap.core.files.yaml_files import read_mapping
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 TOY = TESTS / "toy_paper"
 
 

@@ -60,7 +60,7 @@ def test_goldens_equal_on_every_python_version(corpus, tmp_path):
 
 
 def test_every_subset_of_params_over_four_seeds_is_golden_and_nested(corpus, tmp_path):
-    params = Path(__file__).resolve().parents[2] / "params"
+    params = Path(__file__).resolve().parents[3] / "params"
     hashes = []
     for unit in UNITS:
         names = [f"{unit}_{percent}" for percent in ("0.1", "0.5", "1", "5", "10", "20", "50", "100")]

@@ -26,7 +26,7 @@ from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
 from recap.reporting.attention import grid_boxes
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 WORDS = ["a", "man", "on", "a", "horse"]
 
 

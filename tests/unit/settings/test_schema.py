@@ -11,7 +11,7 @@ from recap.settings.param_files import files, names, profiles
 from recap.settings.params import load_named
 from recap.settings.schema import schemas, write_schemas
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]
 FILES = [
     (params, section, name, path)

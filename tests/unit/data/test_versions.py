@@ -10,7 +10,7 @@ from recap.data.files.fetch import fetch_files
 from recap.data.files.versions import entry_of, read_versions
 from recap.settings.params import load_named
 
-PARAMS = Path(__file__).resolve().parents[2] / "params"
+PARAMS = Path(__file__).resolve().parents[3] / "params"
 
 
 def shipped(section):

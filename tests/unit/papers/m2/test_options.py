@@ -14,7 +14,7 @@ from recap.models.registry import build_model
 from recap.settings import Model
 from recap.settings.params import validate
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden"
 SMALL = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 24, "memory_slots": 3}
 
 

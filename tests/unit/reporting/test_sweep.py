@@ -16,7 +16,7 @@ from recap.settings import Profile
 from recap.settings.figures import Figure
 from recap.statistics.compare import compare_table
 
-PARAMS = Path(__file__).resolve().parents[2] / "params"
+PARAMS = Path(__file__).resolve().parents[3] / "params"
 LAYERS = {
     "title": "Layers of X-LAN's encoder",
     "x": {"setting": "model.encoder_layers", "label": "layers"},

@@ -25,7 +25,7 @@ from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 from recap.settings.params import load_profile
 
-PARAMS = Path(__file__).parents[2] / "params"
+PARAMS = Path(__file__).parents[3] / "params"
 SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 TWO = Statement(
     (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"

@@ -9,7 +9,7 @@ from scipy import stats
 
 from recap.statistics.units import UNITS, compare_in_units, implied_deviation
 
-PAGE = (Path(__file__).parents[2] / "docs" / "zodiac_p_values.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
     r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M

@@ -13,7 +13,7 @@ from recap.settings.features.crops import CropFeatures
 from recap.settings.features.grid import GridFeatures
 from recap.settings.params import load_named
 
-PARAMS = Path(__file__).parents[2] / "params"
+PARAMS = Path(__file__).parents[3] / "params"
 NAMES = sorted(path.stem for path in (PARAMS / "features").glob("*.yaml"))
 NAMED = {
     "beit_l_crops": (1024,),

@@ -10,7 +10,7 @@ from recap.settings import Profile
 from recap.settings.param_files import names, profiles
 from recap.settings.params import load_profiles
 
-PARAMS = Path(__file__).resolve().parents[2] / "params"
+PARAMS = Path(__file__).resolve().parents[3] / "params"
 
 
 FEATURES = re.compile(r"features/\{?([\w,]+)\}?\.yaml")

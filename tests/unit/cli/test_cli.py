@@ -23,7 +23,7 @@ from recap.settings.param_files import names
 from recap.settings.params import load_named
 from recap.settings.specs import completed
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def below(parser):

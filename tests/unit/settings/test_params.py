@@ -8,7 +8,7 @@ from recap.plan.run_plan import RunPlan
 from recap.settings import SECTIONS, Profile
 from recap.settings.params import load_named, load_profile, read_mapping, validate
 
-PARAMS = Path(__file__).resolve().parent.parent / "workflow" / "params"
+PARAMS = Path(__file__).resolve().parents[2] / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
 )
