@@ -113,7 +113,7 @@ def test_an_outside_file_is_missing_while_what_is_made_from_it_is_missing_too(pa
 def test_one_row_needs_nothing_of_the_others(params):
     table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
     table["rows"][1]["features"] = "tiny_imported"
-    edited(params, "tables/tiny.yaml", rows=table["rows"])
+    edited(params, "tables/tiny.yaml", rows=table["rows"], figures=[])
     assert missing_inputs(paths_of())
     alone = paths_of(row="tiny/transformer")
     assert missing_inputs(alone) == {}
