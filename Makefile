@@ -32,7 +32,7 @@ INSTALLED := .venv/.installed
 PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
 FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
-CONFIG = $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS")
+CONFIG = $(strip $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS"))
 # What the workflow calls the folders of a profile.
 NAME = $(if $(PAPER),$(PAPER)$(if $(SCALE),_$(SCALE)),$(PROFILE))
 REPORTS = reports/$(NAME)

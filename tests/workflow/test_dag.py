@@ -148,6 +148,7 @@ def inputs_of_row(workspace, row, *options):
 
 def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace):
     workspace.change("tables/tiny.yaml", "features: tiny_grid, model: zodiac", "features: tiny_imported, model: zodiac")
+    workspace.change("tables/tiny.yaml", "{kind: clusters, count: 1}, ", "")  # of both rows
     workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
     data = {"corpus_with_images_boxes": 1, "vocabulary": 1, "subset": 1}
     planned, _ = inputs_of_row(workspace, "tiny/transformer", "--stage", "xe")
