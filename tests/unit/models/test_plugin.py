@@ -64,7 +64,7 @@ def test_its_model_is_trained_from_two_feature_stores(prepared, plugin):
 
 @pytest.mark.slow
 def test_the_contract_runs_for_a_plugin(plugin):
-    tests = [str(TESTS / "unit" / "test_model_contract.py"), "-k", "toy_fusion", "-q", "-p", "no:cacheprovider"]
+    tests = [str(TESTS / "unit" / "models" / "test_contract.py"), "-k", "toy_fusion", "-q", "-p", "no:cacheprovider"]
     done = run([sys.executable, "-m", "pytest", *tests], plugin)
     assert done.returncode == 0 and "failed" not in done.stdout, done.stdout[-3000:]
     assert int(done.stdout.rsplit(" passed", 1)[0].split()[-1]) > 20
