@@ -2,7 +2,8 @@
 
 Before version 3.13 Python reads .pth files in the encoding of the locale. If the clone's path has other letters than
 ASCII, and LC_ALL names a locale that the machine does not have, no Python of the environment starts. A path relative
-to the .pth file has none of these letters.
+to the environment has none of these letters. It is joined to the real path of the environment, because a workspace may
+have a link to it.
 """
 
 import os
@@ -11,4 +12,6 @@ from pathlib import Path
 
 for file in Path(sys.argv[1]).glob("lib/python*/site-packages/__editable__.recap-*.pth"):
     if not file.read_bytes().isascii():
-        file.write_text(os.path.relpath("src", file.parent) + "\n", encoding="utf-8")
+        source = os.path.relpath("src", sys.argv[1])
+        line = f"import os, sys; sys.path.append(os.path.realpath(os.path.join(sys.prefix, {source!r})))"
+        file.write_text(line + "\n", encoding="utf-8")

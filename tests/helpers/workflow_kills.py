@@ -61,7 +61,7 @@ class Killing:
         command = [sys.executable, "-m", "snakemake", "evaluate_all", "--cores", "2"]
         command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
         self.log = self.folder / "said.txt"
-        with self.log.open("w") as log:
+        with self.log.open("a") as log:
             return subprocess.Popen(
                 command,
                 cwd=self.folder,
