@@ -7,6 +7,7 @@ from pathlib import Path
 
 from recap.plan.paths import Paths
 from recap.plan.run import Run
+from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
 from recap.settings.language_models import LANGUAGE_MODEL
 
@@ -21,12 +22,12 @@ def data_files(paths: Paths) -> list[str]:
 
 def used_features(paths: Paths) -> list[str]:
     """Return the features of all rows, and those whose boxes or cells others of them are made from."""
-    return sorted({run.features for run in _stores(paths)})
+    return sorted({run.features for run in used_stores(paths.plan)})
 
 
 def feature_files(paths: Paths) -> list[str]:
     """Return the stores of all runs with those that they are made from, and weights that are trained first."""
-    stores = _stores(paths)
+    stores = used_stores(paths.plan)
     files = {paths.store(run.dataset, run.features) for run in stores}
     trained = (file for run in stores for file in paths.trained_backbone(run))
     return sorted(files.union(trained, language_model_files(paths)))
@@ -52,7 +53,7 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
         needs[paths.of_dataset(name, "corpus.parquet"), "datasets", name] = paths.outside_files("datasets", name)
     for name in plan.datasets():
         needs[paths.of_dataset(name, "vocabulary.json"), "datasets", name] = paths.tokenizer(name)
-    for store in _stores(paths):
+    for store in used_stores(plan):
         product = paths.store(store.dataset, store.features)
         needs[product, "features", store.features] = paths.outside_files("features", store.features)
     for run in (part for scored in plan.scored() for part in scored.parts()):
@@ -74,14 +75,13 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
 
 def hub_weights(paths: Paths) -> list[str]:
     """Return the backbones whose weights come from the HuggingFace hub for features that are still to be made."""
-    due = [run for run in _stores(paths) if not Path(paths.store(run.dataset, run.features)).exists()]
+    due = [run for run in used_stores(paths.plan) if not Path(paths.store(run.dataset, run.features)).exists()]
     settings = [paths.plan.get("features", run.features) for run in due]
     return sorted({each.backbone for each in settings if getattr(each, "weights", None) == "pretrained"})
 
 
-def _stores(paths: Paths) -> list[Run]:
+def used_stores(plan: RunPlan) -> list[Run]:
     """Return a run for each feature store: those of the scored runs, and those that these are made from."""
-    plan = paths.plan
     todo = [replace(run, features=name) for run in plan.scored() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     while todo:
