@@ -36,12 +36,12 @@ from recap.training.operations import Operations
 from recap.training.step import Objective, OptimizerStep
 
 _IMAGES_ON_CPU = {"xe": 4, "scst": 4, "decode": 10}  # a core takes a minute for a step of the largest batches
-_REPEATS = 3
+_REPEATS = 2
 _PICTURE = (640.0, 480.0)  # of random boxes, in pixels
 
 
 def measure(shape: StepShape, *, device: torch.device, state: Path) -> StepCost:
-    """Run a few steps of a shape and return what one image costs: the least of three, after one that is counted.
+    """Run a few steps of a shape and return what one image costs: the lesser of two, after one that is counted.
 
     On a CPU one thread works on few images, and its own seconds count, not those of other programs.
 
