@@ -26,6 +26,12 @@ def scored_weights(wildcards):
     return PATHS.weights(PLAN.weights(run_named(wildcards)))
 
 
+def scored_run(wildcards):
+    """Return the run that is scored, of one seed or of an ensemble of several."""
+    seeds = [int(seed) for seed in (wildcards.get("seeds") or wildcards.seed).split("+")]
+    return run_named(wildcards, seed=seeds[0], members=tuple(seeds) if wildcards.get("seeds") else ())
+
+
 rule evaluate:
     input:
         products,
@@ -42,6 +48,7 @@ rule evaluate:
     threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
         gpu=GPU,
+        **limits(lambda wildcards: NEEDS.evaluation(scored_run(wildcards))),
     params:
         spec=evaluate_spec,
         code=evaluation_code,

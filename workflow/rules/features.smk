@@ -49,6 +49,11 @@ def features_where(condition):
     return one_of(name for name in used_features(PATHS) if condition(PLAN.get("features", name)))
 
 
+def store_limits():
+    """Return the limits of the jobs that make a store."""
+    return limits(lambda wildcards: NEEDS.store(wildcards.dataset, wildcards.features))
+
+
 rule pretrain:
     input:
         boxes=f"{R}/data/{{dataset}}/boxes.json",
@@ -62,6 +67,7 @@ rule pretrain:
     threads: 2
     resources:
         gpu=GPU,
+        **limits(NEEDS.weights),
     params:
         spec=features_spec,
         code=code_digest("recap.features.pretrain"),
@@ -85,6 +91,7 @@ rule tune:
     threads: 2
     resources:
         gpu=GPU,
+        **limits(NEEDS.weights),
     params:
         spec=features_spec,
         code=code_digest("recap.features.tune"),
@@ -112,6 +119,7 @@ rule features:
     threads: 2
     resources:
         gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
+        **store_limits(),
         execution=features_execution,
     params:
         spec=features_spec,
@@ -147,6 +155,7 @@ rule detector_features:
     threads: 2
     resources:
         gpu=GPU,
+        **store_limits(),
         execution=features_execution,
     params:
         spec=features_spec,

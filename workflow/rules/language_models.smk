@@ -23,6 +23,7 @@ rule language_model:
     threads: 2
     resources:
         gpu=GPU,
+        **limits(NEEDS.weights),
     params:
         spec=lambda wildcards: as_json(PLAN.spec("language_models", wildcards.language_model)),
         code=code_digest("recap.training.language_model"),

@@ -19,6 +19,11 @@ def train_code(wildcards):
     return job_code(TRAINING, PLAN.get("models", wildcards.model).kind)
 
 
+def train_limits(stage):
+    """Return the limits of one stage of a run."""
+    return limits(lambda wildcards: NEEDS.training(run_named(wildcards, stage=stage)))
+
+
 def processes(wildcards):
     """Return how many processes train a run together; `recap train` starts them by torchrun."""
     return PLAN.recipe(wildcards.recipe).processes
@@ -49,6 +54,7 @@ rule train_xe:
     threads: all_threads
     resources:
         gpu=all_gpus,
+        **train_limits("xe"),
     params:
         spec=train_spec("xe"),
         code=train_code,
@@ -77,6 +83,7 @@ rule train_scst:
     threads: all_threads
     resources:
         gpu=all_gpus,
+        **train_limits("scst"),
     params:
         spec=train_spec("scst"),
         code=train_code,

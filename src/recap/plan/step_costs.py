@@ -18,9 +18,16 @@ from recap.settings.base import Strict
 from recap.settings.params import validate
 
 TABLE = "measured_steps.csv"  # in `params/`, and below `work/` for what was timed here
+TIMED = Path("work") / TABLE
+ASSUMED_TFLOPS = 10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
 # Where no model of the kind was measured: a product of a weight is 2 operations forwards and 4 backwards.
 _OPERATIONS = {"xe": 6, "scst": 8, "decode": 2}
 _SAVED = 0.05  # bytes kept for the backward pass per operation: more than any model of the table
+
+
+def cost_tables(params: Path) -> list[Path]:
+    """Return the tables of measured costs: what was timed in this folder, then the project's own."""
+    return [TIMED, params / TABLE]
 
 
 class StepCost(Strict):
