@@ -47,8 +47,8 @@ rule evaluate:
         f"{LOGS}/evaluate/{RUN}/{{stage}}.log",
     threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
-        gpu=GPU,
         **limits(lambda wildcards: NEEDS.evaluation(scored_run(wildcards))),
+        gpu=GPU,
     params:
         spec=evaluate_spec,
         code=evaluation_code,

@@ -66,8 +66,8 @@ rule pretrain:
         features=features_where(lambda settings: settings.trained_on() == "boxes"),
     threads: 2
     resources:
-        gpu=GPU,
         **limits(NEEDS.weights),
+        gpu=GPU,
     params:
         spec=features_spec,
         code=code_digest("recap.features.pretrain"),
@@ -90,8 +90,8 @@ rule tune:
         features=features_where(lambda settings: settings.trained_on() == "captions"),
     threads: 2
     resources:
-        gpu=GPU,
         **limits(NEEDS.weights),
+        gpu=GPU,
     params:
         spec=features_spec,
         code=code_digest("recap.features.tune"),
@@ -118,8 +118,8 @@ rule features:
         features=features_where(lambda settings: not settings.needs_detectron2),
     threads: 2
     resources:
-        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
         **store_limits(),
+        gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
         execution=features_execution,
     params:
         spec=features_spec,
@@ -154,8 +154,8 @@ rule detector_features:
         "../envs/detectron2.yaml"
     threads: 2
     resources:
-        gpu=GPU,
         **store_limits(),
+        gpu=GPU,
         execution=features_execution,
     params:
         spec=features_spec,

@@ -22,8 +22,8 @@ rule language_model:
         f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
     threads: 2
     resources:
-        gpu=GPU,
         **limits(NEEDS.weights),
+        gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("language_models", wildcards.language_model)),
         code=code_digest("recap.training.language_model"),

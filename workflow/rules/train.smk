@@ -53,8 +53,8 @@ rule train_xe:
     priority: 1
     threads: all_threads
     resources:
-        gpu=all_gpus,
         **train_limits("xe"),
+        gpu=all_gpus,
     params:
         spec=train_spec("xe"),
         code=train_code,
@@ -82,8 +82,8 @@ rule train_scst:
         f"{LOGS}/train_scst/{RUN}.log",
     threads: all_threads
     resources:
-        gpu=all_gpus,
         **train_limits("scst"),
+        gpu=all_gpus,
     params:
         spec=train_spec("scst"),
         code=train_code,
