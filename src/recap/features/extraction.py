@@ -40,14 +40,14 @@ class Pictures:
         views: image id -> file names, one per view.
         source: where the files are.
         origins: what tells the bytes of these pictures from others.
-        training_ids: ids of the training images.
+        corpus: which images there are, and their splits.
         made_from: what else the hash of a job must hold of them: the captions' file, and which pictures make an image.
     """
 
     views: dict[int, list[str]]
     source: ImageSource
     origins: Origins
-    training_ids: list[int]
+    corpus: Corpus
     made_from: list[Any]
 
     @staticmethod
@@ -69,7 +69,7 @@ class Pictures:
             views,
             source,
             ShownPictures(source, views),
-            table.image_ids("train"),
+            table,
             [table.source_sha256, sorted(views.items())],
         )
 

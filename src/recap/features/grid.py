@@ -65,7 +65,7 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
 
     with _one_thread_per_operator():
         if spec.standardises():
-            ids = found.training_ids
+            ids = found.corpus.image_ids("train")
             sample = ids[:: -(-len(ids) // STANDARDISED_OVER)]
             before = {image_id: found.origins.mark(image_id) for image_id in sample}
             rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
