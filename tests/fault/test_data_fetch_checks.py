@@ -8,7 +8,7 @@ from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError
 from recap.data.files.fetch import record_of
-from recap.data.files.versions import choose, read_versions
+from recap.settings.versions import choose, read_versions
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])

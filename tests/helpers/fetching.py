@@ -8,7 +8,7 @@ import numpy as np
 
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
-from recap.data.files.versions import read_versions
+from recap.settings.versions import read_versions
 
 QUICK = Transfer(timeout=2.0, pause=0.01)
 HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note\n"

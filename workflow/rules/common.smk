@@ -6,9 +6,9 @@ from pathlib import Path
 from shlex import quote
 
 from recap.core.process.gpus import devices
-from recap.data.files.missing import list_of
 from recap.plan.load import uses_gpus
 from recap.plan.run import file_name, run_named
+from recap.settings.versions import list_of
 
 from workflow.load import load, refuse
 from workflow.specs import SpecText
@@ -20,7 +20,7 @@ RECAP = f"exec {quote(sys.executable)} -P -m recap"
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
-PLAN, PATHS, TO_FETCH = load(config, workflow.configfiles)
+PLAN, PATHS, ACQUIRED = load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
 config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports

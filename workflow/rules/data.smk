@@ -39,7 +39,7 @@ def counts_file(wildcards):
     return [PATHS.of_dataset(wildcards.dataset, name) for name in products if name == "counts.md"]
 
 
-if TO_FETCH:
+if ACQUIRED.fetched:
 
     rule fetch:
         """Only for files that are not there: one that is there is the user's, and no rule may touch it."""
@@ -48,7 +48,7 @@ if TO_FETCH:
         log:
             f"{LOGS}/fetch/{{file}}.log",
         wildcard_constraints:
-            file=one_of(TO_FETCH.values()),
+            file=one_of(ACQUIRED.fetched.values()),
         params:
             list=str(VERSIONS),
         shell:

@@ -64,7 +64,7 @@ def _fetch(a: Arguments) -> None:
     from recap.core.errors import ConfigError
     from recap.data.files.download import Transfer
     from recap.data.files.fetch import fetch_files
-    from recap.data.files.versions import choose, read_versions
+    from recap.settings.versions import choose, read_versions
 
     files = read_versions(a.list)
     if not a.names:

@@ -22,7 +22,7 @@ from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.core.progress import byte_bar
 from recap.data.files.download import DownloadError, Transfer, discard, download, identity_file, locked_part, restart
-from recap.data.files.versions import OutsideFile
+from recap.settings.versions import OutsideFile
 
 
 @dataclass(frozen=True)

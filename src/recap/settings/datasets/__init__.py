@@ -34,5 +34,9 @@ class DatasetConfig(NamesFiles):
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
 
+    def web_pictures(self) -> dict[str, str]:
+        """Return lists of pictures that are fetched from the addresses in a TSV -> that TSV, relative to `inputs`."""
+        return {}
+
 
 Dataset = Annotated[DatasetConfig, DATASETS]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
+from recap.settings.base import neutral
 from recap.settings.kinds import Kinds
-from recap.settings.outside import Name, NamesFiles, Outside
+from recap.settings.outside import Name, NamesFiles, NoFile, Outside
+from recap.settings.vocabulary import HUB
 
 FEATURES = Kinds("recap.settings.features")
 
 # Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's own boxes.
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
+Revision = Annotated[str, NoFile(), Field(pattern=r"^[0-9a-f]{40}$")]
 
 
 class FeaturesConfig(NamesFiles):
@@ -62,6 +65,10 @@ class FeaturesConfig(NamesFiles):
         """Return what of the data set the weights are first trained on (`recap features pretrain` or `tune`), if so."""
         return None
 
+    def hub(self) -> str | None:
+        """Return ``hub:OWNER/NAME[@REVISION]`` of the weights if they come from the HuggingFace hub."""
+        return None
+
     def targets(self) -> list[str]:
         """Return the objects, as ``module:object``, whose source decides what the stores hold."""
         return [self.extractor]
@@ -73,6 +80,27 @@ class FeaturesConfig(NamesFiles):
     def execution(self) -> dict[str, Any]:
         """Return how the extractor works."""
         return self.model_dump(mode="json", include=set(self.EXECUTION))
+
+
+class TimmFeatures(FeaturesConfig):
+    """What the kinds share that encode pictures by a timm model."""
+
+    backbone: Name = Field(description="a timm model name")
+    weights: Weights
+    revision: Revision | None = neutral(
+        None, description="for weights 'pretrained': commit of their repository in the hub; null: its newest"
+    )
+
+    @model_validator(mode="after")
+    def _revision_is_of_the_hub(self) -> Self:
+        if self.revision and self.weights != "pretrained":
+            raise ValueError("`revision` goes with weights 'pretrained', and with no others")
+        return self
+
+    def hub(self) -> str | None:
+        """Return where the hub has the weights, if they come from there."""
+        pinned = f"@{self.revision}" if self.revision else ""
+        return f"{HUB}timm/{self.backbone}{pinned}" if self.weights == "pretrained" else None
 
 
 Features = Annotated[FeaturesConfig, FEATURES]

@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from recap.settings.features import FEATURES, Activation, FeaturesConfig, Weights
+from recap.settings.features import FEATURES, Activation, TimmFeatures, Weights
 from recap.settings.outside import Name
 from recap.settings.sizes import Edge
 
 
 @FEATURES.register
-class CropFeatures(FeaturesConfig):
+class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
     extractor: ClassVar[str] = "recap.features.crops:extract_crops"
@@ -20,7 +20,6 @@ class CropFeatures(FeaturesConfig):
 
     kind: Literal["crops"]
     boxes: Name = Field(description="name of the features whose store has the boxes")
-    backbone: Name = Field(description="a timm model name")
     weights: Weights = Field(description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`")
     activation: Activation | None = Field(None, description="overrides the activation")
     image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
