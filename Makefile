@@ -29,7 +29,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
+PROFILES = $(filter-out titles rehearsal,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
 FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
 CONFIG = $(strip $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS"))

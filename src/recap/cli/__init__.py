@@ -19,6 +19,7 @@ from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
+from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_statistics
 from recap.cli.study import add_study
 from recap.cli.track import add_track
@@ -67,6 +68,7 @@ def build_parser() -> Parser:
     add_study(group(commands, "study", purpose="human studies: forms, responses, tables"))
     add_export(group(commands, "export", purpose="results in other forms"))
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
+    add_rehearse(commands)
     add_track(group(commands, "track", purpose="MLflow"))
     add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))

@@ -21,7 +21,7 @@ def write_caption_datasets(world: World, path: Path) -> None:
     images = [_karpathy_image(number, photo) for number, photo in enumerate(world.photos)]
     others: list[Any] = [{key: value for key, value in image.items() if key not in _OF_COCO} for image in images[-4:]]
     empty = {name: {"images": others, "dataset": name} for name in ("flickr8k", "flickr30k")}
-    files = {"coco": {"images": images, "dataset": "coco"}, **empty}
+    files: dict[str, Any] = {"coco": {"images": images, "dataset": "coco"}, **empty}
     write_zip(path, {f"dataset_{name}.json": content for name, content in files.items()})
 
 

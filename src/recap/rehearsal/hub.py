@@ -74,7 +74,7 @@ def _write_byte_pairs(folder: Path) -> int:
 def _write_weights(path: Path, words: int, width: int, feed_forward: int, layers: int, positions: int) -> None:
     from safetensors.numpy import save_file
 
-    shapes = {"wte.weight": (words, width), "wpe.weight": (positions, width)}
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (words, width), "wpe.weight": (positions, width)}
     shapes |= {"ln_f.weight": (width,), "ln_f.bias": (width,)}
     for layer in range(layers):
         shapes |= {

@@ -1,4 +1,4 @@
-"""What a rehearsal needs before its first job: small parameter files, miniatures, a list of addresses on this machine."""
+"""What a rehearsal needs before its first job: small parameter files, miniatures, a list of local addresses."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -62,18 +63,21 @@ def _text(array: np.ndarray) -> bytes:
 
 
 def write_vinvl(photos: Sequence[Photo], path: Path) -> None:
-    """Write ``features.tsv`` of Oscar or VinVL, with ``features.lineidx`` beside it.
+    """Write ``features.tsv`` of Oscar or VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
+    path.write_bytes(b"".join(_vinvl_lines(photos)))
 
-    A line is the id, the number of boxes, and base64 of float32 [boxes, 2054].
-    """
-    lines = []
+
+def write_vinvl_index(photos: Sequence[Photo], path: Path) -> None:
+    """Write ``features.lineidx``, which lies beside it: the first byte of each line."""
+    starts = accumulate((len(line) for line in _vinvl_lines(photos)), initial=0)
+    path.write_text("".join(f"{start}\n" for start in list(starts)[:-1]))
+
+
+def _vinvl_lines(photos: Sequence[Photo]) -> Iterator[bytes]:
     for photo in photos:
         count = _LEAST + photo.image_id % _SPREAD
         values = np.concatenate([vectors(photo.image_id, count, _WIDTH), _relative(photo, count)], 1)
-        lines.append(b"\t".join([str(photo.image_id).encode(), str(count).encode(), _text(values)]) + b"\n")
-    starts = np.cumsum([0, *(len(line) for line in lines[:-1])])
-    path.write_bytes(b"".join(lines))
-    path.with_suffix(".lineidx").write_text("".join(f"{start}\n" for start in starts))
+        yield b"\t".join([str(photo.image_id).encode(), str(count).encode(), _text(values)]) + b"\n"
 
 
 def _relative(photo: Photo, count: int) -> np.ndarray:

@@ -60,31 +60,41 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def _serve(self) -> None:
-        site, name = self.server.site, self.path.lstrip("/").partition("?")[0]
-        if repository := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", name):
-            return self._describe(*repository.groups())
-        headers = {}
-        if part := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", name):
-            name, headers = f"hub/{part[1]}/{part[3]}", {"X-Repo-Commit": _commit(part[2])}
-        asked = self.headers.get("Range")
+        path = self.path.lstrip("/").partition("?")[0]
+        if repository := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path):
+            self._describe(*repository.groups())
+        elif part := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self._file(f"hub/{part[1]}/{part[3]}", {"X-Repo-Commit": _commit(part[2])})
+        else:
+            self._file(path, {})
+
+    def _file(self, name: str, headers: dict[str, str]) -> None:
+        """Answer with a file, or with what goes wrong this time."""
+        site, asked = self.server.site, self.headers.get("Range")
         site.requests.append((name, asked))
         fault = site.faults[name].pop(0) if site.faults.get(name) else None
         if isinstance(fault, tuple):
-            return self._answer(fault[0], b"no", fault[1])
-        if fault == "html":
-            return self._answer(200, b"<!DOCTYPE html><p>sign in", {"Content-Type": "text/html"})
-        if name not in site.files:
-            return self._answer(404, b"no", {"X-Error-Code": "EntryNotFound"} if headers else {})
-        content = site.files[name]
+            self._answer(fault[0], b"no", fault[1])
+        elif fault == "html":
+            self._answer(200, b"<!DOCTYPE html><p>sign in", {"Content-Type": "text/html"})
+        elif name in site.files:
+            self._content(name, site.files[name], asked, headers, fault)
+        else:
+            self._answer(404, b"no", {"X-Error-Code": "EntryNotFound"} if headers else {})
+
+    def _content(self, name: str, content: bytes, asked: str | None, headers: dict[str, str], fault: Any) -> None:
+        """Answer with the bytes of a file, from the first one that is asked for."""
+        site = self.server.site
         etag = site.etags.get(name, f'"{hash(content)}"')
         headers |= {"ETag": etag} if etag else {}
         start = 0
         if asked and site.ranges and (not site.if_range or self.headers.get("If-Range", etag) == etag):
             start = _first(asked)
-            if start >= len(content):
-                return self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._stream(name, content, start, headers, fault)
+        if start and start >= len(content):
+            self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        else:
+            self._stream(name, content, start, headers, fault)
 
     def _describe(self, repository: str, revision: str | None) -> None:
         """Answer what the hub says of a repository."""

@@ -1,4 +1,4 @@
-"""Stand-ins for detectors where detectron2 is not installed: the same rule, settings and form of the store, made-up numbers.
+"""Stand-ins for detectors where detectron2 is not installed: same rule, settings and form of store, made-up numbers.
 
 A plug-in (``RECAP_PLUGINS=recap.rehearsal.stand_in``) that rehearsals alone load.
 """
@@ -26,7 +26,7 @@ class StandInRegions(RegionFeatures):
     """Regions without a detector."""
 
     extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
-    encoder: ClassVar[str | None] = None  # type: ignore[misc]
+    encoder: ClassVar[str | None] = None  # type: ignore[assignment]
     no_encoder: ClassVar[str] = "a stand-in made them, and no detector"
 
     kind: Literal["stand_in_regions"]  # type: ignore[assignment]
@@ -37,7 +37,7 @@ class StandInSegments(SegmentFeatures):
     """Segments without a panoptic model."""
 
     extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
-    encoder: ClassVar[str | None] = None  # type: ignore[misc]
+    encoder: ClassVar[str | None] = None  # type: ignore[assignment]
     no_encoder: ClassVar[str] = "a stand-in made them, and no panoptic model"
 
     kind: Literal["stand_in_segments"]  # type: ignore[assignment]
@@ -73,7 +73,7 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
     width = 2048 if spec.vectors == "pooled" else 1024
     low = random.uniform(0, 0.5, (count, 2))
     corners = np.concatenate([low, low + random.uniform(0.2, 0.5, (count, 2))], 1) * (*picture.size, *picture.size)
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         REGION: np.maximum(random.standard_normal((count, width)), 0).astype(np.float32),
         f"{REGION}/boxes": corners.astype(np.float32),
         f"{REGION}/classes": random.integers(spec.classes, size=count),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ import yaml
 
 from recap.core.errors import RecapError
 
-_PLUGIN = "recap.rehearsal.stand_in"
+PLUGIN = "recap.rehearsal.stand_in"
 # Rules that only gather what others make.
 _GATHER = ("all", "total")
 
@@ -54,7 +55,9 @@ class Workflow:
             raise
         if status:
             what = f" ({' '.join(words)})" if words else ""
-            raise RecapError(f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all")
+            raise RecapError(
+                f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all"
+            )
 
     def planned(self, *words: str) -> Counter[str]:
         """Return how many jobs of each rule are due.
@@ -65,17 +68,15 @@ class Workflow:
         command = self._command(("--dry-run", *words))
         done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
         if done.returncode:
-            sys.stderr.write(done.stderr)
+            sys.stderr.write(done.stdout + done.stderr)
             raise RecapError("the rehearsal cannot be planned; the messages above say why")
         return job_counts(done.stdout + done.stderr)
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
-        plugins = [name for name in os.environ.get("RECAP_PLUGINS", "").split(",") if name]
         kept = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
         return {
             **kept,
-            "RECAP_PLUGINS": ",".join(dict.fromkeys([*plugins, _PLUGIN])),
             "HF_ENDPOINT": self.hub,
             "HF_HOME": str(Path("huggingface").absolute()),
             "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -83,10 +84,17 @@ class Workflow:
             "no_proxy": "127.0.0.1",
         }
 
+    def words(self) -> str:
+        """Return the profile as words of a shell."""
+        return shlex.join(self._profile())
+
+    def _profile(self) -> list[str]:
+        changes = [f"{key}={_inline(value)}" for key, value in self.config.items()]
+        return ["--configfile", str(self.configfile), "--config", *changes]
+
     def _command(self, words: Sequence[str]) -> list[str]:
         command = [sys.executable, "-P", "-m", "snakemake", *words, "--cores", str(self.cores)]
-        command += ["--snakefile", str(self.snakefile), "--configfile", str(self.configfile), "--config"]
-        return [*command, *(f"{key}={_inline(value)}" for key, value in self.config.items())]
+        return [*command, "--snakefile", str(self.snakefile), *self._profile()]
 
 
 # Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
