@@ -16,6 +16,7 @@ from recap.plan.load import PARAMS, load_plan
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
+from recap.rehearsal import server
 from recap.rehearsal.cut import cut_rows
 from recap.rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
 from recap.rehearsal.small import PAPER_SCALE, write_small
@@ -26,7 +27,6 @@ from recap.settings.versions import list_of, read_versions
 from recap.settings.vocabulary import HUB
 
 SITE, INPUTS, COPY = "site", "inputs", "params"
-HUB_FOLDER = "hub"  # of the site
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _write_files(needed: Sequence[Requirement], world: World, plan: RunPlan, url
         name = str(Path(each.path).relative_to(INPUTS)) if each.how != "hub" else each.path
         if each.how == "hub":
             repository = each.path.removeprefix(HUB).partition("@")[0]
-            write_repository(repository, site / HUB_FOLDER, _gpt2_sizes(plan))
+            write_repository(repository, site / server.HUB, _gpt2_sizes(plan))
         elif each.how == "hand":
             write_outside_file(name, world, Path(INPUTS))
             by_hand[name] = each.entry.note if each.entry else f"{each.named_by} names it"

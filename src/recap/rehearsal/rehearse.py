@@ -17,9 +17,9 @@ from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
 from recap.rehearsal.prepare import SITE, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
-from recap.rehearsal.server import Served, Site, serve
+from recap.rehearsal.server import serve
 from recap.rehearsal.versioned import repro
-from recap.rehearsal.web import WebPictures
+from recap.rehearsal.web import web_picture
 from recap.rehearsal.workflow import PLUGIN, Workflow
 
 STATE = "rehearsal.json"
@@ -66,13 +66,13 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
     began = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     state = _open_folder(folder, {"paper": paper, "short": short})
-    with chdir(folder), _served(state["port"]) as site:
-        state["port"] = int(site.url.rpartition(":")[2])
+    with chdir(folder), _served(state["port"]) as url:
+        state["port"] = int(url.rpartition(":")[2])
         write_json(STATE, state)
         _load_stand_ins()
-        prepared = prepare(paper, params, url=site.url, short=short)
+        prepared = prepare(paper, params, url=url, short=short)
         state["by_hand"] |= prepared.by_hand
-        workflow = Workflow(snakefile, prepared.configfile, prepared.config, cores, site.url)
+        workflow = Workflow(snakefile, prepared.configfile, prepared.config, cores, url)
         state.setdefault("planned", workflow.planned())
         write_json(STATE, state)
         workflow.run()
@@ -114,15 +114,15 @@ def _open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _served(port: int) -> Iterator[Site]:
+def _served(port: int) -> Iterator[str]:
     """Serve the miniatures at the port that their addresses have.
 
     Raises:
         ConfigError: something else listens there by now.
     """
     try:
-        with serve(Served(Path(SITE).absolute(), WebPictures()), port=port) as site:
-            yield site
+        with serve(Path(SITE).absolute(), made=web_picture, port=port) as url:
+            yield url
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise

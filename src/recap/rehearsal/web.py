@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
 from pathlib import Path
 
 from recap.rehearsal.world import World, picture, sentence
@@ -27,18 +27,7 @@ def _write(world: World, path: Path, numbers: range) -> None:
     path.write_text("".join(lines))
 
 
-class WebPictures(Mapping[str, bytes]):
-    """Pictures by the path of their address, made when they are asked for."""
-
-    def __getitem__(self, name: str) -> bytes:
-        folder, _, file = name.partition("/")
-        number = file.removesuffix(".jpg")
-        if folder != FOLDER or not number.isdecimal():
-            raise KeyError(name)
-        return picture(int(number), _SIZE)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+def web_picture(name: str) -> bytes | None:
+    """Return the picture at the path of an address, ``web/<number>.jpg``; None: there is none."""
+    found = re.fullmatch(rf"{FOLDER}/(\d+)\.jpg", name)
+    return picture(int(found[1]), _SIZE) if found else None

@@ -4,22 +4,25 @@ import csv
 import json
 import tarfile
 import zipfile
+from shutil import unpack_archive
 
 import pytest
 import torch
 
-from helpers.importing import import_settings
+from helpers.importing import run_import
+from recap.core.errors import ConfigError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
-from recap.features.importers.job import import_features
-from recap.features.store import FeatureStore
 from recap.rehearsal.files import write_list, write_outside_file
 from recap.rehearsal.world import World
-from recap.settings.versions import read_versions
-from recap.core.errors import ConfigError
+from recap.settings.versions import LIST, read_versions
 
 WORLD = World(train=8, held_out=2, web=6, studies=5, address="http://127.0.0.1:1")
-COCO = {"kind": "coco", "annotations": ["karpathy/caption_datasets.zip"], "images": ["coco/train2014.zip", "coco/val2014.zip"]}
+COCO = {
+    "kind": "coco",
+    "annotations": ["karpathy/caption_datasets.zip"],
+    "images": ["coco/train2014.zip", "coco/val2014.zip"],
+}
 
 
 @pytest.fixture
@@ -71,13 +74,18 @@ def test_cocos_own_annotations_and_karpathys_lists_give_the_same_split(tmp_path,
 
 def test_x_rays_have_two_views_in_the_order_of_their_report(tmp_path, written):
     pictures, reports, _, projections = written(
-        "iu_xray/NLMCXR_png.tgz", "iu_xray/NLMCXR_reports.tgz", "iu_xray/annotation.json", "iu_xray/indiana_projections.csv"
+        "iu_xray/NLMCXR_png.tgz",
+        "iu_xray/NLMCXR_reports.tgz",
+        "iu_xray/annotation.json",
+        "iu_xray/indiana_projections.csv",
     )
     assert members(pictures)[:2] == ["CXR1_IM-0001-1001.png", "CXR1_IM-0001-2001.png"]
     assert members(reports)[0] == "ecgen-radiology/1.xml"
     with projections.open() as file:
         assert list(csv.DictReader(file))[0] == {
-            "uid": "1", "filename": "1_IM-0001-1001.dcm.png", "projection": "Frontal"
+            "uid": "1",
+            "filename": "1_IM-0001-1001.dcm.png",
+            "projection": "Frontal",
         }
     corpus = corpus_of(
         tmp_path,
@@ -96,14 +104,14 @@ def test_x_rays_have_two_views_in_the_order_of_their_report(tmp_path, written):
     [
         ("bottom_up/trainval.zip", "bottom_up_tsv", "trainval/karpathy_", (10, 14)),
         ("bottom_up/trainval_36.zip", "bottom_up_tsv", "trainval_36/trainval_resnet101_", (36, 36)),
-        ("bottom_up/test2014.zip", "bottom_up_tsv", "test2014/test2014_resnet101_", (10, 12)),
+        ("bottom_up/test2014.zip", "bottom_up_tsv", "test2014/test2014_resnet101_", (10, 11)),
         ("grid_feats/X-101-features.tgz", "grid_feats_pth", "", (49, 49)),
     ],
 )
 def test_archives_of_features_are_imported(tmp_path, written, name, format, begin, count):
     (path,) = written(name)
     assert all(member.startswith(begin) for member in members(path))
-    (zipfile.ZipFile(path) if path.suffix == ".zip" else tarfile.open(path)).extractall(tmp_path / "out")
+    unpack_archive(path, tmp_path / "out")
     files = sorted((tmp_path / "out").rglob("*.tsv*"))
     if not files:
         flat = tmp_path / "flat"
@@ -112,22 +120,15 @@ def test_archives_of_features_are_imported(tmp_path, written, name, format, begi
         for file in (tmp_path / "out").rglob("*.pth"):
             file.rename(flat / file.name)
         assert torch.load(next(flat.iterdir()), weights_only=True).shape[:2] == (1, 2048)
-    store = imported(tmp_path, format, *files)
+    store = run_import(tmp_path, format, *files)
     assert store.read(store.ids[:1].tolist())[0].shape[-1] == 2048
-    counts = store.counts()
+    counts = store.rows(store.ids.tolist())
     assert (min(counts), max(counts)) == count
-
-
-def imported(folder, format, *files):
-    spec = import_settings(format, *map(str, files))
-    out = folder / "features.h5"
-    import_features(spec=spec, inputs=folder, corpus=None, shards=folder / "shards", out=out)
-    return FeatureStore(out)
 
 
 def test_oscars_lines_are_found_through_their_index_and_have_boxes(tmp_path, written):
     path, _ = written("oscar/features.tsv", "oscar/features.lineidx")
-    store = imported(tmp_path, "vinvl_tsv", path)
+    store = run_import(tmp_path, "vinvl_tsv", path)
     assert store.read(store.ids[:1].tolist())[0].shape[-1] == 2054
     assert "boxes" in store.columns()
 
@@ -135,7 +136,7 @@ def test_oscars_lines_are_found_through_their_index_and_have_boxes(tmp_path, wri
 def test_the_list_of_a_rehearsal_has_addresses_and_hashes_of_miniatures_where_it_had_any(tmp_path, written):
     names = ["coco/train2014.zip", "bottom_up/trainval.zip"]
     served = dict(zip(names, written(*names), strict=True))
-    write_list("params/data_versions.csv", tmp_path / "list.csv", served=served, url="http://127.0.0.1:5")
+    write_list(LIST, tmp_path / "list.csv", served=served, url="http://127.0.0.1:5")
     listed, real = read_versions(tmp_path / "list.csv"), read_versions()
     assert list(listed) == list(real)
     assert listed[names[0]].urls == ("http://127.0.0.1:5/coco/train2014.zip",)
