@@ -20,6 +20,7 @@ from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
 from recap.cli.plan import add_plan
+from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_statistics
 from recap.cli.scores import add_scores
 from recap.cli.study import add_study
@@ -71,6 +72,7 @@ def build_parser() -> Parser:
     add_export(group(commands, "export", purpose="results in other forms"))
     add_scores(group(commands, "scores", purpose="scores that others computed"))
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
+    add_rehearse(commands)
     add_track(group(commands, "track", purpose="MLflow"))
     add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))
