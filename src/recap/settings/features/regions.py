@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from recap.settings.base import neutral
 from recap.settings.features import FEATURES, FeaturesConfig, Weights
+from recap.settings.features.stored import BOX_BYTES, NUMBER_BYTES, StoredStream
 from recap.settings.outside import Name
 from recap.settings.sizes import Cells, Edge
+
+_POOLED, _FC1 = 2048, 1024  # numbers of a vector
 
 
 @FEATURES.register
@@ -94,3 +98,10 @@ class RegionFeatures(FeaturesConfig):
     def vectors_per_picture(self) -> int | None:
         """Return the number of boxes, if it is the same for all pictures."""
         return self.max_boxes if self.min_boxes == self.max_boxes else None
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the regions with boxes, classes and scores (of attributes, too, if any), and the grid if asked for."""
+        labels = 2 * NUMBER_BYTES * (2 if self.attributes else 1)
+        width = _FC1 if self.vectors == "fc1" else _POOLED
+        most = StoredStream(self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes)
+        return {"region": most} | ({"grid": StoredStream(self.grid**2, _POOLED)} if self.grid else {})
