@@ -2,9 +2,11 @@
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
 # make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
+# make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,
 #               FETCH=yes fetches its outside files, CONDA=yes runs detectors in their conda environment
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
@@ -13,13 +15,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-all lint schema bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all lint schema bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= demo
 PAPER ?=
 SCALE ?=
+FOLDER ?=
 INPUTS ?=
 CONFIRM ?=
 FETCH ?=
@@ -32,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
+PROFILES = $(filter-out titles rehearsal,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
 FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
 CONFIG = $(strip $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS"))
@@ -57,6 +60,10 @@ run: $(INSTALLED)
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
 	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(NAME)"
 
+rehearse: $(INSTALLED)
+	$(if $(PAPER),,$(error say which paper: make rehearse PAPER=xlan; known are: $(PAPERS)))
+	$(BIN)/python -P -m recap rehearse "$(PAPER)" $(if $(FOLDER),--folder "$(FOLDER)")
+
 repro: export INPUTS := $(INPUTS)
 repro: $(INSTALLED)
 	$(if $(wildcard $(FILE)),,$(error there is no $(FILE); name a PROFILE or a PAPER))
@@ -78,6 +85,9 @@ QUICK = (unit or smoke) and not slow
 
 test: lint
 	$(PYTEST) -m "$(QUICK)"
+
+quick: $(INSTALLED)
+	$(PYTEST) -m "unit and not slow and not seconds" -q
 
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not ($(QUICK))"

@@ -78,7 +78,7 @@ def caption_part(
         found = decode_images(captioner, sources, ids, settings, endings, device=device, name=name)
         return {image: sanitize(vocab.decode(tokens)) for image, tokens in found.items()}
 
-    made_by = [settings.model_dump(mode="json"), vocab.hash, sources.feature_hash, _models(model)]
+    made_by = [settings.model_dump(mode="json"), vocab.hash, sources.hash_of(images), _models(model)]
     captions, pieces = _in_pieces(images, search, out, value_hash(made_by))
     _refuse_empty(captions, model[0])
     write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])

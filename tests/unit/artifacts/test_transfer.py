@@ -17,6 +17,8 @@ from recap.artifacts.profiles import options_by_profile
 from recap.cli import main
 from recap.core.errors import DataError
 
+pytestmark = pytest.mark.seconds
+
 ROOT = Path(__file__).resolve().parents[3]
 PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}, yours: {options: --configfile params/y.yaml}}"
 
