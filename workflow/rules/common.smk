@@ -61,6 +61,19 @@ def one_of(names):
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
+def may_grow(stores):
+    """Return feature stores as inputs whose times do not count: one that grows makes no run again.
+
+    What changes the numbers in them changes the notes of their extractors, which are inputs, too.
+    """
+    return [ancient(store) for store in stores]
+
+
+def growing_features(wildcards):
+    """Return the feature stores of a run, which may grow."""
+    return may_grow(PATHS.features(wildcards))
+
+
 def table_id(wildcards):
     """Return the table whose files have a name: ``xlan/t3`` for ``xlan_t3``."""
     return TABLE_IDS[wildcards.table]
