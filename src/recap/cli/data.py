@@ -18,6 +18,7 @@ def add_data(commands: Commands) -> None:
     _add_vocabulary(commands)
     _add_card(commands)
     _add_subset(commands)
+    _add_used(commands)
     _add_overlap(commands)
     _add_conceptual(commands)
 
@@ -109,6 +110,24 @@ def _subset(a: Arguments) -> None:
     draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
 
 
+def _add_used(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "used",
+        purpose="list the images that runs on some subsets read, so that no others need features",
+        example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
+    )
+    parser.add_argument("--subsets", type=Path, nargs="+", required=True, metavar="PATH", help="what `subset` wrote")
+    paths(parser, "corpus", out="image ids, one a line")
+    parser.set_defaults(function=_used)
+
+
+def _used(a: Arguments) -> None:
+    from recap.data.subsets.used import write_used
+
+    write_used(**chosen(a, "corpus subsets out"))
+
+
 def _add_overlap(commands: Commands) -> None:
     parser = command(
         commands,
@@ -140,7 +159,13 @@ def _add_conceptual(commands: Commands) -> None:
     integer: Any = {"type": int, "metavar": "N"}
     seconds: Any = {"type": float, "metavar": "S"}
     parser.add_argument(
-        "--min-side", default=384, help="shorter side that larger pictures get, in pixels (384)", **integer
+        "--min-side",
+        default=384,
+        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
+        **integer,
+    )
+    parser.add_argument(
+        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
     )
     parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
     parser.add_argument(
@@ -158,5 +183,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published"
+    names = "tsv out min_side workers attempts timeout backoff rounds published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))
