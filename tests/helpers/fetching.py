@@ -25,6 +25,10 @@ def zipped(size=2000):
     return content.getvalue()
 
 
+def flipped(content, at):
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
+
+
 def sha(content):
     return hashlib.sha256(content).hexdigest()
 

@@ -8,7 +8,7 @@ from shlex import quote
 from recap.core.process.gpus import devices
 from recap.plan.load import uses_gpus
 from recap.plan.run import file_name, run_named
-from recap.settings.versions import list_of
+from recap.settings.versions import list_of, read_versions
 
 from workflow.load import load, refuse
 from workflow.specs import SpecText
@@ -22,6 +22,7 @@ shell.prefix("set -euo pipefail; trap '' INT; ")
 
 PLAN, PATHS, ACQUIRED, NEEDS = load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
+LISTED = read_versions(VERSIONS) if ACQUIRED.unpacked else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports
 SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()

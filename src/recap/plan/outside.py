@@ -43,12 +43,14 @@ class Acquired:
     """The missing files that rules make, by path.
 
     Attributes:
-        fetched: path -> name in the list of outside files.
+        fetched: path -> name in the list of outside files, of what a parameter file names.
+        archives: the same of what is only unpacked.
         unpacked: path -> name in the list; the path is that of this folder, or of a file in it.
         pictures: survivors list of fetched web pictures -> TSV with their addresses.
     """
 
     fetched: dict[str, str] = field(default_factory=dict)
+    archives: dict[str, str] = field(default_factory=dict)
     unpacked: dict[str, str] = field(default_factory=dict)
     pictures: dict[str, str] = field(default_factory=dict)
 
@@ -100,7 +102,8 @@ def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
         if each.path in pictures:
             found.pictures[each.path] = pictures[each.path]
         elif each.entry is not None:
-            (found.unpacked if each.archive else found.fetched)[each.path] = each.entry.name
+            fetched = found.archives if each.named_by == list_of(paths.plan.params).name else found.fetched
+            (found.unpacked if each.archive else fetched)[each.path] = each.entry.name
     return found
 
 

@@ -52,7 +52,7 @@ def test_what_is_unpacked_brings_its_archive_unless_that_is_there(params):
     ]
     assert found[0].archive == found[1].entry
     made = acquired(found, paths)
-    assert made.fetched == {"in/web/a.zip": "web/a.zip"}
+    assert (made.fetched, made.archives) == ({}, {"in/web/a.zip": "web/a.zip"})
     assert made.unpacked == {"in/web/a/x.tsv": "web/a", "in/web/a/y.tsv": "web/a"}
     Path("in/web").mkdir(parents=True)
     Path("in/web/a.zip").touch()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
+from recap.settings.base import neutral
 from recap.settings.features import FEATURES, FeaturesConfig, Weights
 from recap.settings.features.stored import BOX_BYTES, NUMBER_BYTES, StoredStream
 from recap.settings.sizes import Cells, Edge
@@ -29,6 +30,7 @@ class SegmentFeatures(FeaturesConfig):
     short_side: Edge = 800
     long_side: Edge = 1333
     seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
 
     def vectors_per_picture(self) -> int | None:
         """Return the number of cells, if the vectors are those of cells."""
