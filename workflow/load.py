@@ -12,14 +12,19 @@ from workflow.specs import write_executions
 from recap.core.errors import RecapError
 from recap.models.check import check_models
 from recap.plan import used_inputs
+from recap.plan.cost import Costs
 from recap.plan.load import load_plan
 from recap.plan.outside import Acquired, acquired, line, requirements
 from recap.plan.paths import Paths
+from recap.plan.resources import Resources
 from recap.plan.run_plan import RunPlan
+from recap.plan.step_costs import StepCosts, cost_tables
 
 
-def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, Acquired]:
-    """Return plan, paths, and the missing outside files that rules make; write the files that jobs read beside specs.
+def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, Acquired, Resources]:
+    """Return plan, paths, the missing outside files that rules make, and the limits of jobs.
+
+    Writes the files that jobs read beside specs.
 
     Args:
         config: what Snakemake read.
@@ -32,7 +37,8 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Path
     try:
         plan = load_plan(config, files)
         paths = Paths(plan)
-        check_models(plan, Path(paths.work) / "checked_models.json")
+        parameters = check_models(plan, Path(paths.work) / "checked_models.json")
+        needs = Resources(Costs(plan, parameters, StepCosts.read(cost_tables(plan.params))))
         needed = requirements(paths)
         found = acquired(needed, paths)
     except RecapError as error:
@@ -41,7 +47,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Path
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
     write_executions(plan, plan.labels(), Path(paths.work) / "execution")
     used_inputs.note(Path(paths.work), plan.profile.inputs)
-    return plan, paths, found
+    return plan, paths, found, needs
 
 
 def refuse(sentence: str) -> None:

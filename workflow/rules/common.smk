@@ -20,7 +20,7 @@ RECAP = f"exec {quote(sys.executable)} -P -m recap"
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
-PLAN, PATHS, ACQUIRED = load(config, workflow.configfiles)
+PLAN, PATHS, ACQUIRED, NEEDS = load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
 LISTED = read_versions(VERSIONS) if ACQUIRED.unpacked else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
@@ -60,6 +60,15 @@ def as_json(value):
 def one_of(names):
     """Return the regular expression that matches these names and nothing else."""
     return "|".join(map(re.escape, names)) or "(?!)"
+
+
+def limits(need):
+    """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards."""
+    return {
+        "mem_mb": lambda wildcards: need(wildcards).mem_mb,
+        "runtime": lambda wildcards: need(wildcards).runtime,
+        "disk_mb": lambda wildcards: need(wildcards).disk_mb,
+    }
 
 
 def table_id(wildcards):

@@ -103,6 +103,8 @@ for PRODUCTS, NAMES in datasets_by_products().items():
             f"{LOGS}/{rule_name(PRODUCTS)}/{{dataset}}.log",
         wildcard_constraints:
             dataset=one_of(NAMES),
+        resources:
+            **limits(lambda wildcards: NEEDS.corpus(wildcards.dataset)),
         params:
             spec=lambda wildcards: as_json(corpus_spec(PLAN, wildcards.dataset)),
             code=lambda wildcards: corpus_code(PLAN, wildcards.dataset),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from recap.plan.paths import Paths
 from recap.plan.run import Run
+from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
 from recap.settings.language_models import LANGUAGE_MODEL
 from recap.settings.vocabulary import HUB
@@ -16,18 +17,19 @@ def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
     files = {file(run) for run in runs for file in (paths.corpus, paths.card, paths.vocabulary, paths.subset)}
+    files |= {paths.corpus(run) for run in paths.plan.shown()}
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 
 
 def used_features(paths: Paths) -> list[str]:
     """Return the features of all rows, and those whose boxes or cells others of them are made from."""
-    return sorted({run.features for run in _stores(paths)})
+    return sorted({run.features for run in used_stores(paths.plan)})
 
 
 def feature_files(paths: Paths) -> list[str]:
     """Return the stores of all runs with those that they are made from, and weights that are trained first."""
-    stores = _stores(paths)
+    stores = used_stores(paths.plan)
     files = {paths.store(run.dataset, run.features) for run in stores}
     trained = (file for run in stores for file in paths.trained_backbone(run))
     return sorted(files.union(trained, language_model_files(paths)))
@@ -53,7 +55,7 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
         needs[paths.of_dataset(name, "corpus.parquet"), "datasets", name] = paths.outside_files("datasets", name)
     for name in plan.datasets():
         needs[paths.of_dataset(name, "vocabulary.json"), "datasets", name] = paths.tokenizer(name)
-    for store in _stores(paths):
+    for store in used_stores(plan):
         product = paths.store(store.dataset, store.features)
         needs[product, "features", store.features] = paths.outside_files("features", store.features)
     for run in (part for scored in plan.scored() for part in scored.parts()):
@@ -85,7 +87,7 @@ def hub_files(paths: Paths, model: ModelConfig | None = None) -> dict[str, str]:
     """
     plan = paths.plan
     needs: dict[tuple[str, str, str], str | None] = {}  # product, section and name of a parameter file -> from the hub
-    for store in _stores(paths):
+    for store in used_stores(plan):
         settings = plan.get("features", store.features)
         needs[paths.store(store.dataset, store.features), "features", store.features] = settings.hub()
     for name in plan.datasets():
@@ -107,10 +109,9 @@ def pictures_to_fetch(paths: Paths) -> dict[str, str]:
     return {paths.outside(file): paths.outside(tsv) for each in found for file, tsv in each.items()}
 
 
-def _stores(paths: Paths) -> list[Run]:
+def used_stores(plan: RunPlan) -> list[Run]:
     """Return a run for each feature store: those of the scored runs, and those that these are made from."""
-    plan = paths.plan
-    todo = [replace(run, features=name) for run in plan.scored() for name in plan.feature_names(run.features)]
+    todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     while todo:
         run = todo.pop(0)

@@ -26,6 +26,8 @@ from recap.core.errors import FeatureError
 from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
 
+pytestmark = pytest.mark.seconds
+
 
 def test_six_columns_in_several_files(tmp_path):
     write_lines(tmp_path / "a.tsv", [six_columns(42), six_columns(7)])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.settings.base import neutral
+from recap.settings.features.stored import StoredStream
 from recap.settings.kinds import Kinds
 from recap.settings.outside import Name, NamesFiles, NoFile, Outside
 from recap.settings.vocabulary import HUB
@@ -44,6 +46,13 @@ class FeaturesConfig(NamesFiles):
     kind: Name
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored values")
     shard_size: PositiveInt = Field(1000, description="images per shard: the unit of resuming")
+    # Never in a dump: what is extracted does not depend on them.
+    vector_width: PositiveInt | None = Field(None, exclude=True, description="numbers in a vector, for `recap plan`")
+    vector_count: PositiveFloat | None = Field(
+        None,
+        exclude=True,
+        description="vectors of a picture, for `recap plan`, where the other keys do not say: the mean, or the most",
+    )
 
     def boxes_from(self) -> str | None:
         """Return the name of the features whose boxes are cut out, if any."""
@@ -56,6 +65,14 @@ class FeaturesConfig(NamesFiles):
     def vectors_per_picture(self) -> int | None:
         """Return how many vectors each picture has in the main stream; None: the settings do not fix their number."""
         return None
+
+    def stored(self, named: Callable[[str], Self]) -> Mapping[str, StoredStream]:
+        """Return the streams of a store by name, the main one first; none where their size is not known.
+
+        Args:
+            named: name of features -> their settings, for what is made from other stores.
+        """
+        return {}
 
     def products(self) -> tuple[str, ...]:
         """Return the files that are read of those that a data set's reader writes beside the corpus."""

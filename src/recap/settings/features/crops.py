@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from recap.settings.features import FEATURES, Activation, TimmFeatures, Weights
+from recap.settings.features import FEATURES, Activation, FeaturesConfig, TimmFeatures, Weights
+from recap.settings.features.stored import BOX_BYTES, StoredStream
 from recap.settings.outside import Name
 from recap.settings.sizes import Edge
 
@@ -36,3 +38,10 @@ class CropFeatures(TimmFeatures):
     def boxes_from(self) -> str | None:
         """Return the name of the features whose boxes are cut out."""
         return self.boxes
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return one stream with a vector of each box."""
+        boxes = named(self.boxes).stored(named).get("region")
+        if boxes is None or self.vector_width is None:
+            return {}
+        return {"region": StoredStream(boxes.vectors, self.vector_width, BOX_BYTES, boxes.at_most)}

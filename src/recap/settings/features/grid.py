@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.settings.base import Strict, neutral
-from recap.settings.features import FEATURES, Activation, TimmFeatures, Weights
+from recap.settings.features import FEATURES, Activation, FeaturesConfig, TimmFeatures, Weights
+from recap.settings.features.stored import StoredStream
 from recap.settings.sizes import Cells, Edge
 
 Precision = Annotated[
@@ -83,3 +85,7 @@ class GridFeatures(TimmFeatures):
     def vectors_per_picture(self) -> int:
         """Return the number of cells."""
         return self.grid**2
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of the grid."""
+        return {"grid": StoredStream(self.grid**2, self.vector_width)} if self.vector_width else {}
