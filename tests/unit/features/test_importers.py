@@ -157,3 +157,11 @@ def test_the_command_imports_and_says_one_sentence_when_it_cannot(tmp_path):
     done = subprocess.run([*command, "--source", tmp_path / "b.tsv"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("b.tsv: no such file or folder of features; correct the path")
+
+
+def test_maps_lie_in_folders_by_part_as_published(tmp_path):
+    folder = write_pth(tmp_path / "X-101")
+    for part, image_id in (("train2014", 42), ("val2014", 7)):
+        (folder / part).mkdir()
+        (folder / f"{image_id}.pth").rename(folder / part / f"{image_id}.pth")
+    assert run_import(tmp_path, "grid_feats_pth", folder, grid=2).ids.tolist() == sorted(SIZES)

@@ -102,7 +102,7 @@ class NpzFolder:
 
 def _files(folder: Path, suffix: str, lookup: ImageIdLookup) -> EntryIndex:
     places = EntryIndex()
-    for path in sorted(folder.glob(f"*{suffix}")) if folder.is_dir() else []:
+    for path in sorted(folder.rglob(f"*{suffix}")) if folder.is_dir() else []:
         places.add(lookup.image_id(path.name, str(path)), path, str(path))
     if not places.ids():
         raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")
