@@ -18,8 +18,8 @@ from benchmarks import plain
 from benchmarks.figures import Case, clocks, machine, show
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, captions
 from benchmarks.train import update
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model

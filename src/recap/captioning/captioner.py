@@ -185,29 +185,33 @@ class PhotoCaptioner:
         return _Batch([_Part(names, failed, images)])
 
     def _search(self, batch: _Batch, settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
+        vocabulary, endings = self._vocabulary, ending_ids(settings.rules, self._vocabulary)
         for part in batch.parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
                 try:
                     with without_progress():
-                        found = iter(self._candidates(part.images, settings).values())
+                        decoded = decode_candidates(
+                            self._model,
+                            _Read(part.images),
+                            range(len(part.images)),
+                            settings,
+                            endings,
+                            device=self.device,
+                            name=self.name,
+                        )
+                    found = iter(decoded.values())
                 except NonFiniteLogits as error:
                     raise TrainingError(f"{self.run}: {error}; its weights are of no use, train it again") from error
             for place, name in enumerate(part.names):
                 if place in part.failed:
                     yield part.failed[place]
                 else:
-                    captions = map(self._caption, next(found)[: settings.n_best])
+                    captions = (
+                        Caption(vocabulary.decode(best.tokens), best.log_probability, best.score)
+                        for best in next(found)[: settings.n_best]
+                    )
                     yield PhotoCaptions(name, tuple(captions))
-
-    def _candidates(self, images: Images, settings: DecodingSettings) -> dict[int, list[Candidate]]:
-        endings = ending_ids(settings.rules, self._vocabulary)
-        return decode_candidates(
-            self._model, _Read(images), range(len(images)), settings, endings, device=self.device, name=self.name
-        )
-
-    def _caption(self, candidate: Candidate) -> Caption:
-        return Caption(self._vocabulary.decode(candidate.tokens), candidate.log_probability, candidate.score)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,10 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
     """
     seen = _known(known) if known is not None and known.exists() else set()
     named = {name: plan.get("models", name) for name in sorted({run.model for run in plan.scored()})}
-    hashes = {name: _hash(config) for name, config in named.items()}
+    hashes = {
+        name: value_hash([config.model_dump(mode="json"), job_code("recap.models.registry", config.kind)])
+        for name, config in named.items()
+    }
     new = [name for name in named if hashes[name] not in seen]
     for name in new:
         _build(named[name], plan.source("models", name))
@@ -42,10 +45,6 @@ def _known(file: Path) -> set[str]:
     except RecapError as error:
         log.info(f"{error} (done now)")
         return set()
-
-
-def _hash(config: ModelConfig) -> str:
-    return value_hash([config.model_dump(mode="json"), job_code("recap.models.registry", config.kind)])
 
 
 def _build(config: ModelConfig, source: str) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.base import Captioner
-from recap.models.global_memory import GlobalMemory
+from recap.models.memory import GlobalMemory
 from recap.models.state import PER_BEAM, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad

@@ -56,6 +56,17 @@ class Attention(nn.Module, ABC):
         """
 
 
+def head_width(d_model: int, heads: int) -> int:
+    """Return K = D / H.
+
+    Raises:
+        ValueError: D is not divisible by H.
+    """
+    if d_model % heads:
+        raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+    return d_model // heads
+
+
 class MultiHeadAttention(Attention):
     """Multi-head attention with biases on all four projections.
 
@@ -69,8 +80,7 @@ class MultiHeadAttention(Attention):
 
     def __init__(self, *, d_model: int, heads: int) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+        head_width(d_model, heads)
         self.heads = heads
         self.query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)

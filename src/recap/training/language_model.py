@@ -32,9 +32,9 @@ from recap.nn.fast import PackedIndex
 from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
-from recap.training.checkpoint import Identity, load_state, mismatch, restore_random_states, save_state, set_aside
+from recap.training.checkpoint import Identity, continued, save_state
 from recap.training.loop import SAVED
-from recap.training.optim import learning_rate
+from recap.training.optim import set_rate
 
 NAME = "language model"
 CHECKPOINT_MINUTES = 5.0
@@ -168,14 +168,9 @@ class LanguageModelTraining:
         return self.progress
 
     def _resume(self) -> None:
-        saved = load_state(self.state)
+        saved = continued(self.state, self.identity)
         if saved is None:
             return
-        reason = mismatch(saved, self.identity)
-        if reason:
-            set_aside(self.state, reason)
-            return
-        restore_random_states(saved)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.best, self.progress = saved["best"], Progress(**saved["progress"])
@@ -220,7 +215,8 @@ class LanguageModelTraining:
 
     def _step(self, texts: list[list[int]], batches: int) -> None:
         done = self.progress
-        rate = learning_rate(
+        rate = set_rate(
+            self.optimizer,
             self.schedule,
             step=done.step + 1,
             epoch=done.epoch,
@@ -228,8 +224,6 @@ class LanguageModelTraining:
             d_model=self.spec.d_model,
             steps=self.spec.epochs * batches,
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         with mixed(self.spec.precision, self.device):
             loss = self.loss(texts).mean()
         value = loss.item()

@@ -27,8 +27,8 @@ FILE = "precision.json"  # in the state folder
 
 def choose_precision(
     spec: RunSpec, *, model: Captioner, objective: Objective, batch: Batch, device: torch.device, state: Path
-) -> RunSpec:
-    """Return the spec with the precision that is quicker here; a training that continues keeps what it began with.
+) -> str:
+    """Return the precision that is quicker here, float32 or bf16; a training that continues keeps what it began with.
 
     The measurement is written to `state/precision.json`.
 
@@ -49,8 +49,7 @@ def choose_precision(
         known = {"asked": asked, "chosen": chosen, f"seconds_per_{what}": seconds, "torch": torch.__version__}
         write_json(path, known)
         log.info(f"precision: {chosen}; {told(seconds, what)}")
-    settings = spec.stage_settings.model_copy(update={"precision": known["chosen"]})
-    return spec.model_copy(update={"stage_settings": settings})
+    return str(known["chosen"])
 
 
 def measured_precision(state: Path) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from helpers.model_cases import (
     wider,
 )
 from helpers.training import Killed, training
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State

@@ -6,6 +6,7 @@ The hook is torch's own: a layer passes log C~ through an identity, which its mo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -44,16 +45,12 @@ def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> ClusterMap
     if len(images) != 1 or tokens.shape[:2] != (1, 1):
         raise ConfigError(f"clusters are of one image and one caption, not of {len(images)} and {tokens.shape[1]}")
     found: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
-    handles = []
-    for place, modules in getattr(model, "cluster_modules", dict)().items():
-        for number, module in enumerate(modules, start=1):
-            if module is not None:
-                handles.append(module.register_forward_hook(_keep(found[place], number)))
-    try:
+    with ExitStack() as hooks:
+        for place, modules in getattr(model, "cluster_modules", dict)().items():
+            for number, module in enumerate(modules, start=1):
+                if module is not None:
+                    hooks.enter_context(module.register_forward_hook(_keep(found[place], number)))
         model.decode(tokens, model.encode(images))
-    finally:
-        for handle in handles:
-            handle.remove()
     return ClusterMaps(**found)
 
 

@@ -78,6 +78,7 @@ class AdaptiveClusters(Clusters):
         self.scores = nn.Linear(2 * d_model, maps)  # of [s_k ; mean]
         nn.init.xavier_uniform_(self.scores.weight)
         self.context, self.self_factor, self.stacking = context, self_factor, stacking
+        self._own = int(context == "inclusive_mean")  # whether an element counts in its mean
 
     def projected(self, x: Rows) -> Tensor:
         """Rows of [B, C, N, D] -> [B, C, N, 2 M]: w_new s + bias of each of M maps, then w_mean s of each.
@@ -97,13 +98,9 @@ class AdaptiveClusters(Clusters):
         unused = sure(distance < (0 if self.self_factor else 1), new.dtype)
         if self.context == "previous":
             return (new + nn.functional.pad(mean, (1, 0))[..., :-1])[..., None, :] + unused
-        prefix = _prefix_sums(mean)
+        prefix = nn.functional.pad(mean.cumsum(-1), (1, 0))  # [..., N + 1]: sums before each element, and of all
         ends, starts = prefix[..., own : length + own], prefix[..., :length]
         return step_scores(new, ends=ends, starts=starts, counts=distance + own, unused=unused)
-
-    @property
-    def _own(self) -> int:
-        return int(self.context == "inclusive_mean")
 
     def steps_stacked(self, scores: Tensor, before: Tensor | None) -> Tensor:
         """Scores of Eq. 4 -> log p, to which Eq. 6 is applied if it is to be, with log p~ of the layer below."""
@@ -118,8 +115,3 @@ class AdaptiveClusters(Clusters):
             log_c = merged(log_c, log_complement(log_c), before[0]) if before else log_c
             return log_c, (log_c,)
         return log_c, log_p if self.stacking == "steps" else ()
-
-
-def _prefix_sums(x: Tensor) -> Tensor:
-    """[..., N] -> [..., N + 1], sums of the elements before each, and of all."""
-    return nn.functional.pad(x.cumsum(-1), (1, 0))

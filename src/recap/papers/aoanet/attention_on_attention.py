@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
 
-from recap.nn.attention import Attention, KeyValue
+from recap.nn.attention import Attention, KeyValue, head_width
 from recap.nn.dot_product import DotProductAttention
 from recap.nn.fast import Dropout
 from recap.nn.fast.linear import Linear
@@ -59,9 +59,7 @@ class AoAAttention(Attention):
 
     def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
-        width = d_model // heads
+        width = head_width(d_model, heads)
         self.attention = DotProductAttention(
             d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
         )

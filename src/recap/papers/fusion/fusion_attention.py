@@ -91,7 +91,9 @@ class FusionAttention(nn.Module):
         attentions = (self.guidance_second, self.guidance_grid, self.second, self.grid)
         return FusionKeyValues(
             *(
-                attention.key_value(Rows(source.values[:, None]), _for_captions(source.positions))
+                attention.key_value(
+                    Rows(source.values[:, None]), None if source.positions is None else source.positions[:, None]
+                )
                 for attention, source in zip(attentions, sources, strict=True)
             )
         )
@@ -114,7 +116,3 @@ class FusionAttention(nn.Module):
 
 
 _PARTS = ("guidance_second", "guidance_grid", "second", "grid")
-
-
-def _for_captions(positions: Tensor | None) -> Tensor | None:
-    return None if positions is None else positions[:, None]

@@ -18,11 +18,9 @@ from recap.nn.fast import Dropout, Linear
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.fusion.box_positions import BoxPositions, cell_positions
 from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Source
-from recap.papers.fusion.geometry import Boxes, cell_boxes
-from recap.papers.fusion.positioned import PositionedAttention
-from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+from recap.papers.fusion.positioned import BoxPositions, PositionedAttention, cell_positions
+from recap.papers.fusion.relative_spatial import Boxes, RelativeSpatialEncoding, cell_boxes
 
 
 class PositionedEncoderLayer(EncoderLayer):
@@ -41,12 +39,7 @@ class PositionedEncoderLayer(EncoderLayer):
 
 
 class BoxGeometry(nn.Module):
-    """Where the vectors of a stream are that comes with boxes, such as regions.
-
-    Args:
-        d_model: D of the absolute positions.
-        bias: of their projection, see `recap.papers.fusion.box_positions.BoxPositions`.
-    """
+    """Where the vectors of a stream are that comes with boxes, such as regions; arguments as of `BoxPositions`."""
 
     def __init__(self, *, d_model: int, bias: bool) -> None:
         super().__init__()
@@ -61,12 +54,7 @@ class BoxGeometry(nn.Module):
 
 
 class CellGeometry(nn.Module):
-    """Where the vectors of a stream are that are the cells of a square grid; equal for all images.
-
-    Args:
-        d_model: D of the absolute positions.
-        form: of these, see `recap.papers.fusion.box_positions.cell_positions`.
-    """
+    """Where the vectors of a stream are that are the cells of a square grid; `form` as of `cell_positions`."""
 
     def __init__(self, *, d_model: int, form: str) -> None:
         super().__init__()

@@ -68,11 +68,6 @@ class FusionModel(WithHeads):
         return cls(kind="fusion", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
 
     @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
-
-    @property
     def fixed_vectors(self) -> bool:
         """The side of the grid is read off the number of its vectors."""
         return True

@@ -49,11 +49,6 @@ class TransformerModel(WithHeads):
         return cls(kind="transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
 
     @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
-
-    @property
     def fixed_vectors(self) -> bool:
         """Grid positions read the side of the grid off the number of vectors."""
         return self.visual_positions == "grid"

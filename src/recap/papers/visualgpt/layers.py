@@ -8,16 +8,15 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from recap.models.gpt2 import Gpt2Block
-from recap.models.level_memory import LevelMemory
+from recap.models.memory import LevelMemory
 from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
-from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, head_width
+from recap.nn.dot_product import ProjectedAttention
 from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AttentionOnAttention
-from recap.papers.m2.memory_attention import MemoryAttention
-from recap.papers.m2.meshed import MeshedGate
-from recap.papers.visualgpt.level_attention import LevelAttention
+from recap.papers.m2.layers import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.srau import SelfResurrecting
 
 ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT's repository
@@ -124,7 +123,8 @@ class VisualBlock(Gpt2Block, TokenLayer):
             dropout=dropout,
             feed_forward=fusion.feed_forward,
         )
-        self.cross = LevelAttention(d_model=d_model, heads=heads, dropout=cross_dropout)
+        width = head_width(d_model, heads)
+        self.cross = ProjectedAttention(d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=cross_dropout)
         self.fusion = fusion
 
     def image(self, memory: LevelMemory) -> KeyValue:

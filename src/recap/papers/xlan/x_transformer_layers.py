@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue
@@ -12,8 +10,6 @@ from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.xlan.x_linear import FeatureMix, XLinear
-
-MakeBlock = Callable[[], XLinear]
 
 
 class Update(nn.Module):
