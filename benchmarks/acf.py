@@ -26,7 +26,7 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_attention import clusters
-from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.clusters import LineClusters
 from recap.runs.captions import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch

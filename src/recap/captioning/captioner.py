@@ -155,10 +155,10 @@ class PhotoCaptioner:
         asked = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **asked}, "captions")
         with closing(prefetch(self._read(batch) for batch in _batches(photos, batch_size))) as reading:
-            for batch in reading:
-                yield from self._search(batch, settings)
+            for parts in reading:
+                yield from self._search(parts, settings)
 
-    def _read(self, batch: Sequence[tuple[int, Together]]) -> _Batch:
+    def _read(self, batch: Sequence[tuple[int, Together]]) -> list[_Part]:
         """Read the photos of a batch and make their features."""
         failed: dict[int, FailedPhoto] = {}
         names: list[str] = []
@@ -177,16 +177,15 @@ class PhotoCaptioner:
             images = self._features.read(list(read.values()), self._model) if read else None
         except RecapError as error:
             if len(read) > 1:  # one photo has no features: each by itself
-                parts = [self._read([item]) for item in batch]
-                return _Batch([part for whole in parts for part in whole.parts])
+                return [part for item in batch for part in self._read([item])]
             (place,) = read
             reason = str(error).replace(f"{_SPEAKS_OF} 0", names[place])
             failed[place], images = FailedPhoto(names[place], reason), None
-        return _Batch([_Part(names, failed, images)])
+        return [_Part(names, failed, images)]
 
-    def _search(self, batch: _Batch, settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
+    def _search(self, parts: list[_Part], settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
         vocabulary, endings = self._vocabulary, ending_ids(settings.rules, self._vocabulary)
-        for part in batch.parts:
+        for part in parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
                 try:
@@ -221,11 +220,6 @@ class _Part:
     names: list[str]
     failed: dict[int, FailedPhoto]
     images: Images | None
-
-
-@dataclass(frozen=True)
-class _Batch:
-    parts: list[_Part]
 
 
 @dataclass(frozen=True)

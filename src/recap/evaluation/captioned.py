@@ -37,12 +37,6 @@ class CaptionedImages:
 def caption_images(models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> CaptionedImages:
     """Load one of a figure's models and caption images.
 
-    Args:
-        models: the models that are shown.
-        label: of the one that is loaded.
-        image_ids: images to caption.
-        beam: of the search.
-
     Raises:
         RecapError: a file does not fit.
     """

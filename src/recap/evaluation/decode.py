@@ -16,7 +16,7 @@ from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.prefetch import prefetch
 from recap.models.base import Captioner
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.runs.inputs import ReadsImages
 from recap.settings.decoding import DecodingRules, DecodingSettings
 
@@ -52,14 +52,7 @@ def decode_candidates(
 ) -> dict[int, list[Candidate]]:
     """Return all captions that the search ends with for each image, best first. <unk> is banned.
 
-    Args:
-        model: the captioner.
-        features: where the images are read from.
-        image_ids: which.
-        settings: of the search.
-        bad_endings: `ending_ids` of its rules.
-        device: where the model is.
-        name: for the progress line.
+    `bad_endings` are `ending_ids` of the rules; `device` is where the model is, `name` is for the progress line.
     """
     model.eval()
     step = with_banned_tokens(model.step, BANNED)

@@ -26,12 +26,7 @@ def caption_few(
 ) -> dict[int, tuple[str, str]]:
     """Return the caption and a reference of the first images, decoded as the evaluation of the run does.
 
-    Args:
-        spec: how captions are decoded.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        run: the run folder.
-        corpus, vocabulary, features: the files that training saw.
-        images: image ids; None: those of the validation split.
+    Without `images` those of the validation split are taken.
 
     Raises:
         RecapError: a file does not fit.

@@ -45,13 +45,13 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     without defaults; the settings (`recap.settings.models`) own the numbers.
 
     Attributes:
-        recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no
-            such layers ignore it.
+        activation_checkpointing: keep only the inputs of layers for the backward pass and compute the rest again;
+            models that have no such layers ignore it.
         reads_boxes: whether the model's streams must come with boxes and image sizes; or the names of those that must.
     """
 
     reads_boxes: bool | Sequence[str] = False
-    recompute = False
+    activation_checkpointing = False
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
@@ -64,7 +64,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
-        if self.recompute and torch.is_grad_enabled():
+        if self.activation_checkpointing and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
 

@@ -19,9 +19,7 @@ FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 def check_models(plan: RunPlan, known: Path | None = None) -> None:
     """Build every model of a plan without memory.
 
-    Args:
-        plan: whose rows name models.
-        known: a JSON file that keeps what was built before, so that torch is imported for changed models alone.
+    What was built before is kept in a JSON file, `known`, so that torch is imported for changed models alone.
 
     Raises:
         ConfigError: a builder refuses; the sentence names the file.

@@ -39,12 +39,9 @@ class LevelMemory(Memory):
 
 
 def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tuple[Tensor, Tensor]:
-    """Return the vectors of a stream that are read, [B, N, F], and their mask [B, N].
+    """Return the first vectors of each image, all where `most` is None, [B, N, F], and their mask [B, N].
 
-    Args:
-        stream: the vectors.
-        most: how many are read; None: all.
-        padded_to: images are filled up to so many with zeros that the mask does not hide; None: they are not.
+    With `padded_to` images are filled up to so many vectors with zeros that the mask does not hide.
     """
     values, mask = stream.values[:, :most], stream.mask[:, :most]
     if padded_to is not None:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from recap.nn.attention import Attention, AttentionWeights, KeyValue
-from recap.nn.fast import Dropout, attended
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Dropout, Linear, attended
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows

@@ -56,11 +56,10 @@ def write_run(
     Args:
         out: the folder.
         made_from: the spec and the hashes of all that went in.
-        execution: how it was computed.
+        execution, device: how and where it was computed.
         counters: where training ended, and its curve.
         weights: file of the best weights.
         model: whose parameters are counted.
-        device: where it was trained.
 
     Raises:
         TrainingError: the best weights are damaged.

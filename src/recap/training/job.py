@@ -194,7 +194,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         keep_state=execution.keep_state,
         trained=inputs.init is not None,
     )
-    model.recompute = execution.activation_checkpointing
+    model.activation_checkpointing = execution.activation_checkpointing
     if execution.compile:
         compile_passes(model)
     return training

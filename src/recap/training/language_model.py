@@ -58,14 +58,11 @@ def pretrain_language_model(
     """Train a language model and write its weights, and beside them a report with the same name and `.json`.
 
     Args:
-        spec: texts, sizes and training.
+        spec: texts, sizes and training; its texts are relative to the folder `inputs`.
         corpus: of the data set that the captioner is for; its captions, of all splits, are left out of the texts.
         vocabulary: of that data set; the captioner must have the same.
-        inputs: folder that texts are relative to.
-        device: auto, cpu or cuda.
-        threads: CPU threads.
-        state: folder of the resumable state.
-        out: the weights, safetensors.
+        inputs, device, threads: folder of the texts; auto, cpu or cuda; CPU threads.
+        state, out: folder of the resumable state; the weights, safetensors.
 
     Raises:
         RecapError: a file is missing or broken, no text is left, or the loss is NaN or infinite.
@@ -126,14 +123,9 @@ def pretrain_language_model(
 
 
 class LanguageModelTraining:
-    """Next-token training of one language model.
+    """Next-token training of one language model on texts, each token ids without <bos> and <eos>.
 
-    Args:
-        spec: sizes and numbers of the training.
-        model: on its device.
-        training, validation: token ids of each text, without <bos> and <eos>.
-        state: folder of the checkpoint.
-        identity: all that the weights depend on; a state of anything else is set aside.
+    A checkpoint in the folder `state` of anything but `identity` is set aside.
 
     Attributes:
         best: the weights of the epoch with the lowest validation perplexity so far.

@@ -30,13 +30,8 @@ def choose_precision(
 ) -> str:
     """Return the precision that is quicker here, float32 or bf16; a training that continues keeps what it began with.
 
-    The measurement is written to `state/precision.json`.
-
-    Args:
-        spec: its stage asks for `precision: auto`.
-        model, objective, device: of the training.
-        batch: on which steps are measured; neither weights nor random numbers change.
-        state: folder of the resumable state.
+    Steps are measured on a batch; neither weights nor random numbers change. The measurement is written to
+    `state/precision.json`.
     """
     asked = value_hash(spec.model_dump(mode="json"))
     path = state / FILE

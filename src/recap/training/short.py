@@ -30,13 +30,7 @@ class ShortTraining:
 
 
 class FirstBatches(CaptionBatches):
-    """The first batches of a training as one epoch, or its first batch again and again.
-
-    Args:
-        batches: of the whole training.
-        steps: how many batches.
-        one_batch: take the first every time.
-    """
+    """The first batches of a training as one epoch, or its first batch again and again."""
 
     def __init__(self, batches: CaptionBatches, *, steps: int, one_batch: bool) -> None:
         super().__init__(

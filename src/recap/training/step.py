@@ -27,9 +27,8 @@ class OptimizerStep:
     """Updates the weights with one batch.
 
     Args:
-        model: on its device.
+        model, stage: the model on its device, and the recipe's numbers.
         objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
-        stage: the recipe's numbers.
         d_model: for the Noam schedule.
         group: the processes that train together, and where batches go.
         state: folder for the note about a step whose numbers were lost.

@@ -168,7 +168,7 @@ def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, ca
 
 def test_recomputed_activations_give_the_same_gradient_also_with_dropout(model, either, captions):
     found = []
-    for model.recompute in (False, True):
+    for model.activation_checkpointing in (False, True):
         torch.manual_seed(4)
         hidden = model.train().decode_words(*captions, model.encode(either))
         found.append(gradients(model, hidden.square().sum()))

@@ -100,10 +100,13 @@ def _prepack(weight: Tensor, weights: _Prepacked) -> Tensor:
     known = weights.get(key)
     if known is None or known.version != weight._version:
         weight = weight.detach()
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-        known = PrepackedWeight(weight, weight._version, packed)
+        known = PrepackedWeight(weight, weight._version, _reordered(weight))
         weights[key] = known
     return known.packed
+
+
+def _reordered(weight: Tensor) -> Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
 
 class Linear(nn.Linear):

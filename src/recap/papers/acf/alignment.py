@@ -21,7 +21,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.papers.acf.figure_settings import AlignmentFigure
 
 _TEMPERATURE = 0.07  # of the released code

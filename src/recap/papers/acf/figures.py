@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recap.core.errors import FeatureError
+from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import CaptionedImages, caption_images
 from recap.evaluation.figure import DrawnModels, shown_images
 from recap.models.base import Captioner
-from recap.models.images import Stream
+from recap.models.images import Images, Stream
 from recap.models.registry import build_model
-from recap.papers.acf.cluster_maps import cluster_maps
 from recap.papers.acf.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
+from recap.papers.acf.clusters import grid_size
 from recap.papers.acf.drawing import ClusterMap, write_clusters
 from recap.papers.acf.figure_settings import ClustersFigure
-from recap.papers.acf.grid_clusters import grid_size
 from recap.papers.acf.region_grid import region_cells
 from recap.reporting.attention import Box, grid_boxes
 from recap.runs.saved import run_model_config
@@ -132,3 +133,47 @@ def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
     except ValueError as error:
         raise FeatureError(f"{what} has {vectors} vectors, no square grid to draw") from error
     return torch.arange(vectors), rows
+
+
+@dataclass(frozen=True)
+class ClusterMaps:
+    """C~ of an image and a caption, by the number of the layer, counted from 1; empty where there are no clusters.
+
+    Attributes:
+        encoder: [M, M] of the cells as the model lays them out.
+        decoder: [T, T] of the tokens.
+    """
+
+    encoder: Mapping[int, Tensor]
+    decoder: Mapping[int, Tensor]
+
+
+@torch.no_grad()
+def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> ClusterMaps:
+    """Return C~ of all layers under teacher forcing.
+
+    Args:
+        model: one with `cluster_modules`; others have no clusters, and the maps are empty.
+        images: one image.
+        tokens: one caption, [1, 1, T], beginning with <bos>.
+
+    Raises:
+        ConfigError: the batch has not one image and one caption.
+    """
+    if len(images) != 1 or tokens.shape[:2] != (1, 1):
+        raise ConfigError(f"clusters are of one image and one caption, not of {len(images)} and {tokens.shape[1]}")
+    found: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
+    with ExitStack() as hooks:
+        for place, modules in getattr(model, "cluster_modules", dict)().items():
+            for number, module in enumerate(modules, start=1):
+                if module is not None:
+                    hooks.enter_context(module.register_forward_hook(_keep(found[place], number)))
+        model.decode(tokens, model.encode(images))
+    return ClusterMaps(**found)
+
+
+def _keep(found: dict[int, Tensor], number: int) -> Callable[..., None]:
+    def hook(_module: object, _inputs: object, log_clusters: Tensor) -> None:
+        found[number] = log_clusters[0, 0].exp()
+
+    return hook

@@ -27,10 +27,8 @@ from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.stack import Stack
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.clusters import Clusters, TokenByToken
-from recap.papers.acf.grid_clusters import GridClusters
+from recap.papers.acf.clusters import Clusters, GridClusters, LineClusters, TokenByToken
 from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer
-from recap.papers.acf.line_clusters import LineClusters
 from recap.papers.acf.region_grid import cell_of_region, region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer

@@ -47,12 +47,7 @@ class RefinerLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            return self.attention(rows, self.attention.key_value(rows), attn_mask=attn_mask).values
-
-        return x.like(self.around(x.values, attend))
+        return x.like(self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values))
 
 
 class AoANet(ContextCaptioner):

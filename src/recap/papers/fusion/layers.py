@@ -81,11 +81,10 @@ class StreamEncoder(nn.Module):
     """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified self-attention.
 
     Args:
-        width: F.
-        d_model: D.
-        dropout: after the projection.
+        width: F of the stream.
+        d_model, dropout: D, and the dropout after the projection.
         geometry: says where the vectors are.
-        spatial: makes the relative spatial encoding; called once, or for each layer.
+        spatial: makes the relative spatial encoding.
         encodings: how many of these there are, 1 (shared by the layers) or as many as layers.
         layers: each with its own attention.
     """
@@ -141,15 +140,9 @@ class FusionMemory(Memory):
 
 
 class FusionDecoderLayer(TokenLayer):
-    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> rows of [B, C, T,
-    D].
+    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> the same shape.
 
-    Args:
-        attention: over words.
-        fusion: over the image.
-        feed_forward: the third sub-layer.
-        residual: makes what stands around a sub-layer.
-        around_fusion: whether the second has it, too.
+    `residual` makes what stands around the first and the last sub-layer, and around the second with `around_fusion`.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue, MultiHeadAttention
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 from recap.nn.positional import grid_table
 from recap.nn.rows import Rows
 
@@ -27,9 +27,7 @@ CELL_POSITIONS = ("index", "angle")
 class BoxPositions(nn.Module):
     """RAPE = (left, top, right, bottom) W_emb (Eq. 12): boxes [..., N, 4], fractions of the image -> [..., N, D].
 
-    Args:
-        d_model: D.
-        bias: add one, as the code that the paper follows does; the formula has none.
+    The formula has no bias; the code that the paper follows has one.
     """
 
     def __init__(self, *, d_model: int, bias: bool) -> None:
@@ -67,9 +65,7 @@ SITES = ("before", "after")
 class PositionedAttention(MultiHeadAttention):
     """Multi-head attention whose queries and keys have positions, [B or 1, 1, T or N, D]; None: none.
 
-    Args:
-        d_model, heads: as in `MultiHeadAttention`.
-        site: where positions are added: "before" or "after" the projections.
+    They are added "before" or "after" the projections, as `site` says.
 
     Raises:
         ValueError: an unknown site, or D is not divisible by H.

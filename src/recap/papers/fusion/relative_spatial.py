@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 
 TIE = 1e-9  # cosines that differ by less are equally near: rounding would decide between them
 

@@ -20,7 +20,7 @@ from recap.models.memory import LevelMemory
 from recap.models.transformer_layers import DecoderLayer, Past
 from recap.nn.attention import KeyValue
 from recap.nn.dot_product import ProjectedAttention
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
@@ -64,12 +64,7 @@ class MemoryAttention(ProjectedAttention):
 
 
 class MeshedGate(torch.nn.Module):
-    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of its own.
-
-    Args:
-        d_model: width D.
-        levels: number of encoder levels.
-    """
+    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of its own."""
 
     def __init__(self, *, d_model: int, levels: int) -> None:
         super().__init__()

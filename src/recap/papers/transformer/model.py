@@ -40,7 +40,7 @@ class Transformer(TransformerDecoder[Memory]):
     Args:
         inputs, settings: as of all models.
         make_attention: builds an attention for a place ("encoder", "decoder", "cross").
-        make_masks: of the decoder, see `recap.models.transformer_decoder`.
+        make_masks: of the decoder, see `MakeMasks`.
         keep_masks: whether attentions of the encoder get masks that hide nothing, too.
     """
 

@@ -70,15 +70,11 @@ def _captions_with_gates(
 def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width and encoder levels.
 
-    The paper's visual score of a word (section 5.6) is B_vis of the last layer.
-
-    Args:
-        model: a VisualGPT with fusion `srau`.
-        tokens: [B, C, T], beginning with <bos>; entry t is the gate behind token t + 1.
-        memory: of the images.
+    The paper's visual score of a word (section 5.6) is B_vis of the last layer. Tokens [B, C, T] begin with <bos>;
+    entry t is the gate behind token t + 1.
 
     Raises:
-        ConfigError: the model has no such gates.
+        ConfigError: the model has no such gates, which a VisualGPT with fusion `srau` has.
     """
     gates = [module for module in model.modules() if isinstance(module, SelfResurrecting)]
     if not gates:

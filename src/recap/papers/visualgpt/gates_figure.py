@@ -81,10 +81,8 @@ def write_gates(
     (coloured captions beside their images).
 
     Args:
-        captions: of all images.
-        shown: those that are shown in colours.
-        files: image id -> image file.
-        image_roots: folders or zips with the images.
+        captions, shown: of all images, and those that are shown in colours.
+        files, image_roots: image id -> image file, and the folders or zips with these.
         heading: text above the figures: the table and the scale of the run.
         out: the path of each file.
 

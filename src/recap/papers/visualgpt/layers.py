@@ -105,12 +105,8 @@ class Srau(Fusion):
 class VisualBlock(Gpt2Block, TokenLayer):
     """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B, C, T, D].
 
-    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs.
-
-    Args:
-        fusion: what joins the state and what was found in the image.
-        cross_dropout: on the weights of the cross-attention.
-        d_model, heads, d_feed_forward, dropout: as of `Gpt2Block`.
+    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs. `fusion`
+    joins the state and what was found in the image; `cross_dropout` is on the weights of the cross-attention.
     """
 
     def __init__(
@@ -153,12 +149,8 @@ class AoaEncoderLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            return self.attention(rows, self.attention.key_value(rows), attn_mask=attn_mask).values
-
-        return x.like(self.aoa(x.values, self.around_attention(x.values, attend)))
+        y = self.around_attention(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
+        return x.like(self.aoa(x.values, y))
 
 
 def encoder_layer(

@@ -16,9 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as torch_dropout
 from torch.nn.functional import linear
 
-from recap.nn.fast.dropout import dropout_mask
-from recap.nn.fast.switch import fast
-from recap.nn.fast.uncompiled import uncompiled
+from recap.nn.fast import dropout_mask, fast, uncompiled
 
 CHUNK = 2**21  # entries of q * k made at once
 

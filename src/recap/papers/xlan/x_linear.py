@@ -25,9 +25,7 @@ from torch.nn.functional import linear
 
 from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue, head_width
-from recap.nn.fast.dropout import Dropout
-from recap.nn.fast.linear import Linear
-from recap.nn.fast.switch import fast
+from recap.nn.fast import Dropout, Linear, fast
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows

@@ -34,7 +34,7 @@ from torch.nn.functional import dropout
 
 from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue, head_width
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 from recap.nn.folding import shared_product
 from recap.nn.rows import Rows
 

@@ -21,7 +21,7 @@ from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged, policy_numbers
@@ -56,11 +56,8 @@ def of_tokens(policy: Tensor, sampled: Tensor, token_mask: Tensor) -> Tensor:
 class SelfCriticalObjective:
     """The loss of the second stage.
 
-    Args:
-        model: the captioner.
-        stage: the recipe's `scst`.
-        references: image id -> token ids of its training captions, without <bos> and <eos>.
-        max_length: tokens of a sampled caption, the end token among them.
+    `references` are the token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at
+    most `max_length` tokens, the end token among them.
     """
 
     def __init__(

@@ -18,11 +18,10 @@ from recap.evaluation.figure import DrawnModels
 from recap.models.images import InputSpec, Stream
 from recap.models.registry import build_model
 from recap.papers.acf.alignment import late_interaction, mutual_argmax
-from recap.papers.acf.cluster_maps import cluster_maps
 from recap.papers.acf.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
 from recap.papers.acf.drawing import ClusterMap, as_text, color, shaded, write_clusters
 from recap.papers.acf.figure_settings import ClustersFigure
-from recap.papers.acf.figures import caption_with_clusters, clusters_of_vectors
+from recap.papers.acf.figures import caption_with_clusters, cluster_maps, clusters_of_vectors
 from recap.papers.acf.region_grid import region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
