@@ -2,6 +2,7 @@
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
 # make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-all lint schema bench ui audit clean
+.PHONY: demo run repro install test quick test-all lint schema bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -71,6 +72,9 @@ QUICK = (unit or smoke) and not slow
 
 test: lint
 	$(PYTEST) -m "$(QUICK)"
+
+quick: $(INSTALLED)
+	$(PYTEST) -m "unit and not slow and not seconds" -q
 
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not ($(QUICK))"

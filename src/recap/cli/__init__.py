@@ -19,6 +19,7 @@ from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
+from recap.cli.plan import add_plan
 from recap.cli.report import add_report, add_statistics
 from recap.cli.study import add_study
 from recap.cli.track import add_track
@@ -55,6 +56,7 @@ def build_parser() -> Parser:
     )
     parser.set_defaults(function=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    add_plan(commands)
     add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
     add_features(group(commands, "features", purpose="feature stores"))
     add_pretrain_lm(commands)

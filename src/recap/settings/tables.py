@@ -204,7 +204,12 @@ class Profile(Strict):
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
-    fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
+    fetch: bool = Field(
+        False, description="fetch and unpack outside files that are missing and listed in data_versions.csv"
+    )
+    keep_archives: bool = Field(
+        True, description="false: a fetched archive that is only unpacked is removed when that is done"
+    )
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")

@@ -23,6 +23,8 @@ from recap.settings.param_files import names
 from recap.settings.params import load_named
 from recap.settings.specs import completed
 
+pytestmark = pytest.mark.seconds
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

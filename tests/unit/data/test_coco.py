@@ -14,6 +14,8 @@ from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
 from recap.export.coco_image_ids import SERVER, write_server_ids
 
+pytestmark = pytest.mark.seconds
+
 
 def corpus_of(folder, **changes):
     build_corpus(name="coco", spec=spec(**changes), inputs=folder, out=folder / "out")

@@ -25,6 +25,8 @@ from recap.core.errors import FeatureError
 from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
 
+pytestmark = pytest.mark.seconds
+
 
 def test_six_columns_in_several_files(tmp_path):
     write_lines(tmp_path / "a.tsv", [six_columns(42), six_columns(7)])
@@ -117,7 +119,7 @@ def test_corpus_chooses_and_names_the_images(tmp_path, capsys):
     assert store.ids.tolist() == [1, 7]
     np.testing.assert_array_equal(store.read([1])[0][0], regions(42)[0])
     said = capsys.readouterr().err
-    assert "1 of its 3 images are not in the corpus" in said
+    assert "1 of its 3 images are not asked for" in said
     assert "2 images, none twice; region: 5 vectors, 2 to 3 per image" in said
 
 

@@ -22,6 +22,8 @@ from recap.studies.server import MAX_BYTES, make_app, public_host
 from recap.studies.store import Store, read_store
 from recap.studies.tokens import links
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

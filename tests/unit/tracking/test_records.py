@@ -13,6 +13,8 @@ from recap.tracking.publish import read_records, remove_runs
 from recap.tracking.records import flat
 from recap.tracking.views import run_list_urls
 
+pytestmark = pytest.mark.seconds
+
 SETTING = "scenes/full/grid/transformer@demo"
 
 

@@ -16,6 +16,8 @@ from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores, part_scores, write_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 
+pytestmark = pytest.mark.seconds
+
 WORDS = ["a", "dog", "and", "two", "<b>cats</b>", "run", "on", "$5", "grass", "=1+1"]
 
 
