@@ -15,7 +15,6 @@ weights are dropped in the decoder, too, whose attention is the refiner's class 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -102,11 +101,6 @@ class AoANet(ContextCaptioner):
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
         return self.lstm.project_input(self.word_dropout(torch.relu(self.word_embedding(tokens))), 0)
 
-    def advance(self, token: Tensor, state: ContextState) -> ContextState:
-        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
-        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
-        # The LSTM reads mean + context: the projection is linear, so that each is projected by itself.
-        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
-        query, mask = Rows(self.query_norm(h)[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
-        return replace(state, position=state.position + 1, h=h, c=c, context=self.aoa(h, attended))
+    def context(self, h: Tensor, state: ContextState) -> Tensor:
+        """Attend to the refined vectors with h; [B, C, D] -> context [B, C, D]."""
+        return self.aoa(h, self.attend(self.query_norm(h), state))

@@ -12,8 +12,6 @@ Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initiali
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
@@ -109,12 +107,6 @@ class XLan(ContextCaptioner):
         embedded = self.word_dropout(celu(self.word_embedding(tokens), CELU_ALPHA))
         return self.lstm.project_input(embedded, 0)
 
-    def advance(self, token: Tensor, state: ContextState) -> ContextState:
-        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
-        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
-        # The LSTM reads global + context: the projection is linear, so that each is projected by itself.
-        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
-        query, mask = Rows(h[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
-        context = self.attended(h, self.attention_dropout(attended))
-        return replace(state, position=state.position + 1, h=h, c=c, context=context)
+    def context(self, h: Tensor, state: ContextState) -> Tensor:
+        """Attend to the regions with h; [B, C, D] -> context [B, C, D]."""
+        return self.attended(h, self.attention_dropout(self.attend(h, state)))

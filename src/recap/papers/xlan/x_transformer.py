@@ -148,7 +148,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         mask = self._token_mask(tokens, 0)
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
         x = self._embed(tokens, 0)
-        branch = Rows.pack(self._image_branch(memory)[:, None, None].expand_as(x), index)
+        branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self._first_global(branch.values, Rows.pack(running_mean(x, mask), index).values))
         rows, summaries = Rows.pack(x, index), [g.values]
         for layer in self.decoder:
@@ -174,7 +174,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
             token_mask=torch.ones(images, 1, 0, dtype=torch.bool, device=device),
             total=memory.values.new_zeros(images, 1, self.d_model),
             image=tuple(layer.image.key_value(Rows(memory.values[:, None])) for layer in self.decoder),
-            image_branch=self._image_branch(memory),
+            image_branch=self.image_side(memory.summary),
         )
 
     def step(self, tokens: Tensor, state: XTransformerState) -> tuple[Tensor, XTransformerState]:
@@ -207,10 +207,6 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         embedded = self.word_embedding(tokens) * math.sqrt(self.d_model)
         positions = self.positions[position : position + tokens.shape[-1]].to(embedded.dtype)
         return self.word_dropout(self.word_norm(embedded + positions))
-
-    def _image_branch(self, memory: GlobalMemory) -> Tensor:
-        """A(global), [B, D]."""
-        return self.image_side(memory.summary)
 
     def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
         """g_0 of each token: of the image's branch and the mean of the tokens so far, both [..., D] -> [..., D]."""
