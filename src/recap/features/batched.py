@@ -73,12 +73,11 @@ def extract_alike(
             yield from _as_asked((found for batch in batches for found in extractor(batch)), group)
 
     build_store(
-        out=job.out,
-        shards=job.shards,
+        **job.target(),
         ids=list(pictures.views),
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=job_hash(spec, extractor.attributes, pictures.made_from, code),
+        job=job_hash(spec, extractor.attributes, code),
         attributes=extractor.attributes,
         extract=extract,
         streams=streams,

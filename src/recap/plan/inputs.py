@@ -17,6 +17,7 @@ def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
     files = {file(run) for run in runs for file in (paths.corpus, paths.card, paths.vocabulary, paths.subset)}
+    files |= {paths.corpus(run) for run in paths.plan.shown()}
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 
@@ -110,7 +111,7 @@ def pictures_to_fetch(paths: Paths) -> dict[str, str]:
 
 def used_stores(plan: RunPlan) -> list[Run]:
     """Return a run for each feature store: those of the scored runs, and those that these are made from."""
-    todo = [replace(run, features=name) for run in plan.scored() for name in plan.feature_names(run.features)]
+    todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     while todo:
         run = todo.pop(0)

@@ -38,7 +38,18 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import PaperProfile, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+from recap.settings.tables import (
+    NotRunRow,
+    PaperProfile,
+    Profile,
+    QuotedRow,
+    Row,
+    RowFile,
+    RowSettings,
+    Server,
+    Table,
+    TableFile,
+)
 
 __all__ = [
     "ConstantSchedule",
@@ -58,6 +69,7 @@ __all__ = [
     "Model",
     "ModelConfig",
     "NoamSchedule",
+    "NotRunRow",
     "PaperProfile",
     "PlateauSchedule",
     "Profile",
@@ -74,6 +86,7 @@ __all__ = [
     "ScheduledSampling",
     "SelfCritical",
     "SelfCriticalRun",
+    "Server",
     "Stage",
     "StepSchedule",
     "StepThenPlateauSchedule",

@@ -14,6 +14,7 @@ from helpers.feature_files import (
     six_columns,
     ten_columns,
     text,
+    with_box,
     write_hdf5,
     write_lines,
     write_npz,
@@ -55,7 +56,12 @@ def test_windows_line_ends_and_empty_lines(tmp_path):
 @pytest.mark.parametrize("packed", [False, True])
 def test_vinvl_through_its_lineidx(tmp_path, packed):
     store = run_import(tmp_path, "vinvl_tsv", write_vinvl(tmp_path, packed=packed))
-    check_regions(store, dim=2054, boxes=False, sizes=False)
+    assert store.columns() == ["boxes"]
+    for image_id in SIZES:
+        vectors, shares = with_box(image_id)
+        np.testing.assert_allclose(store.read([image_id])[0][0], vectors, rtol=1e-3)
+        np.testing.assert_allclose(store.column([image_id], "boxes")[0], shares, rtol=1e-6)
+        assert store.sizes([image_id]).tolist() == [[1, 1]]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -42,6 +43,11 @@ class ImportedFeatures(FeaturesConfig):
     grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
+
+    def outside_files(self) -> list[str]:
+        """Return the sources, and the index that must be beside a TSV of VinVL's form."""
+        indexed = self.sources if self.format == "vinvl_tsv" else []
+        return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
 
     def targets(self) -> list[str]:
         """Return the importer, and what reads this format."""
