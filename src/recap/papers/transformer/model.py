@@ -29,7 +29,7 @@ from recap.nn.positional import grid_table
 from recap.nn.residual import NORMS, Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.transformer.settings import TransformerModel
+from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
 
@@ -49,7 +49,7 @@ class Transformer(TransformerDecoder[Memory]):
     def __init__(
         self,
         inputs: InputSpec,
-        settings: TransformerModel,
+        settings: TransformerSizes,
         *,
         make_attention: MakeAttention | None = None,
         make_masks: MakeMasks = make_masks,
