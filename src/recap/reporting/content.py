@@ -111,7 +111,9 @@ def _printed_lines(
     """Return the printed numbers with their spread, and how far ours are from them; of what is not there, no line."""
     lines = []
     if any(cell["printed_percent"] is not None for _, cell in cells):
-        printed = {name: _printed(cell, column_info(name).digits) for name, cell in cells}
+        printed = {name: number(cell["printed_percent"], column_info(name).digits) for name, cell in cells}
+        spreads = {name: cell["printed_sd_percent"] for name, cell in cells}  # beside the number in the paper
+        printed = {k: text if spreads[k] is None else f"{text} ± {spreads[k]:g}" for k, text in printed.items()}
         lines.append(_doubted("printed", printed, doubt, content))
     key = "difference_to_printed_percent"
     if any(cell[key] is not None for _, cell in cells):
@@ -131,12 +133,6 @@ def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str
     """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
     texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
     return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
-
-
-def _printed(cell: Mapping[str, Any], digits: int) -> str:
-    """Return a printed number, with the standard deviation that stands beside it in the paper."""
-    text, spread = number(cell["printed_percent"], digits), cell["printed_sd_percent"]
-    return text if spread is None else f"{text} ± {spread:g}"
 
 
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:

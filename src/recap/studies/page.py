@@ -13,9 +13,11 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from recap.studies.consent import AGREED, consent_paragraphs
+from recap.settings import Study
 from recap.studies.sheets import Item, Sheet, Sheets
 
+AGREED = "I have read this and take part."
+_SECONDS = {"preference": 20, "questions": 15}  # per item, for the estimate of the minutes
 EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
 Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img> is
 
@@ -24,6 +26,16 @@ Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img>
 def asset(name: str) -> str:
     """Return a file of the folder ``form``."""
     return (files("recap.studies") / "form" / name).read_text(encoding="utf-8")
+
+
+def consent_paragraphs(study: Study, *, items: int, form: str) -> list[str]:
+    """Return the paragraphs of the consent text of a form with ``items`` items; ``form`` is its id.
+
+    The text is a template, which whoever runs a study completes and answers for.
+    """
+    minutes = max(1, -(-items * _SECONDS[study.kind] // 60))
+    text = asset("consent.txt").format(items=items, minutes=minutes, sheet=form, contact=study.contact)
+    return [part for part in text.split("\n\n") if part.strip()]
 
 
 def policy() -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import re
 import secrets
 from pathlib import Path
 
 from recap.core.errors import DataError
 from recap.core.files.atomic import write_text
+from recap.core.files.spreadsheet import csv_text
 from recap.studies.sheets import Sheets
 
 _BYTES = 16  # of randomness in a token
@@ -28,11 +28,8 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
         raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
     if not all(_TOKEN.fullmatch(token or "") for token in known.values()):
         raise DataError(f"{path}: holds a damaged token; remove it, and new links are made")
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["sheet", "token", "link"])
-    writer.writerows([sheet, token, f"{address}/{token}"] for sheet, token in known.items())
-    write_text(path, buffer.getvalue())
+    rows = ([sheet, token, f"{address}/{token}"] for sheet, token in known.items())
+    write_text(path, csv_text([["sheet", "token", "link"], *rows]))
     path.chmod(0o600)
     return {token: sheet for sheet, token in known.items()}
 
