@@ -23,6 +23,7 @@ from recap.core.errors import RecapError
 from recap.core.files.lock import wait_for
 from recap.core.log import log
 
+LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
 WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # id, host and lock folder of the workflow that started a job
 GRACE_SECONDS = 120.0  # for a job that got SIGTERM: training finishes its batch and saves first
 _HANDOVER_SECONDS = 0.3  # in which the jobs of a killed workflow get the lock that they wait for
@@ -56,6 +57,18 @@ def lock_workflow(folder: Path) -> bool:
     atexit.register(_write, owner, "")
     os.environ[WORKFLOW_VARIABLE] = f"{workflow_id} {socket.gethostname()} {folder.absolute()}"
     return killed
+
+
+def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
+    """Return the number of the process whose workflow holds the lock of a folder; None if none does."""
+    try:
+        owner = os.open(folder / "owner", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _lock_shared(owner) else _read(owner).rpartition(" ")[2]
+    finally:
+        os.close(owner)
 
 
 def workflow_folder() -> Path | None:
