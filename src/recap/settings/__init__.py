@@ -10,7 +10,7 @@ from typing import Any
 
 from recap.settings.base import Strict
 from recap.settings.datasets import Dataset
-from recap.settings.decoding import DecodingRules, DecodingSettings
+from recap.settings.decoding import DecodingSettings
 from recap.settings.execution import Execution, ExecutionFile
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
@@ -24,8 +24,8 @@ from recap.settings.recipes import (
     SelfCritical,
     Stage,
 )
-from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
-from recap.settings.scales import Replacements, Scale, Titles
+from recap.settings.run import EvaluationSpec, RunSpec
+from recap.settings.scales import Scale, Titles
 from recap.settings.schedules import (
     ConstantSchedule,
     CosineSchedule,
@@ -44,9 +44,7 @@ __all__ = [
     "ConstantSchedule",
     "CosineSchedule",
     "CrossEntropy",
-    "CrossEntropyRun",
     "Dataset",
-    "DecodingRules",
     "DecodingSettings",
     "Evaluation",
     "EvaluationSpec",
@@ -63,7 +61,6 @@ __all__ = [
     "Profile",
     "QuotedRow",
     "Recipe",
-    "Replacements",
     "Row",
     "RunSpec",
     "RowFile",
@@ -73,7 +70,6 @@ __all__ = [
     "Schedule",
     "ScheduledSampling",
     "SelfCritical",
-    "SelfCriticalRun",
     "Stage",
     "StepSchedule",
     "StepThenPlateauSchedule",
