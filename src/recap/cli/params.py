@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from recap.cli.arguments import Arguments, add_params_folder
 from recap.cli.parser import Commands, command
@@ -79,12 +78,8 @@ def show(a: Arguments) -> None:
     for title, values in row_settings(plan, a.row).items():
         drawn = title == f"subsets/{row.subset}" and plan.get("subsets", row.subset).fraction < 1
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        _print_values({key: (json.dumps(value), source) for key, (value, source) in values.items()})
-
-
-def _print_values(values: dict[str, tuple[Any, str]]) -> None:
-    """Print keys and values, with aligned sources beside the shorter ones."""
-    lines = [(f"  {key}: {value}", source) for key, (value, source) in values.items()]
-    width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
-    for line, source in lines:
-        print(f"{line:{width}}  # {source}")
+        lines = [(f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()]
+        # Sources are aligned beside the shorter values.
+        width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
+        for line, source in lines:
+            print(f"{line:{width}}  # {source}")

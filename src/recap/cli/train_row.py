@@ -86,13 +86,17 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
     made = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
-    if _snakemake(*made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"):
-        if process := running_workflow():
-            raise RecapError(
-                f"{chosen.row}: files that it is trained on are not made yet, and a workflow is running in this folder "
-                f"(process {process}), beside which none is made; wait for it, or stop it, and repeat the command"
-            )
-        raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
+    absent = any(not Path(file).exists() for file in made)
+    if not (absent and running_workflow()) and not _snakemake(
+        *made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"
+    ):
+        return
+    if process := running_workflow():
+        raise RecapError(
+            f"{chosen.row}: files that it is trained on are still to be made, and a workflow is running in this folder "
+            f"(process {process}), beside which none is made; wait for it, or stop it, and repeat the command"
+        )
+    raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
 
 
 def _snakemake(*words: str | Path) -> int:

@@ -166,10 +166,16 @@ def test_without_a_clone_or_snakemake_it_says_what_is_missing(monkeypatch, capsy
 def test_beside_a_running_workflow_one_sentence_says_why_no_file_is_made(monkeypatch, capsys, tmp_path):
     words = ["train", "--row", "tiny/transformer", "--params", str(PARAMS)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_row, "_snakemake", lambda *words: 1)
+    started = []
+
+    def fail(*words):
+        started.append(words)
+        return 1
+
+    monkeypatch.setattr(train_row, "_snakemake", fail)
     with pytest.raises(SystemExit):
         main(words)
-    assert "the messages above say why" in capsys.readouterr().err
+    assert "the messages above say why" in capsys.readouterr().err and len(started) == 1
     LOCK_FOLDER.mkdir(parents=True)
     with (LOCK_FOLDER / "owner").open("w") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
@@ -178,6 +184,7 @@ def test_beside_a_running_workflow_one_sentence_says_why_no_file_is_made(monkeyp
             main(words)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "a workflow is running in this folder (process 77)" in said
+    assert len(started) == 1
 
 
 def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
