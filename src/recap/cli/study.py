@@ -139,10 +139,9 @@ def _serve(a: Arguments) -> None:
     from recap.core.log import log
     from recap.settings.studies import PLACEHOLDER
     from recap.studies.pictures import read_pictures
-    from recap.studies.server import make_app, public_host, serve
+    from recap.studies.server import links, make_app, public_host, serve
     from recap.studies.sheets import read_sheets
     from recap.studies.store import Store
-    from recap.studies.tokens import links
 
     if a.responses.suffix != ".sqlite":
         raise ConfigError(f"--responses {a.responses}: name a file that ends in .sqlite, by which `import` knows it")

@@ -154,7 +154,7 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
     if same is None:
         text += f" ({cell['n']})"
     mark = content.footnotes.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
-    return Entry(text, strong=_mark(cell) > 0, mark=mark)
+    return Entry(text, strong=mark_of(cell) > 0, mark=mark)
 
 
 def _not_run(cell: Mapping[str, Any], column: str, content: Content) -> str:
@@ -169,7 +169,7 @@ def _incomparable(cell: Mapping[str, Any], column: str, content: Content) -> Ent
     return Entry(NONE, mark=content.footnotes.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
 
 
-def _mark(cell: Mapping[str, Any]) -> int:
+def mark_of(cell: Mapping[str, Any]) -> int:
     """Return 1 or -1 where a row is marked as better or worse than the baseline, else 0."""
     return 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
 
@@ -185,7 +185,7 @@ def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry
     if comparison["difference"] is None:
         return _incomparable(cell, column, content)
     info, arrow = column_info(column), ""
-    if _mark(cell):
+    if mark_of(cell):
         arrow = " ↑" if comparison["difference"] > 0 else " ↓"
     return Entry(number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
 

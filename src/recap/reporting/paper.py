@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import doubt_marks, number
+from recap.reporting.content import doubt_marks, mark_of, number
 from recap.reporting.text import Footnotes, plain
-from recap.settings import QuotedRow, Table
+from recap.settings import Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
 from recap.settings.metrics import server_names
 from recap.settings.tables import WHOLE_ROW
@@ -62,21 +62,18 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     columns = list(table.columns)
     best = {column: _best(statistics["rows"], column) for column in columns}
     footnotes = Footnotes()
-    rows = [_quoted(row, columns, footnotes) for row in table.quoted]
+    rows = []
+    for quoted in table.quoted:
+        marks = doubt_marks(quoted.doubt, footnotes)
+        printed = {column: number(quoted.printed.get(column), column_info(column).digits) for column in columns}
+        scores = [Score(text, doubt=marks.get(column, "")) for column, text in printed.items()]
+        rows.append(PaperRow(plain(quoted.label), scores, True, marks.get(WHOLE_ROW, "")))
     for row in statistics["rows"]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
         rows.append(PaperRow(plain(row["label"]), scores))
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)
-
-
-def _quoted(row: QuotedRow, columns: Sequence[str], footnotes: Footnotes) -> PaperRow:
-    """Return a row that the paper quotes."""
-    marks = doubt_marks(row.doubt, footnotes)
-    printed = {column: number(row.printed.get(column), column_info(column).digits) for column in columns}
-    scores = [Score(text, doubt=marks.get(column, "")) for column, text in printed.items()]
-    return PaperRow(plain(row.label), scores, True, marks.get(WHOLE_ROW, ""))
 
 
 def short_name(column: str) -> list[str]:
@@ -109,8 +106,7 @@ def _best(rows: Sequence[Mapping[str, Any]], column: str) -> str:
 def _score(cell: Mapping[str, Any], column: str, best: str) -> Score:
     info, mean = column_info(column), _shown(cell, column)
     sd = "" if cell["sd"] is None else number(info.scale * cell["sd"], info.digits)
-    mark = 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
-    return Score(mean, sd, best=mean == best, mark=mark)
+    return Score(mean, sd, best=mean == best, mark=mark_of(cell))
 
 
 def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mapping[str, Any]) -> list[str]:

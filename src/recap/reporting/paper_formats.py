@@ -27,6 +27,7 @@ def paper_latex(table: PaperTable, name: str) -> str:
     # Means end at one place, their standard deviations begin there.
     cells = ("r@{}l" if spread else "r") * len(table.columns)
     edge = r"@{\hspace{3pt}}" if any(row.scores[-1].mark for row in table.rows) else "@{}"
+    printed = [_line(row, spread) for row in table.rows if row.printed]
     sentences = " ".join([f"{table.title}.", *filter(None, [table.scale]), *table.legend])
     below = "\\par\n".join([*latex.footnotes(table.footnotes), escape(table.note)])
     lines = [
@@ -46,7 +47,10 @@ def paper_latex(table: PaperTable, name: str) -> str:
                 rf"\begin{{tabular}}{{@{{}}l{cells}{edge}}}",
                 r"\toprule",
                 " & ".join(["", *(_heading(column, spread) for column in table.columns)]) + r" \\",
-                *_body(table, spread),
+                r"\midrule",
+                *printed,
+                *([r"\midrule"] if printed else []),
+                *(_line(row, spread) for row in table.rows if not row.printed),
                 r"\bottomrule",
                 r"\end{tabular}",
             ]
@@ -116,13 +120,6 @@ def _heading(column: str, spread: bool) -> str:
     words = [escape(word) for word in short_name(column)]
     text = words[0] if len(words) == 1 else r"\shortstack{" + r"\\".join(words) + "}"
     return rf"\multicolumn{{2}}{{c}}{{{text}}}" if spread else text
-
-
-def _body(table: PaperTable, spread: bool) -> list[str]:
-    """Return the rows, a line below those that are printed."""
-    printed = [_line(row, spread) for row in table.rows if row.printed]
-    run = [_line(row, spread) for row in table.rows if not row.printed]
-    return [r"\midrule", *printed, *([r"\midrule"] if printed else []), *run]
 
 
 def _line(row: PaperRow, spread: bool) -> str:

@@ -29,7 +29,10 @@ def batch_csv(sheets: Sheets) -> str:
     for sheet in sheets.sheets:
         cells = [sheet.id]
         for number, item in enumerate(sheet.items, start=1):
-            cells += [_images(sheets, item, number), *map(cell, item.captions)]
+            # The pictures of an item at their public addresses.
+            urls = [sheets.study.picture_url.replace("{file}", name) for name in item.pictures]
+            images = "".join(f'<img src="{escape(url)}" alt="Image of item {number}">' for url in urls)
+            cells += [images, *map(cell, item.captions)]
         rows.append([*cells, *[""] * (1 + len(names) - len(cells))])
     return csv_text(rows)
 
@@ -57,12 +60,6 @@ def template_html(sheets: Sheets) -> str:
 def _columns(number: int, captions: int) -> list[str]:
     """Return the columns of one item."""
     return [f"images_{number}", *(f"caption_{number}_{place}" for place in range(1, captions + 1))]
-
-
-def _images(sheets: Sheets, item: Item, number: int) -> str:
-    """Return the pictures of an item at their public addresses."""
-    urls = [sheets.study.picture_url.replace("{file}", name) for name in item.pictures]
-    return "".join(f'<img src="{escape(url)}" alt="Image of item {number}">' for url in urls)
 
 
 def _item(sheets: Sheets, item: Item, number: int, required: bool) -> str:

@@ -41,6 +41,8 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
     name = table["table"]
     baseline = next(row for row in table["rows"] if row["id"] == table["baseline"])
     artifacts = _reports(reports, name) | _cards(results, table)
+    markdown = artifacts.get(f"tables/{name}.md")
+    text = markdown.read_text(encoding="utf-8") if markdown else ""
     seeds = ", ".join(map(str, table["seeds"]))
     settings = dict(zip(_row_names(table["rows"]), map(row_setting, table["rows"]), strict=True))
     ended = int((results / "statistics" / f"{name}.json").stat().st_mtime * 1000)
@@ -51,7 +53,7 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
         tags={"recap_profile": profile, "level": "table", "table": name, "seed": seeds},
         started=ended,
         ended=ended,
-        description=_description(table, artifacts.get(f"tables/{name}.md")),
+        description=text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}",
         params={"baseline": baseline["label"], "seeds": seeds, **settings},
         metrics=[(name, mean, 0) for name, mean in _means(table).items()],
         artifacts=artifacts,
@@ -79,12 +81,6 @@ def _row_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the labels of rows in letters that MLflow allows; of those that are then alike, the ids are added."""
     names = [" ".join(re.sub(r"[^\w.:-]+", " ", row["label"]).split()) for row in rows]
     return [name if names.count(name) == 1 else f"{name} {row['id']}" for name, row in zip(names, rows, strict=True)]
-
-
-def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
-    """Return the table itself if it exists and is short enough, else its title and scale."""
-    text = markdown.read_text(encoding="utf-8") if markdown else ""
-    return text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}"
 
 
 def _reports(reports: Path, name: str) -> dict[str, Path]:
