@@ -2,9 +2,11 @@
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
 # make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
+# make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
 # make clean    remove what one profile made (make clean PROFILE=flickr8k) after asking (CONFIRM=yes: without)
@@ -12,13 +14,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run repro install test test-all lint schema bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all lint schema bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PROFILE ?= demo
 PAPER ?=
 SCALE ?=
+FOLDER ?=
 INPUTS ?=
 CONFIRM ?=
 CORES ?= all
@@ -29,7 +32,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PROFILES = $(filter-out titles,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
+PROFILES = $(filter-out titles rehearsal,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
 FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
 CONFIG = $(strip $(if $(SCALE),scale=$(SCALE)) $(if $(INPUTS),"inputs=$$INPUTS"))
@@ -54,6 +57,10 @@ run: $(INSTALLED)
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"
 	@echo "your photo $(BIN)/recap caption PHOTO --run results/$(NAME)"
 
+rehearse: $(INSTALLED)
+	$(if $(PAPER),,$(error say which paper: make rehearse PAPER=xlan; known are: $(PAPERS)))
+	$(BIN)/python -P -m recap rehearse "$(PAPER)" $(if $(FOLDER),--folder "$(FOLDER)")
+
 repro: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
 	@# MLflow's view is no output of a stage: after a pull DVC has nothing to do, and the view is still to be made.
@@ -71,6 +78,9 @@ QUICK = (unit or smoke) and not slow
 
 test: lint
 	$(PYTEST) -m "$(QUICK)"
+
+quick: $(INSTALLED)
+	$(PYTEST) -m "unit and not slow and not seconds" -q
 
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not ($(QUICK))"

@@ -20,6 +20,7 @@ for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
 from recap.plan.inputs import data_files, feature_files
+from recap.plan.submissions import TEST, VAL
 
 from workflow.folder_lock import lock_folder
 from workflow.plan import due_jobs, due_runs
@@ -49,6 +50,7 @@ include: "workflow/rules/features.smk"
 include: "workflow/rules/language_models.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/server.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/studies.smk"
@@ -83,7 +85,15 @@ def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
     trained = [file for run in TRAINED for file in PATHS.run(run)]
     scored = [file for run in SCORED for file in PATHS.scores(run)]
-    return [*report_files(), *study_files(), *data_files(PATHS), *feature_files(PATHS), *trained, *scored]
+    return [
+        *report_files(),
+        *study_files(),
+        *server_files(),
+        *data_files(PATHS),
+        *feature_files(PATHS),
+        *trained,
+        *scored,
+    ]
 
 
 rule all:
@@ -122,3 +132,4 @@ rule train_all:
 rule evaluate_all:
     input:
         [file for run in SCORED for file in PATHS.scores(run)],
+        [PATHS.captions_of(each.run, part) for each in PLAN.submissions() for part in (VAL, TEST)],

@@ -10,41 +10,44 @@ from typing import Any
 from workflow.specs import write_executions
 
 from recap.core.errors import RecapError
-from recap.data.files.missing import files_to_fetch
 from recap.models.check import check_models
 from recap.plan import used_inputs
-from recap.plan.inputs import hub_weights, missing_inputs
+from recap.plan.cost import Costs
 from recap.plan.load import load_plan
+from recap.plan.outside import Acquired, acquired, line, requirements
 from recap.plan.paths import Paths
+from recap.plan.resources import Resources
 from recap.plan.run_plan import RunPlan
+from recap.plan.step_costs import StepCosts, cost_tables
 
 
-def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, dict[str, str]]:
-    """Return plan, paths, and the missing outside files that are fetched; write the files that jobs read beside specs.
+def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, Acquired, Resources]:
+    """Return plan, paths, the missing outside files that rules make, and the limits of jobs.
+
+    Writes the files that jobs read beside specs.
 
     Args:
         config: what Snakemake read.
         files: where from.
 
     Raises:
-        SystemExit: the profile cannot be made; its message is the one sentence that says why.
+        SystemExit: the profile cannot be made; its message is the one sentence that says why, after a line about each
+            missing file.
     """
     try:
         plan = load_plan(config, files)
         paths = Paths(plan)
-        check_models(plan, Path(paths.work) / "checked_models.json")
-        profile = plan.profile
-        fetched = files_to_fetch(missing_inputs(paths), plan.params, inputs=profile.inputs, fetch=profile.fetch)
+        parameters = check_models(plan, Path(paths.work) / "checked_models.json")
+        needs = Resources(Costs(plan, parameters, StepCosts.read(cost_tables(plan.params))))
+        needed = requirements(paths)
+        found = acquired(needed, paths)
     except RecapError as error:
         refuse(str(error))
-    if fetched:
-        print(f"recap: to be fetched from the network: {', '.join(fetched)}", file=sys.stderr)
-    if backbones := ", ".join(hub_weights(paths)):
-        hub = "to be fetched from the HuggingFace hub, unless they are in its cache"
-        print(f"recap: {hub}: weights of {backbones}", file=sys.stderr)
+    for each in needed:
+        print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
     write_executions(plan, plan.labels(), Path(paths.work) / "execution")
-    used_inputs.note(Path(paths.work), profile.inputs)
-    return plan, paths, fetched
+    used_inputs.note(Path(paths.work), plan.profile.inputs)
+    return plan, paths, found, needs
 
 
 def refuse(sentence: str) -> None:

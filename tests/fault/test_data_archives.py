@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from recap.core.errors import DataError
-from recap.data.files.archives import extract_archive
+from recap.data.files.archives import unpack
 
 FILES = {"top.txt": b"top", "a/one.bin": bytes(range(256)) * 40, "a/b/two.bin": b"", "./c/three.txt": b"three"}
 
@@ -39,24 +39,24 @@ WRITERS = {"x.zip": write_zip, "x.tgz": write_tgz}
 
 
 def found(folder):
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".extracted.json")
+    files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_whole_archive(tmp_path, name):
     archive = WRITERS[name](tmp_path / name, FILES.items())
-    assert extract_archive(archive, into=tmp_path / "out") == len(FILES)
+    assert unpack(archive, into=tmp_path / "out") == len(FILES)
     assert found(tmp_path / "out") == {key.removeprefix("./"): value for key, value in FILES.items()}
     marked = (tmp_path / "out/top.txt").stat().st_ino
-    assert extract_archive(archive, into=tmp_path / "out") == len(FILES)
+    assert unpack(archive, into=tmp_path / "out") == len(FILES)
     assert (tmp_path / "out/top.txt").stat().st_ino == marked
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", name]
 
 
 def refused(archive, tmp_path, **options):
     with pytest.raises(DataError) as caught:
-        extract_archive(archive, into=tmp_path / "deep/out", **options)
+        unpack(archive, into=tmp_path / "deep/out", **options)
     text = str(caught.value)
     assert archive.name in text
     assert "\n" not in text
@@ -67,7 +67,19 @@ def refused(archive, tmp_path, **options):
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize(
-    "name", ["/etc/recap", "../out.txt", "a/../../out.txt", "..", "a\\..\\b", "C:/out.txt", ".extracted.json"]
+    "name",
+    [
+        "/etc/recap",
+        "../out.txt",
+        "a/../../out.txt",
+        "..",
+        "a\\..\\b",
+        "C:/out.txt",
+        "a\nb",
+        "a\x1b[2Jb",
+        "a\u202eb",
+        "a\u200bb",
+    ],
 )
 def test_unsafe_names(tmp_path, kind, name):
     archive = WRITERS[kind](tmp_path / kind, [("good.txt", b"x"), (name, b"x")])
@@ -83,9 +95,25 @@ def test_duplicates(tmp_path, kind, twice):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_file_that_is_also_a_folder(tmp_path, kind):
-    archive = WRITERS[kind](tmp_path / kind, [("a", b"one"), ("a/b", b"two")])
-    assert "truncated or damaged" in refused(archive, tmp_path)
+@pytest.mark.parametrize(("first", "second"), [("a/B.txt", "A/b.txt"), ("caf\u00e9.txt", "cafe\u0301.txt")])
+def test_names_that_are_one_on_some_disks(tmp_path, kind, first, second):
+    archive = WRITERS[kind](tmp_path / kind, [(first, b"one"), (second, b"two")])
+    assert "are one file on disks that ignore case or forms of Unicode" in refused(archive, tmp_path)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a", "A/b/c")])
+def test_a_file_that_is_also_a_folder(tmp_path, kind, names):
+    archive = WRITERS[kind](tmp_path / kind, [(name, b"one") for name in names])
+    assert "needs a folder where a file has the same name" in refused(archive, tmp_path)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_names_that_are_too_long(tmp_path, kind):
+    archive = WRITERS[kind](tmp_path / kind, [("\u00e4" * 128, b"one")])
+    assert "is too long for most disks (255 bytes)" in refused(archive, tmp_path)
+    archive = WRITERS[kind](tmp_path / kind, [("/".join(["a" * 200] * 21), b"one")])
+    assert "its paths are too long below" in refused(archive, tmp_path)
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
@@ -127,7 +155,7 @@ def test_flipped_bytes(tmp_path, kind):
 def test_a_declared_total_beyond_the_limit(tmp_path, kind):
     archive = WRITERS[kind](tmp_path / kind, [(f"{number}.bin", bytes(400_000)) for number in range(3)])
     assert "raise the limit with --limit-gb" in refused(archive, tmp_path, limit=1_000_000)
-    assert extract_archive(archive, into=tmp_path / "deep/out", limit=1_200_000) == 3
+    assert unpack(archive, into=tmp_path / "deep/out", limit=1_200_000) == 3
 
 
 def test_a_bomb_is_refused_by_default(tmp_path, monkeypatch):
@@ -152,24 +180,52 @@ def test_no_archive(tmp_path, content):
     assert "fetch it again" in refused(archive, tmp_path)
 
 
-def test_an_encrypted_zip(tmp_path):
+@pytest.mark.parametrize(("place", "value", "sentence"), [(6, 1, "is encrypted"), (8, 99, "in a way that is not")])
+def test_a_zip_that_is_encrypted_or_packed_otherwise_is_not_called_damaged(tmp_path, place, value, sentence):
     archive = write_zip(tmp_path / "x.zip", [("a.txt", b"secret")])
     content = bytearray(archive.read_bytes())
-    content[6] |= 1
-    content[content.index(b"PK\x01\x02") + 8] |= 1
+    content[place] = content[content.index(b"PK\x01\x02") + place + 2] = value
     archive.write_bytes(content)
-    assert "encrypted" in refused(archive, tmp_path)
+    said = refused(archive, tmp_path)
+    assert sentence in said
+    assert "fetch it again" not in said
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_what_is_there_is_kept_and_something_else_refused(tmp_path):
     archive = write_zip(tmp_path / "x.zip", FILES.items())
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a").mkdir(parents=True)
     (tmp_path / "out/mine.txt").write_text("mine")
-    with pytest.raises(DataError, match="is there already and was not made from"):
-        extract_archive(archive, into=tmp_path / "out")
-    assert found(tmp_path / "out") == {"mine.txt": b"mine"}
+    (tmp_path / "out/top.txt").write_text("TOP")
+    assert unpack(archive, into=tmp_path / "out") == len(FILES)
+    assert found(tmp_path / "out")["mine.txt"] == b"mine"
+    assert found(tmp_path / "out")["top.txt"] == b"TOP"
+    assert found(tmp_path / "out")["a/one.bin"] == FILES["a/one.bin"]
+    (tmp_path / "out/top.txt").write_text("another size")
+    with pytest.raises(DataError, match=r"out/top.txt: is not 'top.txt' of .*x.zip, which is to be there; move it"):
+        unpack(archive, into=tmp_path / "out")
     with pytest.raises(DataError, match="no such archive"):
-        extract_archive(tmp_path / "y.zip", into=tmp_path / "new")
+        unpack(tmp_path / "y.zip", into=tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zip"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("members", "places"),
+    [
+        ("pack/deep/*.tsv", ["a.tsv", "b.tsv"]),
+        ("pack/deep/a.*", ["a.lineidx", "a.tsv"]),
+        ("pack/*/a.tsv", ["deep/a.tsv"]),
+        ("*.tsv", ["pack/deep/a.tsv", "pack/deep/b.tsv"]),
+        ("pack/deep/b.tsv", ["b.tsv"]),
+    ],
+)
+def test_members_are_chosen_by_a_glob_whose_leading_folders_are_left_out(tmp_path, kind, members, places):
+    names = ("pack/deep/a.tsv", "./pack/deep/b.tsv", "pack/deep/a.lineidx", "pack/readme.txt")
+    archive = WRITERS[kind](tmp_path / kind, [(name, name.encode()) for name in names])
+    assert unpack(archive, into=tmp_path / "out", members=members) == len(places)
+    assert sorted(found(tmp_path / "out")) == places
+    with pytest.raises(DataError, match=r"holds no file 'other/\*'; fetch it again, or correct"):
+        unpack(archive, into=tmp_path / "none", members="other/*")
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -179,15 +235,28 @@ def test_a_killed_extraction_is_made_whole(tmp_path, kind):
     archive = WRITERS[kind](tmp_path / kind, entries.items())
     command = [sys.executable, "-m", "recap", "data", "extract", str(archive), "--into", str(tmp_path / "out")]
     hidden = tmp_path / ".out.part"
+    times = {}
     for last in ("0100", "1500"):
         child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while not (hidden / f"folder/{last}.bin").exists():
+        while not (hidden / f"files/folder/{last}.bin").exists():
             assert child.poll() is None
             time.sleep(0.001)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         assert not (tmp_path / "out").exists()
+        times[last] = (hidden / "files/folder/0050.bin").stat().st_mtime_ns
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert found(tmp_path / "out") == entries
+    # What had been written whole was not written again.
+    assert set(times.values()) == {(tmp_path / "out/folder/0050.bin").stat().st_mtime_ns}
     assert not hidden.exists()
+
+
+def test_what_was_unpacked_of_another_archive_is_not_gone_on_from(tmp_path):
+    left = tmp_path / ".out.part/files"
+    left.mkdir(parents=True)
+    (left / "a.txt").write_text("old")
+    (left.parent / "archive.json").write_text('{"archive": "x.zip", "bytes": 1, "changed_ns": 1}')
+    unpack(write_zip(tmp_path / "x.zip", [("a.txt", b"new")]), into=tmp_path / "out")
+    assert found(tmp_path / "out") == {"a.txt": b"new"}

@@ -1,5 +1,6 @@
 """Downloads that are killed, cut, refused, stalled or swapped: complete and right in the end, or one sentence."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
 from recap.core.errors import DataError
 from recap.data.files import download as downloads
+from recap.data.files import redirects
 from recap.data.files.download import Transfer
 
 
@@ -156,6 +158,85 @@ def test_the_mirror_continues_where_the_first_address_died(tmp_path):
         fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content), mirror), tmp_path)
         assert site.starts("b") == [500_000]
     assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def test_a_length_that_is_always_too_large_ends(tmp_path):
+    with serve({"a": noise(100_000)}, excess=10, ranges=False) as site:
+        with pytest.raises(DataError, match=f"broke off .*, {downloads.TRIES} times in a row"):
+            fetch(listed(tmp_path, line("d/a", f"{site.url}/a")), tmp_path)
+        assert len(site.requests) == downloads.TRIES
+    assert not (tmp_path / "in/d/a").exists()
+    with serve({"a": noise(100_000)}, excess=10) as site:
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a")), tmp_path)
+        # Asked for what would be left, the server says how long the file is.
+        assert site.starts("a") == [0, 100_000]
+    assert (tmp_path / "in/d/a").read_bytes() == noise(100_000)
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_what_is_packed_on_the_way_is_stored_as_it_is(tmp_path, hashed):
+    content = b"caption\turl\n" * 9000
+    with serve({"a.tsv": content}, packed=True, faults={"a.tsv": [[100]]}) as site:
+        fetch(listed(tmp_path, line("d/a.tsv", f"{site.url}/a.tsv", content if hashed else None)), tmp_path)
+        assert site.starts("a.tsv") == [0, 0]
+        # Some servers announce the packing of a file that is packed itself.
+        site.files["b.gz"] = content
+        fetch(listed(tmp_path, line("d/b.gz", f"{site.url}/b.gz")), tmp_path)
+    assert (tmp_path / "in/d/a.tsv").read_bytes() == content
+    assert gzip.decompress((tmp_path / "in/d/b.gz").read_bytes()) == content
+
+
+def test_connections_that_are_reset_early_lose_nothing(tmp_path):
+    content, early = noise(100_000), [[9000, "reset"]] * (downloads.TRIES + 2)
+    with serve({"a": content}, faults={"a": early}, block=3000) as site:
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path)
+        assert site.starts("a") == [9000 * number for number in range(len(site.requests))]
+    assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+def redirected(tmp_path, site, target, *, host=None):
+    """Fetch what is redirected to a target; return the sentence, which a mirror would not have been asked without."""
+    url = f"{host or site.url}/a"
+    site.faults[url if host else "a"] = [(302, {"Location": target})] * 99
+    with pytest.raises(DataError) as caught:
+        fetch(listed(tmp_path, line("d/a", url, b"x")), tmp_path)
+    assert left(tmp_path) == []
+    return str(caught.value)
+
+
+def test_a_loop_of_redirects_costs_few_requests(tmp_path):
+    with serve({}) as site:
+        assert f"redirects more than {redirects.MOST} times" in redirected(tmp_path, site, f"{site.url}/a")
+        assert len(site.requests) == redirects.MOST + 1
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://host/a", "data:,x"])
+def test_a_redirect_out_of_the_web_is_refused_at_once(tmp_path, target):
+    with serve({}) as site:
+        assert "which is no address of the web" in redirected(tmp_path, site, target)
+        assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "inner", ["127.0.0.1:8080", "10.0.0.7", "169.254.169.254", "[::1]", "192.168.1.1", "localhost"]
+)
+def test_a_public_server_cannot_have_the_own_network_read(tmp_path, monkeypatch, inner):
+    with serve({}) as site:
+        monkeypatch.setenv("http_proxy", site.url)
+        said = redirected(tmp_path, site, f"http://{inner}/secret", host="http://93.184.215.14")
+        assert "an address within this machine or its network" in said
+        assert len(site.requests) == 1
+
+
+def test_a_redirect_between_public_addresses_is_followed_and_so_is_one_of_a_listed_inner_address(tmp_path, monkeypatch):
+    content = noise(1000)
+    with serve({"b": content, "http://93.184.215.14/b": content}) as site:
+        site.faults["a"] = [(302, {"Location": f"{site.url}/b"})]
+        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path)
+        monkeypatch.setenv("http_proxy", site.url)
+        site.faults["http://93.184.215.13/a"] = [(302, {"Location": "http://93.184.215.14/b"})]
+        fetch(listed(tmp_path, line("d/b", "http://93.184.215.13/a", content)), tmp_path)
+    assert (tmp_path / "in/d/a").read_bytes() == (tmp_path / "in/d/b").read_bytes() == content
 
 
 def test_one_file_is_fetched_by_one_process(tmp_path):

@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
+from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError
-from recap.data.files.fetch import record_of
-from recap.data.files.versions import choose, read_versions
+from recap.data.files.verify import record_of
+from recap.settings.versions import choose, read_versions
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
@@ -56,8 +56,9 @@ def test_without_a_published_hash_the_first_one_is_kept(tmp_path):
     ("name", "content", "message"),
     [
         ("a.zip", b"<html>gone", "is a web page"),
-        ("a.zip", zipped()[:-30], "is no whole zip"),
-        ("a.tgz", b"\x1f\x8b\x08\x00abc", "is no whole gzip"),
+        ("a.zip", zipped()[:-30], "File is not a zip file"),
+        ("a.zip", flipped(zipped(), 500), "the check sum of 'a.bin' is wrong|Bad CRC-32"),
+        ("a.tgz", b"\x1f\x8b\x08\x00abc", "truncated or damaged"),
         ("a.tsv", b"", "is empty"),
     ],
 )

@@ -26,7 +26,6 @@ from recap.data.datasets.iu_xray.split import annotated
 from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource
 from recap.data.files.members import members
-from recap.data.files.versions import read_versions
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
@@ -34,6 +33,7 @@ from recap.settings import SECTIONS
 from recap.settings.datasets.scenes import ScenesDataset
 from recap.settings.param_files import files, names
 from recap.settings.params import read_mapping, resolve, validate
+from recap.settings.versions import read_versions
 
 # Pillow says on the side what it finds wrong with a TIFF.
 pytestmark = [

@@ -46,10 +46,18 @@ def write_lines(path, lines):
     return path
 
 
+def with_box(image_id, dim=2054):
+    """Return vectors whose last six numbers say their box, and the boxes in a picture of 1 x 1."""
+    vectors, boxes, _, _ = regions(image_id, dim)
+    shares = (boxes / (SIZES[image_id] * 2)).astype(np.float32)
+    vectors[:, -6:] = np.concatenate([shares, shares[:, 2:] - shares[:, :2]], 1)
+    return vectors, shares
+
+
 def write_vinvl(folder, *, packed=False, dim=2054):
     lines = []
     for image_id in SIZES:
-        vectors = regions(image_id, dim)[0]
+        vectors, _ = with_box(image_id, dim)
         content = [str(len(vectors)).encode(), text(vectors)]
         if packed:
             content = [json.dumps({"num_boxes": len(vectors), "features": content[1].decode()}).encode()]

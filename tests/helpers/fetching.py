@@ -8,7 +8,7 @@ import numpy as np
 
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
-from recap.data.files.versions import read_versions
+from recap.settings.versions import read_versions
 
 QUICK = Transfer(timeout=2.0, pause=0.01)
 HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note\n"
@@ -23,6 +23,10 @@ def zipped(size=2000):
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("a.bin", noise(size))
     return content.getvalue()
+
+
+def flipped(content, at):
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
 
 
 def sha(content):

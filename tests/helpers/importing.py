@@ -7,6 +7,7 @@ from helpers.feature_files import DIM, SIZES, regions
 from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.importers.job import import_features
+from recap.features.job import ExtractionJob
 from recap.settings.features.imported import ImportedFeatures
 
 
@@ -17,9 +18,13 @@ def import_settings(format, *sources, **changes):
 
 def run_import(folder, format, *sources, corpus=None, **changes):
     spec = import_settings(format, *sources, **changes)
-    return import_features(
-        spec=spec, inputs=folder, corpus=corpus, shards=folder / "shards", out=folder / "out" / "f.h5"
-    )
+    return import_features(spec, import_job(folder, corpus=corpus))
+
+
+def import_job(folder, **changes):
+    """Return a job that imports files of a folder into `out/f.h5` in it."""
+    places = {"inputs": folder, "shards": folder / "shards", "out": folder / "out" / "f.h5", "corpus": None}
+    return ExtractionJob(images=(), **places | changes)
 
 
 def refuses_import(folder, words, format, *sources, **changes):

@@ -1,5 +1,8 @@
 """A web server on 127.0.0.1 that serves bytes with Range and If-Range, and misbehaves on request."""
 
+import gzip
+import socket
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -9,7 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """What is served, what goes wrong (one entry a request, first come first), and what happened."""
+    """What is served, what goes wrong (one entry a request, first come first), and what happened.
+
+    `excess` is what every Content-Length is too large by, `packed` sends gzip that nobody asked for.
+    """
 
     files: dict[str, bytes]
     faults: dict[str, list] = field(default_factory=dict)
@@ -17,6 +23,8 @@ class Site:
     ranges: bool = True
     if_range: bool = True
     lengths: bool = True
+    excess: int = 0
+    packed: bool = False
     block: int = 64 * 1024
     delay: float = 0.0
     sent: dict[str, int] = field(default_factory=dict)
@@ -33,6 +41,9 @@ class Site:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_HEAD(self):
+        self.do_GET()
+
     def do_GET(self):
         site, name = self.server.site, self.path.lstrip("/")
         asked = self.headers.get("Range")
@@ -44,9 +55,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, b"<!DOCTYPE html><p>sign in", {"Content-Type": "text/html"})
         if name not in site.files:
             return self.answer(404, b"no", {})
-        content = site.files[name]
+        content = gzip.compress(site.files[name]) if site.packed else site.files[name]
         etag = site.etags.get(name, f'"{hash(content)}"')
         headers = {"ETag": etag} if etag else {}
+        if site.packed:
+            headers["Content-Encoding"] = "gzip"
         start = 0
         if asked and site.ranges and (not site.if_range or self.headers.get("If-Range", etag) == etag):
             start = int(asked.removeprefix("bytes=").rstrip("-"))
@@ -61,11 +74,13 @@ class Handler(BaseHTTPRequestHandler):
         for key, value in headers.items():
             self.send_header(key, value)
         if site.lengths:
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", str(len(content) - start + site.excess))
         else:
             self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
+        if self.command == "HEAD":
+            return
         end = start + fault[0] if isinstance(fault, list) else len(content)
         for position in range(start, end, site.block):
             block = content[position : min(end, position + site.block)]
@@ -75,6 +90,10 @@ class Handler(BaseHTTPRequestHandler):
                 return
             site.sent[name] = site.sent.get(name, 0) + len(block)
             time.sleep(site.delay)
+        if isinstance(fault, list) and fault[1:] == ["reset"]:
+            time.sleep(0.2)  # a reset takes away what the client has not read
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
         if isinstance(fault, list) and fault[1:] == ["stall"]:
             self.server.ended.wait(30)
 
@@ -84,7 +103,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *arguments):
         pass
@@ -92,7 +112,10 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serve(files, **options):
-    """Serve names -> bytes. Faults: (status, headers), 'html', [bytes] truncates, [bytes, 'stall'] stalls."""
+    """Serve names -> bytes, also as a proxy for `http://...`; options are those of `Site`.
+
+    Faults: (status, headers), 'html', [bytes] truncates, [bytes, 'stall'] stalls, [bytes, 'reset'] resets.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.ended = threading.Event()

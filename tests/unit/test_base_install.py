@@ -7,6 +7,8 @@ from importlib.metadata import packages_distributions, requires
 
 import pytest
 
+pytestmark = pytest.mark.seconds
+
 # As if what only the extras need were not installed: its import fails.
 WITHOUT = """import sys
 class Missing:

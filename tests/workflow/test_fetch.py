@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -64,7 +65,8 @@ def test_a_file_of_the_users_own_says_where_to_get_it(listed):
     listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/own.zip")
     refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
     assert refused.returncode == 1
-    assert "names it: put it there (the zip of a certain page), or say where" in refused.stderr
+    assert "missing: in/web/own.zip (datasets/tiny_photos.yaml); the zip of a certain page; size" in refused.stderr
+    assert "missing: in/web/dataset.json (datasets/tiny_photos.yaml); http://127.0.0.1" in refused.stderr
 
 
 def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
@@ -73,3 +75,41 @@ def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
     refused = workspace.snakemake("-n")
     assert refused.returncode == 1
     assert "the key 'seeds' is duplicated, in lines" in refused.stderr
+
+
+@pytest.fixture
+def packed(workspace):
+    """A workspace whose photographs lie in an archive on a local server, with what nothing needs beside them."""
+    site = workspace.folder / "site"
+    write_flickr(site)
+    with zipfile.ZipFile(site / "images.zip") as images, zipfile.ZipFile(site / "pack.zip", "w") as pack:
+        pack.write(site / "dataset.json", "pack/v1/dataset.json")
+        pack.writestr("pack/other.bin", b"x")
+        for name in images.namelist():
+            pack.writestr(f"pack/v1/photos/{name}", images.read(name))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/pack.zip"
+    rows = ["name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members"]
+    rows += [f"web/pack.zip,1,primary,{url},,,,none,,,,", "web/pack,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/*.json"]
+    rows += ["web/photos,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/photos/*"]
+    (workspace.folder / "params" / "data_versions.csv").write_text("\n".join(rows) + "\n")
+    workspace.change("tiny.yaml", "[tiny]", "[photos]")
+    workspace.change("datasets/tiny_photos.yaml", "captions.json", "web/pack/dataset.json")
+    workspace.change("datasets/tiny_photos.yaml", "[photos]", "[web/photos]")
+    yield workspace
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("keep", ["true", "false"])
+def test_members_are_unpacked_and_an_archive_that_is_not_to_be_kept_is_removed(packed, keep):
+    on = ("inputs=in", "fetch=true", f"keep_archives={keep}")
+    assert set(packed.planned("data_all", config=on)) >= {"unpack_web_pack", "unpack_web_photos", "corpus"}
+    done = packed.snakemake("data_all", config=on)
+    assert done.returncode == 0, done.stderr
+    folder = packed.folder / "in/web"
+    assert (folder / "pack/dataset.json").read_bytes() == (packed.folder / "site/dataset.json").read_bytes()
+    assert sorted(path.suffix for path in (folder / "photos").rglob("*.*") if path.suffix == ".bin") == []
+    assert (folder / "pack.zip").exists() == (keep == "true")
+    assert packed.planned("data_all", config=on) == {}

@@ -6,9 +6,9 @@ from pathlib import Path
 from shlex import quote
 
 from recap.core.process.gpus import devices
-from recap.data.files.missing import list_of
 from recap.plan.load import uses_gpus
 from recap.plan.run import file_name, run_named
+from recap.settings.versions import list_of, read_versions
 
 from workflow.load import load, refuse
 from workflow.specs import SpecText
@@ -20,8 +20,9 @@ RECAP = f"exec {quote(sys.executable)} -P -m recap"
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
-PLAN, PATHS, TO_FETCH = load(config, workflow.configfiles)
+PLAN, PATHS, ACQUIRED, NEEDS = load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
+LISTED = read_versions(VERSIONS) if ACQUIRED.unpacked else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports
 SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()
@@ -59,6 +60,15 @@ def as_json(value):
 def one_of(names):
     """Return the regular expression that matches these names and nothing else."""
     return "|".join(map(re.escape, names)) or "(?!)"
+
+
+def limits(need):
+    """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards."""
+    return {
+        "mem_mb": lambda wildcards: need(wildcards).mem_mb,
+        "runtime": lambda wildcards: need(wildcards).runtime,
+        "disk_mb": lambda wildcards: need(wildcards).disk_mb,
+    }
 
 
 def table_id(wildcards):

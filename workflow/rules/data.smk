@@ -39,21 +39,53 @@ def counts_file(wildcards):
     return [PATHS.of_dataset(wildcards.dataset, name) for name in products if name == "counts.md"]
 
 
-if TO_FETCH:
+# Rules only for files that are not there: one that is there is the user's, and no rule may touch it.
+rule fetch:
+    output:
+        PATHS.outside("{file}"),
+    log:
+        f"{LOGS}/fetch/{{file}}.log",
+    wildcard_constraints:
+        file=one_of([*ACQUIRED.fetched.values(), *(ACQUIRED.archives.values() if PROFILE.keep_archives else [])]),
+    localrule: True
+    params:
+        list=str(VERSIONS),
+    shell:
+        "{RECAP} --log-file {log:q} data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
-    rule fetch:
-        """Only for files that are not there: one that is there is the user's, and no rule may touch it."""
+
+if ACQUIRED.archives and not PROFILE.keep_archives:
+
+    use rule fetch as fetch_to_unpack with:
         output:
-            PATHS.outside("{file}"),
-        log:
-            f"{LOGS}/fetch/{{file}}.log",
+            temp(PATHS.outside("{file}")),
         wildcard_constraints:
-            file=one_of(TO_FETCH.values()),
+            file=one_of(ACQUIRED.archives.values()),
+
+
+# A folder of an archive is unpacked as a whole, whichever of its files are missing.
+for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
+
+    rule:
+        name:
+            "_".join(["unpack", *re.findall("[A-Za-z0-9]+", FOLDER)])
+        input:
+            PATHS.outside(LISTED[FOLDER].archive),
+        output:
+            [
+                directory(path) if path == PATHS.outside(FOLDER) else path
+                for path, name in ACQUIRED.unpacked.items()
+                if name == FOLDER
+            ],
+        log:
+            f"{LOGS}/unpack/{FOLDER}.log",
+        localrule: True
         params:
             list=str(VERSIONS),
+            folder=FOLDER,
         shell:
             "{RECAP} --log-file {log:q}"
-            " data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+            " data unpack {params.folder:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
 # A rule has one list of outputs, so data sets whose readers write other files have a separate rule.
@@ -71,6 +103,8 @@ for PRODUCTS, NAMES in datasets_by_products().items():
             f"{LOGS}/{rule_name(PRODUCTS)}/{{dataset}}.log",
         wildcard_constraints:
             dataset=one_of(NAMES),
+        resources:
+            **limits(lambda wildcards: NEEDS.corpus(wildcards.dataset)),
         params:
             spec=lambda wildcards: as_json(corpus_spec(PLAN, wildcards.dataset)),
             code=lambda wildcards: corpus_code(PLAN, wildcards.dataset),

@@ -26,6 +26,12 @@ def scored_weights(wildcards):
     return PATHS.weights(PLAN.weights(run_named(wildcards)))
 
 
+def scored_run(wildcards):
+    """Return the run that is scored, of one seed or of an ensemble of several."""
+    seeds = [int(seed) for seed in (wildcards.get("seeds") or wildcards.seed).split("+")]
+    return run_named(wildcards, seed=seeds[0], members=tuple(seeds) if wildcards.get("seeds") else ())
+
+
 rule evaluate:
     input:
         products,
@@ -41,6 +47,7 @@ rule evaluate:
         f"{LOGS}/evaluate/{RUN}/{{stage}}.log",
     threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
     resources:
+        **limits(lambda wildcards: NEEDS.evaluation(scored_run(wildcards))),
         gpu=GPU,
     params:
         spec=evaluate_spec,

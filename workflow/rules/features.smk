@@ -49,6 +49,11 @@ def features_where(condition):
     return one_of(name for name in used_features(PATHS) if condition(PLAN.get("features", name)))
 
 
+def store_limits():
+    """Return the limits of the jobs that make a store."""
+    return limits(lambda wildcards: NEEDS.store(wildcards.dataset, wildcards.features))
+
+
 rule pretrain:
     input:
         boxes=f"{R}/data/{{dataset}}/boxes.json",
@@ -61,6 +66,7 @@ rule pretrain:
         features=features_where(lambda settings: settings.trained_on() == "boxes"),
     threads: 2
     resources:
+        **limits(NEEDS.weights),
         gpu=GPU,
     params:
         spec=features_spec,
@@ -84,6 +90,7 @@ rule tune:
         features=features_where(lambda settings: settings.trained_on() == "captions"),
     threads: 2
     resources:
+        **limits(NEEDS.weights),
         gpu=GPU,
     params:
         spec=features_spec,
@@ -111,6 +118,7 @@ rule features:
         features=features_where(lambda settings: not settings.needs_detectron2),
     threads: 2
     resources:
+        **store_limits(),
         gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
         execution=features_execution,
     params:
@@ -146,6 +154,7 @@ rule detector_features:
         "../envs/detectron2.yaml"
     threads: 2
     resources:
+        **store_limits(),
         gpu=GPU,
         execution=features_execution,
     params:

@@ -22,6 +22,7 @@ rule language_model:
         f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
     threads: 2
     resources:
+        **limits(NEEDS.weights),
         gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("language_models", wildcards.language_model)),

@@ -2,6 +2,8 @@
 
 from recap.plan.jobs import table_spec, training_files, trainings
 from recap.plan.source import code_digest
+from recap.plan.submissions import submissions
+from recap.statistics.server import ANSWER, sent_captions
 
 
 def sampled_spec(wildcards):
@@ -11,8 +13,21 @@ def sampled_spec(wildcards):
 
 def compared_spec(wildcards):
     """Return a table with its seeds, recipes, and the trainings behind its columns."""
-    found = trainings(PLAN, table_id(wildcards))
-    return as_json({**table_spec(PLAN, table_id(wildcards)), **({"trainings": found} if found else {})})
+    found = {"trainings": trainings(PLAN, table_id(wildcards)), "server": server_folders(wildcards)}
+    return as_json({**table_spec(PLAN, table_id(wildcards)), **{key: value for key, value in found.items() if value}})
+
+
+def server_folders(wildcards):
+    """Return path of a scored run -> folder of what COCO's server is sent of it."""
+    sent = submissions(PLAN, table_id(wildcards))
+    return {each.run.path: PATHS.submission(each.algorithm) for each in sent}
+
+
+def server_answers(wildcards):
+    """Return the answers of COCO's server that were brought in, and the captions that it scored."""
+    folders = [Path(folder) for folder in server_folders(wildcards).values()]
+    answered = [folder for folder in folders if (folder / ANSWER).exists()]
+    return [str(file) for folder in answered for file in (folder / ANSWER, sent_captions(folder))]
 
 
 def table_scores(wildcards):
@@ -23,6 +38,7 @@ def table_scores(wildcards):
 rule statistics:
     input:
         table_scores,
+        server_answers,
         lambda wildcards: [f"{R}/runs/{file}" for file in training_files(PLAN, table_id(wildcards))],
     output:
         f"{R}/statistics/{{table}}.json",

@@ -19,6 +19,11 @@ def train_code(wildcards):
     return job_code(TRAINING, PLAN.get("models", wildcards.model).kind)
 
 
+def train_limits(stage):
+    """Return the limits of one stage of a run."""
+    return limits(lambda wildcards: NEEDS.training(run_named(wildcards, stage=stage)))
+
+
 def processes(wildcards):
     """Return how many processes train a run together; `recap train` starts them by torchrun."""
     return PLAN.recipe(wildcards.recipe).processes
@@ -48,6 +53,7 @@ rule train_xe:
     priority: 1
     threads: all_threads
     resources:
+        **train_limits("xe"),
         gpu=all_gpus,
     params:
         spec=train_spec("xe"),
@@ -76,6 +82,7 @@ rule train_scst:
         f"{LOGS}/train_scst/{RUN}.log",
     threads: all_threads
     resources:
+        **train_limits("scst"),
         gpu=all_gpus,
     params:
         spec=train_spec("scst"),

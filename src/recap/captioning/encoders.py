@@ -69,7 +69,7 @@ class _One:
         for number, views in enumerate(photos):
             if len(views) > 1:
                 raise DataError(f"{len(views)} views: the run's features are of one picture; give one at a time")
-            yield self._extractor(number, views[0])
+            yield from self._extractor([self._extractor.prepare(number, views[0])])
 
 
 def grid(extractor: Extractor, *, device: torch.device) -> Encoder:

@@ -21,6 +21,7 @@ from recap.features.store import FeatureStore
 from recap.plan import used_inputs
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
+from recap.runs.inputs import joint_maker
 from recap.settings.decoding import DecodingSettings
 from recap.settings.features import FEATURES, FeaturesConfig
 from recap.settings.params import read_mapping, validate
@@ -51,6 +52,7 @@ class _MadeFrom:
     stage: _Folder
     vocabulary_hash: str
     feature_hash: str
+    features_made_by: str | None = None  # runs of earlier versions lack it
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def find_run_files(
     label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
     name = f"{label} seed {spec.seed} {made_from.stage}"
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
-    stores = _stores(run, features, results, spec, made_from.feature_hash)
+    stores = _stores(run, features, results, made_from)
     extractors = [_extractor(store, weights) for store in stores]
     return RunFiles(run, name, words, extractors, _decoding(run, results))
 
@@ -194,11 +196,11 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _stores(run: Path, given: Sequence[Path], results: Path | None, spec: _Spec, expected: str) -> list[FeatureStore]:
+def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _MadeFrom) -> list[FeatureStore]:
     """Return the feature stores of a run; they say how a photo becomes features."""
     paths = list(given)
     if not paths and results:
-        folder, name = results / "features" / spec.dataset, spec.features
+        folder, name = results / "features" / made_from.spec.dataset, made_from.spec.features
         whole = folder / f"{name}.h5"
         paths = [whole] if _is_file(whole) else [folder / f"{part}.h5" for part in name.split("+")]
     missing = [path for path in paths if not _is_file(path)]
@@ -209,8 +211,10 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, spec: _Spec,
             "are with --features FILE"
         )
     stores = [FeatureStore(path) for path in paths]
-    hashes = [store.feature_hash for store in stores]
-    found = hashes[0] if len(hashes) == 1 else value_hash(hashes)
+    expected, found = made_from.features_made_by, joint_maker(stores)
+    if expected is None:
+        hashes = [store.feature_hash for store in stores]
+        expected, found = made_from.feature_hash, hashes[0] if len(hashes) == 1 else value_hash(hashes)
     if found != expected:
         raise FeatureError(
             f"{', '.join(map(str, paths))}: not the features that {run} was trained with (hash {found}, expected "

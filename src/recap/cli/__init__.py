@@ -19,7 +19,10 @@ from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
+from recap.cli.plan import add_plan
+from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_statistics
+from recap.cli.scores import add_scores
 from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
@@ -55,6 +58,7 @@ def build_parser() -> Parser:
     )
     parser.set_defaults(function=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    add_plan(commands)
     add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
     add_features(group(commands, "features", purpose="feature stores"))
     add_pretrain_lm(commands)
@@ -66,7 +70,9 @@ def build_parser() -> Parser:
     add_report(group(commands, "report", purpose="tables and figures"))
     add_study(group(commands, "study", purpose="human studies: forms, responses, tables"))
     add_export(group(commands, "export", purpose="results in other forms"))
+    add_scores(group(commands, "scores", purpose="scores that others computed"))
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
+    add_rehearse(commands)
     add_track(group(commands, "track", purpose="MLflow"))
     add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))

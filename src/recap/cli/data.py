@@ -18,6 +18,7 @@ def add_data(commands: Commands) -> None:
     _add_vocabulary(commands)
     _add_card(commands)
     _add_subset(commands)
+    _add_used(commands)
     _add_overlap(commands)
     _add_conceptual(commands)
 
@@ -107,6 +108,24 @@ def _subset(a: Arguments) -> None:
     from recap.data.subsets.subsample import draw_subset
 
     draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
+
+
+def _add_used(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "used",
+        purpose="list the images that runs on some subsets read, so that no others need features",
+        example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
+    )
+    parser.add_argument("--subsets", type=Path, nargs="+", required=True, metavar="PATH", help="what `subset` wrote")
+    paths(parser, "corpus", out="image ids, one a line")
+    parser.set_defaults(function=_used)
+
+
+def _used(a: Arguments) -> None:
+    from recap.data.subsets.used import write_used
+
+    write_used(**chosen(a, "corpus subsets out"))
 
 
 def _add_overlap(commands: Commands) -> None:

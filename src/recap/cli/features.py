@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def add_features(commands: Commands) -> None:
     """Add the commands of this group."""
     _add_extract(commands)
+    _add_merge(commands)
     _add_pretrain(commands)
     _add_tune(commands)
     _add_import(commands)
@@ -48,6 +49,17 @@ def _add_extract(commands: Commands) -> None:
         metavar="FILE",
         help="YAML with batch_size and shard_size, in place of those of --spec: they are no part of a store's identity",
     )
+    parser.add_argument("--used", type=Path, metavar="PATH", help="list of images (`recap data used`); without, all")
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        metavar="PATH",
+        help="another name of the finished store, from which it grows after --out is deleted",
+    )
+    parser.add_argument(
+        "--part", metavar="K/N", help="extract the K-th of N parts; --done and `recap features merge` go with it"
+    )
+    parser.add_argument("--done", type=Path, metavar="PATH", help="what is written when the part is finished")
     add_compute(parser, images_required=False)
     parser.set_defaults(function=_extract)
 
@@ -55,7 +67,10 @@ def _add_extract(commands: Commands) -> None:
 def _extract(a: Arguments) -> None:
     from recap.core.plugins import resolve
     from recap.features.job import ExtractionJob
+    from recap.features.parts import Part
 
+    if (a.part is None) != (a.done is None):
+        raise ConfigError("--part and --done go together; give both, or neither")
     settings = _settings(a, "Features")
     if a.execution is not None:
         settings = _executed(settings, a.execution)
@@ -63,8 +78,28 @@ def _extract(a: Arguments) -> None:
         checksums.check(a.trained)
     if settings.from_pictures:
         claim(a.device)
-    job = ExtractionJob(**chosen(a, "corpus images inputs shards out device threads trained boxes cells products"))
+    options = chosen(a, "corpus images inputs shards out device threads trained boxes cells products used kept")
+    job = ExtractionJob(**options, part=Part.of(a.part, a.done) if a.part else None)
     resolve(settings.extractor)(settings, job)
+
+
+def _add_merge(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "merge",
+        purpose="finished parts of an extraction -> feature store",
+        example="recap features merge done-1.json done-2.json --shards work/shards --out features.h5",
+    )
+    parser.add_argument("parts", type=Path, nargs="+", metavar="PATH", help="what the parts wrote as --done")
+    parser.add_argument("--kept", type=Path, metavar="PATH", help="as for `recap features extract`")
+    paths(parser, shards="folder of the parts' unfinished work", out="the feature store")
+    parser.set_defaults(function=_merge)
+
+
+def _merge(a: Arguments) -> None:
+    from recap.features.writer import merge_parts
+
+    merge_parts(a.parts, **chosen(a, "out shards kept"))
 
 
 def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:
@@ -173,9 +208,10 @@ def _import(a: Arguments) -> None:
         a.spec["sources"] = [str(path) for path in a.source or []]
     settings = _settings(a, "ImportedFeatures")
     from recap.features.importers.job import import_features
+    from recap.features.job import ExtractionJob
 
     shards = a.shards or a.out.with_name(f"{a.out.name}.shards")
-    import_features(spec=settings, shards=shards, **chosen(a, "inputs corpus out"))
+    import_features(settings, ExtractionJob(images=(), shards=shards, **chosen(a, "inputs corpus out")))
 
 
 def _add_info(commands: Commands) -> None:

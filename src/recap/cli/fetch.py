@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recap.cli.arguments import Arguments, chosen, paths
-from recap.cli.parser import Commands, command
+from recap.cli.parser import Commands, Parser, command
 
 
 def add_fetch(commands: Commands) -> None:
@@ -20,11 +20,7 @@ def add_fetch(commands: Commands) -> None:
         """,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="as in the list, or a pattern: 'coco/*2014.zip'")
-    versions, resources = Path("params/data_versions.csv"), Path("resources")
-    parser.add_argument("--list", type=Path, default=versions, metavar="PATH", help=f"list of the files ({versions})")
-    parser.add_argument(
-        "--into", type=Path, default=resources, metavar="PATH", help="the profile's `inputs` (resources)"
-    )
+    _list_options(parser)
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="PATH", help="a file or folder taken instead of the network"
     )
@@ -33,12 +29,25 @@ def add_fetch(commands: Commands) -> None:
     parser.set_defaults(function=_fetch)
     parser = command(
         commands,
+        "unpack",
+        purpose="what the list says is in an archive, which is fetched if it is missing",
+        example="recap data unpack bottom_up/trainval --into resources",
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help="of the role `unpacked` in the list")
+    _list_options(parser)
+    _limit(parser)
+    parser.set_defaults(function=_unpack)
+    parser = command(
+        commands,
         "extract",
-        purpose="unpack a zip or tgz, safely",
-        example="recap data extract coco/val2014.zip --into resources/coco",
+        purpose="unpack any zip or tgz, safely",
+        example="recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'",
     )
     parser.add_argument("archive", type=Path, help="zip or tgz")
-    parser.add_argument("--limit-gb", type=float, metavar="GIB", help="most GiB that it may unpack to")
+    parser.add_argument(
+        "--members", default="*", metavar="GLOB", help="of the members; its leading folders are left out (*)"
+    )
+    _limit(parser)
     paths(parser, into="folder of the files")
     parser.set_defaults(function=_extract)
     parser = command(
@@ -60,11 +69,23 @@ def add_fetch(commands: Commands) -> None:
     parser.set_defaults(function=_unpaired)
 
 
+def _list_options(parser: Parser) -> None:
+    versions, resources = Path("params/data_versions.csv"), Path("resources")
+    parser.add_argument("--list", type=Path, default=versions, metavar="PATH", help=f"list of the files ({versions})")
+    parser.add_argument(
+        "--into", type=Path, default=resources, metavar="PATH", help="the profile's `inputs` (resources)"
+    )
+
+
+def _limit(parser: Parser) -> None:
+    parser.add_argument("--limit-gb", type=float, metavar="GIB", help="most GiB that it may unpack to")
+
+
 def _fetch(a: Arguments) -> None:
     from recap.core.errors import ConfigError
     from recap.data.files.download import Transfer
     from recap.data.files.fetch import fetch_files
-    from recap.data.files.versions import choose, read_versions
+    from recap.settings.versions import choose, read_versions
 
     files = read_versions(a.list)
     if not a.names:
@@ -82,11 +103,30 @@ def _fetch(a: Arguments) -> None:
         print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
 
 
-def _extract(a: Arguments) -> None:
-    from recap.data.files.archives import extract_archive
+def _unpack(a: Arguments) -> None:
+    from recap.core.errors import ConfigError
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
+    from recap.settings.versions import choose, read_versions
 
-    limit = None if a.limit_gb is None else int(a.limit_gb * 2**30)
-    print(f"{a.into}: {extract_archive(a.archive, into=a.into, limit=limit)} files")
+    files = read_versions(a.list)
+    for file in choose(files, a.names, a.list):
+        if file.archive is None or file.members is None:
+            raise ConfigError(f"{a.list}: {file.name!r} is not unpacked from an archive; fetch it")
+        (archive,) = fetch_files([files[file.archive]], into=a.into, transfer=Transfer())
+        _said(archive.path, a.into / file.name, file.members, a.limit_gb)
+
+
+def _extract(a: Arguments) -> None:
+    _said(a.archive, a.into, a.members, a.limit_gb)
+
+
+def _said(archive: Path, into: Path, members: str, limit_gb: float | None) -> None:
+    """Unpack, and print the number of files."""
+    from recap.data.files.archives import unpack
+
+    limit = None if limit_gb is None else int(limit_gb * 2**30)
+    print(f"{into}: {unpack(archive, into=into, members=members, limit=limit)} files")
 
 
 def _server_ids(a: Arguments) -> None:

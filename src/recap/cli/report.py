@@ -40,6 +40,7 @@ def _statistics(a: Arguments) -> None:
             run: [a.runs / training for training in trainings]
             for run, trainings in (settings.trainings.items() if a.runs else ())
         },
+        server={run: Path(folder) for run, folder in settings.get("server", {}).items()},
     )
 
 

@@ -17,8 +17,7 @@ from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files.atomic import write_text
 from recap.core.process.workflow_lock import running_workflow
-from recap.data.files.missing import files_to_fetch
-from recap.plan.inputs import missing_inputs
+from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.single_run import SingleRun, row_config, single_run
 
@@ -69,8 +68,8 @@ def train_row(a: Arguments) -> None:
 def _refuse_missing(chosen: SingleRun) -> None:
     """Refuse a run without its outside files, those of changed settings too, which no plan of the workflow has."""
     plan, model = chosen.plan, chosen.spec.model_settings if chosen.run.stage == "xe" else None
-    missing = missing_inputs(Paths(plan), model)
-    files_to_fetch(missing, plan.params, inputs=plan.profile.inputs, fetch=plan.profile.fetch)
+    paths = Paths(plan)
+    acquired(requirements(paths, model), paths)
 
 
 def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: dict[str, Any]) -> None:

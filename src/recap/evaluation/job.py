@@ -60,7 +60,8 @@ def evaluate(
     inputs = sources.input_spec(vocab)
     captioners = [load_model(folder, inputs).to(device) for folder in model]
     sources.choose(captioners, inputs)
-    kept = Kept(out / f".decoded.{settings.split}.json", _identity(settings, vocab, sources, table, model))
+    identity = _identity(settings, vocab, sources.hash_of(images), table, model)
+    kept = Kept(out / f".decoded.{settings.split}.json", identity)
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
         captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
@@ -89,7 +90,7 @@ def _line(scores: Scores) -> str:
 
 
 def _identity(
-    settings: Evaluation, vocabulary: AnyVocabulary, sources: FeatureSources, table: Corpus, folders: Sequence[Path]
+    settings: Evaluation, vocabulary: AnyVocabulary, feature_hash: str, table: Corpus, folders: Sequence[Path]
 ) -> str:
     """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
     kinds = {run_model_config(folder).kind for folder in folders}
@@ -98,7 +99,7 @@ def _identity(
             "settings": settings.model_dump(mode="json", exclude={"metrics"}),
             "split_hash": table.split_hash,
             "vocabulary_hash": vocabulary.hash,
-            "feature_hash": sources.feature_hash,
+            "feature_hash": feature_hash,
             "models": [
                 sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
             ],

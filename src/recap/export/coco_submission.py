@@ -1,4 +1,4 @@
-"""A submission to the COCO caption server: captions of all of val2014 and test2014 in one zip.
+"""A submission to COCO's caption server: captions of all of val2014 and test2014, as two files and as a zip of them.
 
 The server takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a
 list of {"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path
-from recap.core.files.checksums import check
+from recap.core.files.atomic import atomic_path, write_text
+from recap.core.files.checksums import check, record
 from recap.core.files.json_files import read_json
+from recap.data.datasets.coco_pictures import PARTS
+from recap.plan.submissions import results_name
 
-SIZES = {"val2014": 40504, "test2014": 40775}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
 
 
@@ -28,39 +29,45 @@ def write_submission(
     captions: Mapping[str, Sequence[Path]],
     algorithm: str,
     out: Path,
-    sizes: Mapping[str, int] = SIZES,
+    sizes: Mapping[str, int] | None = PARTS,
 ) -> Path:
-    """Write the zip of a submission.
+    """Write the zip of a submission, and beside it the files that it holds.
 
     Args:
         captions: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
             (Karpathy's split cuts val2014 into three).
         algorithm: name of the submission: letters, digits, - and _.
         out: the zip.
-        sizes: images of each set.
+        sizes: images of each set; None: a part is meant, and the server would refuse it.
 
     Raises:
         DataError: a set is incomplete, an image has two captions, a caption is empty, or a file has another form.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
-    results = {name: _results(name, captions.get(name, ()), size) for name, size in sizes.items()}
+    wanted = dict.fromkeys(PARTS) if sizes is None else sizes
+    texts = {
+        results_name(part, algorithm): json.dumps(_results(part, captions.get(part, ()), size))
+        for part, size in wanted.items()
+    }
+    for name, text in texts.items():
+        write_text(out.with_name(name), text)
     with atomic_path(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, entries in results.items():
-            info = zipfile.ZipInfo(f"captions_{name}_{algorithm}_results.json", _LONG_AGO)
-            archive.writestr(info, json.dumps(entries), zipfile.ZIP_DEFLATED)
+        for name, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), text, zipfile.ZIP_DEFLATED)
+    record(out, *map(out.with_name, texts))
     return out
 
 
-def _results(name: str, files: Sequence[Path], size: int) -> list[dict[str, Any]]:
+def _results(part: str, files: Sequence[Path], size: int | None) -> list[dict[str, Any]]:
     """Read the captions of one set, sorted by image."""
     entries = [entry for file in files for entry in _entries(file)]
     twice = [image for image, count in Counter(entry["image_id"] for entry in entries).items() if count > 1]
     if twice:
-        raise DataError(f"{name}: image {twice[0]} has several captions; give each image in one file alone")
-    if len(entries) != size:
+        raise DataError(f"{part}: image {twice[0]} has several captions; give each image in one file alone")
+    if size is not None and len(entries) != size:
         raise DataError(
-            f"{name}: {len(entries)} captions, but the server wants one for each of its {size} images; "
+            f"{part}: {len(entries)} captions, but the server wants one for each of its {size} images; "
             "add the files that hold the others"
         )
     return sorted(entries, key=lambda entry: int(entry["image_id"]))

@@ -48,7 +48,11 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
         torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
         try:
             if spec.weights == "pretrained" and config is not None:
-                _ask_hub(config.hf_hub_id)
+                repository = config.hf_hub_id
+                if spec.revision:
+                    repository = f"{repository}@{spec.revision}"
+                    options["pretrained_cfg_overlay"] = {"hf_hub_id": repository}
+                _ask_hub(repository)
             return timm.create_model(spec.backbone, pretrained=spec.weights == "pretrained", **options)
         except TypeError as error:
             raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error

@@ -19,6 +19,7 @@ from recap.features.backbones import create, timm_library
 from recap.features.extraction import Pictures, job_hash
 from recap.features.job import ExtractionJob
 from recap.features.layout import REGION
+from recap.features.origins import FromStore
 from recap.features.pictures import in_order, resampling
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
@@ -50,7 +51,7 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     known.column([int(known.ids[0])], "boxes")
     path = None if spec.weights in ("pretrained", "random") else job.inputs / spec.weights
     encoder = CropEncoder(spec, weights=path, device=select_device(job.device))
-    attributes = encoder.attributes(known.feature_hash)
+    attributes = encoder.attributes(known.made_by())
 
     def load(image_id: int) -> _Cut:
         picture = pictures.open(image_id)
@@ -68,16 +69,15 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
         yield from encoder.encode(waiting)
 
     build_store(
-        out=job.out,
-        shards=job.shards,
+        **job.target(),
         ids=list(pictures.views),
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=job_hash(spec, attributes, pictures.made_from, _CODE),
+        job=job_hash(spec, attributes, _CODE),
         attributes=attributes,
         extract=extract,
         streams=(REGION,),
-        origins=pictures.origins,
+        origins=FromStore(known, pictures.origins),
     )
 
 
@@ -117,7 +117,7 @@ class CropEncoder:
         self._resample = resampling(self.interpolation)
 
     def attributes(self, boxes: str) -> dict[str, str]:
-        """Return what the store says of the extractor; ``boxes`` is the hash of the store that the boxes are from."""
+        """Return what the store says of the extractor; ``boxes`` is the hash of what made the boxes."""
         seen = {"interpolation": self.interpolation, "mean": self.mean, "std": self.sd}
         made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
         return describe(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.hashing import sha256_file
+from recap.core.log import log
 from recap.core.seeding import derived_seed
 from recap.features.weights import weights_hash
 
@@ -49,13 +50,42 @@ def built(config: Any, *, seed: int, device: torch.device) -> Any:
         return build_model(config).eval()
 
 
-def load(model: torch.nn.Module, path: Path | None, *, key_map: Mapping[str, str]) -> str:
+def dilated_stage(config: Any) -> torch.nn.Module:
+    """Return the fifth stage of a ResNet with stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C, h, w]."""
+    from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
+
+    resnet = config.MODEL.RESNETS
+    blocks = ResNet.make_stage(
+        BottleneckBlock,
+        3,
+        stride_per_block=[1, 1, 1],
+        in_channels=resnet.RES2_OUT_CHANNELS * 4,
+        out_channels=resnet.RES2_OUT_CHANNELS * 8,
+        bottleneck_channels=resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
+        num_groups=resnet.NUM_GROUPS,
+        norm=resnet.NORM,
+        stride_in_1x1=resnet.STRIDE_IN_1X1,
+        dilation=2,
+    )
+    return torch.nn.Sequential(*blocks)
+
+
+def load(
+    model: torch.nn.Module,
+    path: Path | None,
+    *,
+    key_map: Mapping[str, str],
+    unused: Sequence[str] = (),
+    background_first: bool = False,
+) -> str:
     """Load weights, strictly, and return their hash; None leaves the random ones.
 
     Args:
         model: the detector.
-        path: .safetensors, .pth or .pkl.
+        path: .safetensors, .pth, .bin or .pkl.
         key_map: prefix of a name in the file -> prefix of the name in ``model``.
+        unused: prefixes of names, after ``key_map``, that are left out with a message where ``model`` lacks them.
+        background_first: the file has the background before the classes; ours has it after them.
 
     Raises:
         FeatureError: the file is missing, holds code or anything but tensors, or does not fit.
@@ -65,23 +95,58 @@ def load(model: torch.nn.Module, path: Path | None, *, key_map: Mapping[str, str
         return weights_hash(model)
     if not path.is_file():
         raise FeatureError(f"{path}: no such weights file; put it there, or correct `weights` of the features")
-    given = {_mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
-    expected = model.state_dict()
-    # Pixel means and anchors are made from the configuration; some files carry them, some do not.
-    made = {name for name in expected if name.startswith("pixel_") or ".anchor_generator." in name}
+    given = {mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
+    if background_first:
+        _background_last(given)
+    try:
+        left_out = check_layout(model, given, unused=unused)
+    except ValueError as error:
+        raise FeatureError(f"{path}: {error}") from error
+    if left_out:
+        log.info(f"{path}: {len(left_out)} tensors are not used: {left_out[0]} to {left_out[-1]}")
+    model.load_state_dict({name: tensor for name, tensor in given.items() if name not in left_out}, strict=False)
+    return sha256_file(path)
+
+
+def check_layout(model: torch.nn.Module, given: Mapping[str, torch.Tensor], *, unused: Sequence[str] = ()) -> list[str]:
+    """Compare names and shapes of tensors with those of a detector; return the names that are not loaded.
+
+    What a detector makes from its configuration (pixel means, anchors) may be in a file, and must then be the same.
+
+    Raises:
+        ValueError: the first difference, and what to do.
+    """
+    expected, made = model.state_dict(), dict(model.named_buffers())
     for name in expected:
-        if name not in given and name not in made:
-            raise FeatureError(f"{path}: lacks {name!r} of the detector; name it in `key_map`, or correct `detector`")
-        if name in given and given[name].shape != expected[name].shape:
-            raise FeatureError(
-                f"{path}: {name!r} is {list(given[name].shape)} instead of {list(expected[name].shape)}; correct "
+        if name not in given:
+            raise ValueError(f"lacks {name!r} of the detector; name it in `key_map`, or correct `detector`")
+        if given[name].shape != expected[name].shape:
+            raise ValueError(
+                f"{name!r} is {list(given[name].shape)} instead of {list(expected[name].shape)}; correct "
                 "`classes`, `attributes` or `detector`"
             )
-    unknown = sorted(set(given) - set(expected))
-    if unknown:
-        raise FeatureError(f"{path}: has {unknown[0]!r}, which the detector lacks; name it in `key_map`")
-    model.load_state_dict(given, strict=False)
-    return sha256_file(path)
+    left_out = sorted(set(given) - set(expected))
+    for name in left_out:
+        if name in made and not torch.allclose(given[name].flatten(), made[name].cpu().flatten(), atol=1e-2):
+            raise ValueError(
+                f"{name!r} holds other numbers than the detector of these settings; correct `anchors` or `detector`"
+            )
+        if name not in made and not name.startswith(tuple(unused)):
+            raise ValueError(f"has {name!r}, which the detector lacks; name it in `key_map`")
+    return left_out
+
+
+def _background_last(given: dict[str, torch.Tensor]) -> None:
+    """Bring tensors of a file whose first class is the background, and first attribute "none", into our order."""
+    rolled = ("roi_heads.box_predictor.cls_score.", "attribute_head.embedding.", "attribute_head.scores.")
+    for name in given:
+        if name.startswith(rolled):
+            given[name] = given[name].roll(-1, 0)
+    scores = given.get("roi_heads.box_predictor.cls_score.bias")
+    for name in ("roi_heads.box_predictor.bbox_pred.weight", "roi_heads.box_predictor.bbox_pred.bias"):
+        # Caffe's has four deltas of the background, too, which are never applied.
+        if scores is not None and name in given and len(given[name]) == 4 * len(scores):
+            given[name] = given[name][4:]
 
 
 def _tame(model: torch.nn.Module) -> None:
@@ -92,7 +157,8 @@ def _tame(model: torch.nn.Module) -> None:
             value.mul_(0.1)
 
 
-def _mapped(name: str, key_map: Mapping[str, str]) -> str:
+def mapped(name: str, key_map: Mapping[str, str]) -> str:
+    """Return the name that a tensor of a file has in our detector."""
     for old, new in key_map.items():
         if name.startswith(old):
             return new + name.removeprefix(old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recap.core.errors import ConfigError, DataError
 from recap.core.hashing import value_hash
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 SHARED = (
     "recap.features.pictures",
     "recap.features.records",
-    "recap.features.shards",
     "recap.features.weights",
-    "recap.features.writer",
     "recap.data.files.images",
 )
 
@@ -40,19 +38,17 @@ class Pictures:
         views: image id -> file names, one per view.
         source: where the files are.
         origins: what tells the bytes of these pictures from others.
-        training_ids: ids of the training images.
-        made_from: what else the hash of a job must hold of them: the captions' file, and which pictures make an image.
+        training: image id -> file names of all training images of the corpus, wanted or not.
     """
 
     views: dict[int, list[str]]
     source: ImageSource
     origins: Origins
-    training_ids: list[int]
-    made_from: list[Any]
+    training: dict[int, list[str]]
 
     @staticmethod
     def find(job: ExtractionJob) -> Pictures:
-        """Find all pictures of a corpus in folders or zips.
+        """Find the wanted pictures of a corpus in folders or zips.
 
         Raises:
             ConfigError: no corpus is given.
@@ -61,7 +57,8 @@ class Pictures:
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
         table = Corpus.read(job.corpus)
-        views = table.views()
+        every = table.views()
+        views = job.wanted(every, job.corpus)
         source = ImageSource(job.images)
         for file in source.missing(chain.from_iterable(views.values()))[:1]:
             source.read(file)  # raises, and says where it was looked for
@@ -69,8 +66,7 @@ class Pictures:
             views,
             source,
             ShownPictures(source, views),
-            table.image_ids("train"),
-            [table.source_sha256, sorted(views.items())],
+            {image_id: every[image_id] for image_id in table.image_ids("train")},
         )
 
     def open(self, image_id: int) -> Image:
@@ -116,12 +112,11 @@ def extract_each(
             yield encode(image_id, picture)
 
     build_store(
-        out=job.out,
-        shards=job.shards,
+        **job.target(),
         ids=list(pictures.views),
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=job_hash(spec, attributes, pictures.made_from, code),
+        job=job_hash(spec, attributes, code),
         attributes=attributes,
         extract=extract,
         streams=streams,
@@ -129,6 +124,13 @@ def extract_each(
     )
 
 
-def job_hash(spec: FeaturesConfig, attributes: Mapping[str, str], made_from: list[Any], code: Sequence[str]) -> str:
-    """Return a hash of everything the values of a store depend on; how the extractor works is not part of it."""
-    return value_hash([spec.identity(), dict(attributes), made_from, code_digest(*code, *SHARED)])
+def job_hash(spec: FeaturesConfig, attributes: Mapping[str, str], code: Sequence[str], *more: str) -> str:
+    """Return a hash of what the features of every image depend on: no images, nor how the extractor works.
+
+    Args:
+        spec: the settings.
+        attributes: what the store says of the extractor.
+        code: modules whose code decides about the values, beside those that all extractors share.
+        more: hashes of files that all images depend on.
+    """
+    return value_hash([spec.identity(), dict(attributes), list(more), code_digest(*code, *SHARED)])

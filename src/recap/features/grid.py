@@ -21,7 +21,7 @@ from recap.features.backbones import check_stage, create, timm_library
 from recap.features.extraction import Pictures, job_hash
 from recap.features.job import ExtractionJob
 from recap.features.maps import ChannelScale, as_maps
-from recap.features.origins import check_unchanged, joint_hash
+from recap.features.origins import ShownPictures, check_unchanged, joint_hash
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
@@ -51,7 +51,10 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     """
     target = select_device(job.device)
     found = Pictures.find(job)
-    files, source = found.views, found.source
+    source, sample, sample_hash = found.source, {}, []
+    if spec.standardises():
+        sample = dict(list(found.training.items())[:: -(-len(found.training) // STANDARDISED_OVER)])
+    files = {**sample, **found.views}
     backbone = Backbone(spec, weights=weights_file(spec, inputs=job.inputs, trained=job.trained), device=target)
 
     def work(ids: list[int]) -> list[ImageFeatures]:
@@ -64,23 +67,21 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
         return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=job.threads))
 
     with _one_thread_per_operator():
-        if spec.standardises():
-            ids = found.training_ids
-            sample = ids[:: -(-len(ids) // STANDARDISED_OVER)]
-            before = {image_id: found.origins.mark(image_id) for image_id in sample}
-            rows = np.concatenate([np.asarray(record.values) for record in extract([sample])])
+        if sample:
+            origins = ShownPictures(source, sample)
+            before = {image_id: origins.mark(image_id) for image_id in sample}
+            rows = np.concatenate([np.asarray(record.values) for record in extract([list(sample)])])
             backbone.scale = ChannelScale.of(rows.reshape(-1, spec.grid**2, rows.shape[1]))
-            # Every image's features depend on these pictures, also where a changed one is in another shard.
-            found.made_from.append(joint_hash([found.origins.content(image_id) for image_id in sample]))
-            check_unchanged(found.origins, before)
+            # Every image's features depend on these pictures.
+            sample_hash = [joint_hash([origins.content(image_id) for image_id in sample])]
+            check_unchanged(origins, before)
         attributes = backbone.attributes()
         build_store(
-            out=job.out,
-            shards=job.shards,
-            ids=list(files),
+            **job.target(),
+            ids=list(found.views),
             shard_size=spec.shard_size,
             dtype=spec.dtype,
-            job=job_hash(spec, attributes, found.made_from, _CODE),
+            job=job_hash(spec, attributes, _CODE, *sample_hash),
             attributes=attributes,
             extract=extract,
             origins=found.origins,

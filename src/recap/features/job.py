@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from recap.core.errors import DataError
+from recap.data.subsets.used import read_used
+from recap.features.parts import Part
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,9 @@ class ExtractionJob:
         boxes: a store whose main stream has boxes, for settings that name one.
         cells: a store with a grid, for settings that pool one.
         products: files that the data set's reader wrote beside the corpus, for settings that name some.
+        used: JSON with the ids of the images to extract; None: all images of the corpus.
+        kept: another name of the finished store, from which it grows when ``out`` is deleted.
+        part: extract only one of several parts of the store.
     """
 
     corpus: Path | None
@@ -37,6 +46,26 @@ class ExtractionJob:
     boxes: Path | None = None
     cells: Path | None = None
     products: Sequence[Path] = ()
+    used: Path | None = None
+    kept: Path | None = None
+    part: Part | None = None
+
+    def target(self) -> dict[str, Any]:
+        """Return where the store is made, as arguments of :func:`recap.features.writer.build_store`."""
+        return {"out": self.out, "shards": self.shards, "kept": self.kept, "part": self.part}
+
+    def wanted(self, images: Mapping[int, Item], where: Path) -> dict[int, Item]:
+        """Return those of the images in ``where`` that are to be extracted.
+
+        Raises:
+            DataError: an image that is used is not there.
+        """
+        if self.used is None:
+            return dict(images)
+        ids = read_used(self.used)
+        if missing := [image_id for image_id in ids if image_id not in images]:
+            raise DataError(f"{self.used}: image id {missing[0]} is not in {where}; delete the list, and make it again")
+        return {image_id: images[image_id] for image_id in ids}
 
 
 class Extractor(Protocol):

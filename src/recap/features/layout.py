@@ -1,7 +1,8 @@
 """What reader and writer of a feature store share: names, types, checksums.
 
 Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and height in pixels (0, 0
-where an imported file does not say); ``digests`` uint8 [images, 32], the sha256 of each image's rows. For each stream
+where an imported file does not say); ``digests`` uint8 [images, 32], the sha256 of each image's rows; ``origins`` uint8
+[images, 32], the sha256 of what each image is made from. For each stream
 (``grid``, ``region``, ``segment``): ``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so
 that it can be mapped; ``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1]; and,
 where they exist, further columns [rows, ...] of ``COLUMNS``.
@@ -15,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,8 @@ COLUMNS = {
     "attribute_scores": "float32",  # [rows]
     "cells": "uint8",  # [rows, cells] the grid cells that a region touches
 }
-_HASHED = ("layout", "extractor_hash", "weights_sha256", "dtype", "checksum", "index_checksum")
+_MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
+_HASHED = (*_MADE_BY, "checksum", "index_checksum")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Packed:
         """Bytes of one row."""
         return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.shape[0] * self.row_bytes
+
 
 class Mapped:
     """A file in the address space of the process, read-only; pages come into memory when they are touched."""
@@ -79,8 +85,8 @@ class Mapped:
             self._map.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
 
 
-def packed_arrays(path: Path, stream: str, places: Mapping[str, Any], *, rows: int) -> dict[str, Packed]:
-    """Return the arrays of one stream by name, from type, shape and byte offset of each array of the file by path.
+def stream_arrays(arrays: Mapping[str, Packed], stream: str, *, rows: int) -> dict[str, Packed]:
+    """Return the arrays of one stream by name, from all of a file by path.
 
     Raises:
         ValueError: an array has another type or another number of rows, or reaches over the end of the file.
@@ -88,45 +94,18 @@ def packed_arrays(path: Path, stream: str, places: Mapping[str, Any], *, rows: i
     """
     found = {}
     for name in (VALUES, *COLUMNS):
-        if name != VALUES and f"{stream}/{name}" not in places:
+        if name != VALUES and f"{stream}/{name}" not in arrays:
             continue
-        text, shape, offset = places[f"{stream}/{name}"]
-        packed = Packed(path, np.dtype(text), tuple(shape), offset)
+        packed = arrays[f"{stream}/{name}"]
         known = DTYPES if name == VALUES else (COLUMNS[name],)
-        if text not in [np.dtype(dtype).str for dtype in known] or packed.shape[0] != rows:
+        if packed.dtype.str not in [np.dtype(dtype).str for dtype in known] or packed.shape[0] != rows:
             raise ValueError(f"{stream}/{name} does not have the layout {LAYOUT!r}")
-        if offset + rows * packed.row_bytes > path.stat().st_size:
+        if packed.offset + packed.nbytes > packed.path.stat().st_size:
             raise ValueError(f"{stream}/{name} reaches over the end of the file")
         found[name] = packed
     if len(found[VALUES].shape) != 2:
         raise ValueError(f"the values of {stream!r} do not have the layout {LAYOUT!r}")
     return found
-
-
-def check_header(
-    attributes: Mapping[str, str],
-    ids: np.ndarray,
-    image_sizes: np.ndarray,
-    digests: np.ndarray,
-    offsets: Mapping[str, np.ndarray],
-) -> None:
-    """Compare what a file says of itself with its checksums.
-
-    Raises:
-        ValueError: another layout, or something was changed after the file was made.
-        KeyError: an attribute is missing.
-    """
-    if attributes["layout"] != LAYOUT:
-        raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
-    if index_checksum(ids, image_sizes, offsets) != attributes["index_checksum"]:
-        raise ValueError("the index does not match its checksum")
-    if len(digests) != len(ids) or checksum(digests) != attributes["checksum"]:
-        raise ValueError("the images' checksums do not match their own")
-    if feature_hash(attributes) != attributes["feature_hash"]:
-        raise ValueError("the feature_hash does not match the content")
-    # Stores that were made before this attribute existed lack it.
-    if attributes.get("attributes_checksum", attributes_checksum(attributes)) != attributes_checksum(attributes):
-        raise ValueError("the attributes do not match their checksum")
 
 
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -160,3 +139,8 @@ def attributes_checksum(attributes: Mapping[str, str]) -> str:
 def feature_hash(attributes: Mapping[str, str]) -> str:
     """Return the identity of a store from its attributes: equal for equal extractor, weights and values."""
     return value_hash({key: attributes[key] for key in _HASHED})
+
+
+def made_by(attributes: Mapping[str, str]) -> str:
+    """Return the hash of what made a store, whichever images it holds."""
+    return value_hash({key: attributes[key] for key in _MADE_BY})

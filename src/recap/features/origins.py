@@ -1,7 +1,7 @@
 """What the features of an image are made from: how a changed picture or file is noticed, however like the old one.
 
-Finished shards of a killed run are used again only where their images are made from the same bytes. Beside each shard
-stands, for each of its images, the sha256 of these bytes and a mark of the files that hold them: size, time of the last
+What an earlier run finished is used again only where images are made from the same bytes. Beside each shard stands, for
+each of its images, the sha256 of these bytes and a mark of the files that hold them: size, time of the last
 write, inode, time of the last change. A file whose mark is as noted has the noted bytes: whoever replaces it and sets
 its time and size back changes the time of its last change, which nobody can set. Any other file is read again.
 """
@@ -11,14 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zipfile import ZipFile
 
 from recap.core.errors import FeatureError
+from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.data.files.images import ImageSource
+
+if TYPE_CHECKING:
+    from recap.features.store import FeatureStore
 
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change
 
@@ -61,6 +65,23 @@ class WholeFiles:
     def content(self, image_id: int) -> str:
         """Return the hashes of the files."""
         return " ".join(map(_sha256, self._files(image_id)))
+
+
+class FromStore:
+    """The origins of images that are made from those of another store."""
+
+    def __init__(self, store: FeatureStore, pictures: Origins) -> None:
+        """Take the other store, and what else each image is made from."""
+        self._digests = dict(zip(store.ids.tolist(), store.digests(), strict=True))
+        self._pictures = pictures
+
+    def mark(self, image_id: int) -> Mark:
+        """Return a mark of the image in the store, and those of the rest."""
+        return [[int.from_bytes(self._digests[image_id].tobytes()[:7]), 0], *self._pictures.mark(image_id)]
+
+    def content(self, image_id: int) -> str:
+        """Return the digest of the image in the store, and the hash of the rest."""
+        return f"{self._digests[image_id].tobytes().hex()} {self._pictures.content(image_id)}"
 
 
 class ShownPictures:
@@ -124,33 +145,45 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
             )
 
 
-def taken(origins: Origins, before: Mapping[int, Mark]) -> dict[str, Any]:
-    """Return notes of what images were made from; ``before`` are their marks before they were read.
+class Notes:
+    """What the images of a job are made from: as earlier runs noted, or read."""
 
-    Raises:
-        FeatureError: a file was written or replaced in between.
-    """
-    contents = [origins.content(image_id) for image_id in before]
-    settled = time.time_ns() - _SETTLED
-    check_unchanged(origins, before)
-    return {
-        str(image_id): {"mark": mark if all(file[-1] < settled for file in mark) else None, "content": content}
-        for (image_id, mark), content in zip(before.items(), contents, strict=True)
-    }
+    def __init__(self, origins: Origins, ids: Iterable[int], files: Iterable[Path]) -> None:
+        """Note the state of the source files of the images before any of them is read; take notes of earlier runs."""
+        self._origins = origins
+        self._before = {image_id: origins.mark(image_id) for image_id in ids}
+        self._noted: dict[str, Any] = {}
+        for file in files:
+            self._noted |= _read_notes(file)
+
+    def content(self, image_id: int) -> str:
+        """Return the hash of what an image is made from; only what is not as noted is read."""
+        noted = self._noted.get(str(image_id), {})
+        if noted.get("mark") is not None and noted["mark"] == self._before[image_id]:
+            return str(noted.get("content"))
+        return self._origins.content(image_id)
+
+    def take(self, ids: Sequence[int]) -> list[str]:
+        """Note and return the hashes of what images were made from just now.
+
+        Raises:
+            FeatureError: a file was written or replaced since the job began.
+        """
+        contents = [self._origins.content(image_id) for image_id in ids]
+        settled = time.time_ns() - _SETTLED
+        check_unchanged(self._origins, {image_id: self._before[image_id] for image_id in ids})
+        for image_id, content in zip(ids, contents, strict=True):
+            mark = self._before[image_id]
+            known = mark if all(file[-1] < settled for file in mark) else None
+            self._noted[str(image_id)] = {"mark": known, "content": content}
+        return contents
+
+    def write(self, path: Path, ids: Sequence[int]) -> None:
+        """Write the notes of some images."""
+        write_json(path, {key: self._noted[key] for key in map(str, ids) if key in self._noted})
 
 
-def recall(origins: Origins, ids: Sequence[int], beside: Path) -> list[str]:
-    """Return the hashes of what images are made from now; only what is not as noted is read."""
-    notes = _notes(beside)
-    found = []
-    for image_id in ids:
-        noted = notes.get(str(image_id), {})
-        known = noted.get("mark") is not None and noted["mark"] == origins.mark(image_id)
-        found.append(str(noted.get("content")) if known else origins.content(image_id))
-    return found
-
-
-def _notes(path: Path) -> dict[str, Any]:
+def _read_notes(path: Path) -> dict[str, Any]:
     """Return the notes beside a shard; without them, or where they are damaged, everything is read."""
     try:
         found = json.loads(path.read_bytes())
@@ -159,6 +192,11 @@ def _notes(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) and all(isinstance(value, dict) for value in found.values()) else {}
 
 
+def hashed(content: str) -> bytes:
+    """Return what a store holds of the content of an image."""
+    return hashlib.sha256(content.encode()).digest()
+
+
 def joint_hash(contents: Sequence[str]) -> str:
     """Return one hash of many, in their order."""
-    return hashlib.sha256("\n".join(contents).encode()).hexdigest()
+    return hashed("\n".join(contents)).hex()

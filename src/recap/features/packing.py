@@ -1,9 +1,13 @@
-"""Writes one file of a feature store, whole or not at all; equal content gives equal bytes."""
+"""Writes files of feature stores: first their whole structure, then features at their places.
+
+HDF5 lays a file out; features are written without it. So an unfinished file can be opened, each of its images is there
+or not, and the next run fills in what is missing. Equal content gives equal bytes, in whatever order it came.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,103 +15,90 @@ from typing import Any
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import atomic_path
-from recap.features.layout import LAYOUT, attributes_checksum, checksum, feature_hash, index_checksum
-from recap.features.store import FeatureStore
+from recap.features.header import block_size, seal
+from recap.features.layout import (
+    LAYOUT,
+    Packed,
+    attributes_checksum,
+    checksum,
+    feature_hash,
+    index_checksum,
+)
+
+_SPARE = 2**20  # bytes of a file beside its features, about
 
 
 @dataclass(frozen=True)
 class Index:
-    """Which rows belong to which image: ids [images], sizes [images, 2], offsets [images + 1] of each stream."""
+    """Which rows belong to which image.
+
+    Attributes:
+        ids: int64 [images], rising.
+        sizes: int32 [images, 2], width and height.
+        digests: uint8 [images, 32], the sha256 of each image's rows.
+        origins: uint8 [images, 32], the sha256 of what each image is made from.
+        offsets: int64 [images + 1] of each stream.
+    """
 
     ids: np.ndarray
     sizes: np.ndarray
-    offsets: dict[str, np.ndarray]
     digests: np.ndarray
+    origins: np.ndarray
+    offsets: dict[str, np.ndarray]
 
 
-def write_file(
-    path: Path,
-    *,
-    index: Index,
-    kinds: Mapping[str, tuple[str, tuple[int, ...]]],
-    blocks: Iterable[Mapping[str, np.ndarray]],
-    header: Mapping[str, str],
-) -> None:
-    """Write the index, all arrays as they come, then what the file says of itself.
+Kinds = Mapping[str, tuple[str, tuple[int, ...]]]  # type and shape of a row of each array by its path (``grid/values``)
+
+
+def lay_out(path: Path, *, index: Index, kinds: Kinds, header: Mapping[str, str]) -> dict[str, Packed]:
+    """Write a file that has everything but features, and return where these belong.
 
     Args:
         path: the file.
         index: which rows belong to which image.
-        kinds: type and shape of a row of each array by its path (``grid/values``).
-        blocks: pieces of all arrays, in the order of the images.
+        kinds: the arrays of features.
         header: attributes of the file; ``streams`` names the streams, the main one first.
-
-    Raises:
-        FeatureError: there is no room for it.
     """
-    shapes = {name: (int(index.offsets[name.split("/")[0]][-1]), *row) for name, (_, row) in kinds.items()}
-    size = sum(int(np.prod(shapes[name])) * np.dtype(dtype).itemsize for name, (dtype, _) in kinds.items())
-    _need_room(path, size + 2**20)
-    with atomic_path(path) as temporary, _new_file(temporary) as file:
-        file.create_dataset("ids", data=index.ids, track_times=False)
-        file.create_dataset("image_sizes", data=index.sizes, track_times=False)
-        file.create_dataset("digests", data=index.digests, track_times=False)
-        for stream, offsets in index.offsets.items():
-            file.create_group(stream).create_dataset("offsets", data=offsets, track_times=False)
-        made = {
-            name: file.create_dataset(name, shapes[name], dtype, track_times=False, fill_time="never")
-            for name, (dtype, _) in kinds.items()
-        }
-        starts = dict.fromkeys(kinds, 0)
+    found = {
+        "checksum": checksum(index.digests),
+        "index_checksum": index_checksum(index.ids, index.sizes, index.offsets),
+        "layout": LAYOUT,
+    }
+    said = {**header, **found, "feature_hash": feature_hash({**header, **found})}
+    said = dict(sorted({**said, "attributes_checksum": attributes_checksum(said)}.items()))
+    small = {"ids": index.ids, "image_sizes": index.sizes, "digests": index.digests, "origins": index.origins}
+    small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
+    with _new_file(path, block_size(said, len(small) + len(kinds))) as file:
+        made = {name: file.create_dataset(name, data=array, track_times=False) for name, array in small.items()}
+        for name, (dtype, row) in kinds.items():
+            rows = int(index.offsets[name.split("/")[0]][-1])
+            made[name] = file.create_dataset(name, (rows, *row), dtype, dcpl=_allocated(), track_times=False)
+        file.attrs.update(said)
+        arrays = {name: Packed(path, each.dtype, each.shape, each.id.get_offset()) for name, each in made.items()}
+    seal(path, said, arrays)
+    return {name: arrays[name] for name in kinds}
+
+
+def fill(places: Mapping[str, Packed], starts: Mapping[str, int], blocks: Iterable[Mapping[str, np.ndarray]]) -> None:
+    """Write pieces of all arrays one after the other, each array from its row ``starts[path]`` on."""
+    rows = dict(starts)
+    path = next(iter(places.values())).path
+    with path.open("r+b") as file:
         for block in blocks:
             for name, piece in block.items():
-                made[name][starts[name] : starts[name] + len(piece)] = piece
-                starts[name] += len(piece)
-        found = {
-            "checksum": checksum(index.digests),
-            "index_checksum": index_checksum(index.ids, index.sizes, index.offsets),
-            "layout": LAYOUT,
-        }
-        said = {**header, **found, "feature_hash": feature_hash({**header, **found})}
-        file.attrs.update({**said, "attributes_checksum": attributes_checksum(said)})
+                file.seek(places[name].offset + rows[name] * places[name].row_bytes)
+                file.write(np.ascontiguousarray(piece).data)
+                rows[name] += len(piece)
 
 
-def join(stores: Sequence[FeatureStore], out: Path, *, header: Mapping[str, str]) -> None:
-    """Copy stores of different images, in the order of their ids, into one, piece by piece.
+def need_room(path: Path, kinds: Kinds, rows: Mapping[str, int]) -> None:
+    """Check that the disk has room for so many rows of each stream.
 
     Raises:
-        FeatureError: their features are not of one form.
+        FeatureError: it has not.
     """
-    forms = [_kinds(store) for store in stores]
-    for store, form in zip(stores, forms, strict=True):
-        if form != forms[0]:
-            raise FeatureError(f"{store.path}: its features are of another form than those before it; delete it")
-    offsets = {}
-    for stream in stores[0].streams:
-        counts = np.concatenate([store.rows(store.ids.tolist(), stream) for store in stores])
-        offsets[stream] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    parts = ([s.ids for s in stores], [s.image_sizes for s in stores], [s.digests() for s in stores])
-    ids, sizes, digests = (np.concatenate(part) for part in parts)
-    blocks = (arrays for store in stores for _, _, arrays in store.blocks())
-    write_file(out, index=Index(ids, sizes, offsets, digests), kinds=forms[0], blocks=blocks, header=header)
-
-
-def _kinds(store: FeatureStore) -> dict[str, tuple[str, tuple[int, ...]]]:
-    names = [(stream, name) for stream in store.streams for name in ("values", *store.columns(stream))]
-    return {f"{s}/{name}": (store.dtype(s, name), store.shape(s, name)[1:]) for s, name in names}
-
-
-def _new_file(path: Path) -> Any:
-    """Open a file to write whose bytes depend on its content only, and whose values start at a page of memory."""
-    import h5py
-
-    return h5py.File(
-        path, "w", libver=("v108", "v108"), locking=False, alignment_threshold=4096, alignment_interval=4096
-    )
-
-
-def _need_room(path: Path, size: int) -> None:
+    width = {name: int(np.prod(row)) * np.dtype(dtype).itemsize for name, (dtype, row) in kinds.items()}
+    size = sum(rows[name.split("/")[0]] * each for name, each in width.items()) + _SPARE
     path.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(path.parent).free
     if free < size:
@@ -115,3 +106,21 @@ def _need_room(path: Path, size: int) -> None:
             f"{path}: needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free; "
             "make room and run the same command again"
         )
+
+
+def _new_file(path: Path, block: int) -> Any:
+    """Open a file to write whose bytes depend on its content only, and whose values start at a page of memory."""
+    import h5py
+
+    aligned = {"alignment_threshold": 4096, "alignment_interval": 4096}
+    return h5py.File(path, "w", libver=("v108", "v108"), locking=False, userblock_size=block, **aligned)
+
+
+def _allocated() -> Any:
+    """Return the property of an array that its place is chosen when it is created, and nothing is written there."""
+    import h5py
+
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    return properties

@@ -27,6 +27,7 @@ from recap.features.attributes import describe
 from recap.features.extraction import job_hash
 from recap.features.job import ExtractionJob
 from recap.features.layout import GRID, REGION, SEGMENT
+from recap.features.origins import FromStore, Nothing
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
@@ -48,14 +49,14 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
     """
     if job.corpus is None or job.cells is None:
         raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
-    cells, ids = FeatureStore(job.cells, GRID), list(Corpus.read(job.corpus).views())
+    cells, ids = FeatureStore(job.cells, GRID), list(job.wanted(Corpus.read(job.corpus).views(), job.corpus))
     cells.require(ids)
     truth = _truth(spec, job)
     attributes = describe(
         spec,
         weights_sha256=cells.attributes["weights_sha256"],
         made_with=cells.attributes["made_with"],
-        cells_hash=cells.feature_hash,
+        cells_hash=cells.made_by(),
     )
     made_from = [sha256_file(path) for path in job.products]
 
@@ -64,15 +65,15 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
             yield pooled_features(spec, image_id, cells, truth)
 
     build_store(
-        out=job.out,
-        shards=job.shards,
+        **job.target(),
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=job_hash(spec, attributes, made_from, _CODE),
+        job=job_hash(spec, attributes, _CODE, *made_from),
         attributes=attributes,
         extract=extract,
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
+        origins=FromStore(cells, Nothing()),
     )
 
 

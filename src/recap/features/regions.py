@@ -7,53 +7,44 @@ of 1 x 1 RoIAlign, before the two layers of width 1024; its grid is the fifth st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from recap.core.device import select_device
+from recap.features.attribute_head import AttributeHead
 from recap.features.attributes import describe
-from recap.features.detectron import built, configured, load
-from recap.features.extraction import Pictures, extract_each
+from recap.features.batched import extract_alike
+from recap.features.bottom_up import CaffeStem, caffe_anchors
+from recap.features.detectors import DETECTORS
+from recap.features.detectron import built, configured, dilated_stage, load
+from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
 from recap.features.layout import GRID, REGION
 from recap.features.records import ImageFeatures
-from recap.features.selection import choose, suppressed_confidence
+from recap.features.resized import Resized, resize_scale
+from recap.features.selection import choose, rising_suppression, suppressed_confidence
 from recap.settings.features.regions import RegionFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_C4 = "COCO-Detection/faster_rcnn_R_50_C4_1x.yaml"
-_DETECTORS: dict[str, tuple[str, dict[str, Any]]] = {
-    "faster_rcnn_r50_c4": (_C4, {"MODEL.PIXEL_STD": [57.375, 57.120, 58.395]}),
-    "bottom_up_r101_c4": (
-        _C4,
-        {
-            "MODEL.RESNETS.DEPTH": 101,
-            "MODEL.ANCHOR_GENERATOR.SIZES": [[64, 128, 256, 512]],
-            "MODEL.RPN.CONV_DIMS": [512],
-            "MODEL.ROI_BOX_HEAD.POOLER_TYPE": "ROIPool",
-            "MODEL.PIXEL_MEAN": [102.9801, 115.9465, 122.7717],
-        },
-    ),
-    "grid_feats_x101_c5": (
-        "COCO-Detection/faster_rcnn_R_101_DC5_3x.yaml",
-        {
-            "MODEL.RESNETS.DEPTH": 101,
-            "MODEL.RESNETS.NUM_GROUPS": 32,
-            "MODEL.RESNETS.WIDTH_PER_GROUP": 8,
-            "MODEL.RESNETS.STRIDE_IN_1X1": False,
-            "MODEL.PIXEL_STD": [57.375, 57.120, 58.395],
-            "MODEL.ROI_BOX_HEAD.POOLER_RESOLUTION": 1,
-        },
-    ),
-}
-_CODE = ("recap.features.regions", "recap.features.detectron", "recap.features.selection")
+AT_A_TIME = 100  # regions that pass through the fifth stage together: 160 MB of its last maps
+_CODE = (
+    "recap.features.regions",
+    "recap.features.detectors",
+    "recap.features.detectron",
+    "recap.features.bottom_up",
+    "recap.features.attribute_head",
+    "recap.features.batched",
+    "recap.features.resized",
+    "recap.features.selection",
+)
 
 
 def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
@@ -68,34 +59,16 @@ def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
     """
     pictures = Pictures.find(job)
     detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
-    extract_each(
-        spec,
-        job,
-        pictures=pictures,
-        encode=detector,
-        attributes=detector.attributes,
-        streams=(REGION, GRID) if spec.grid else (REGION,),
-        code=_CODE,
-    )
-
-
-class AttributeHead(nn.Module):
-    """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018, section 3.1)."""
-
-    def __init__(self, *, classes: int, attributes: int, size: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(classes + 1, 256)
-        self.hidden = nn.Linear(size + 256, 512)
-        self.scores = nn.Linear(512, attributes + 1)
-
-    def forward(self, vectors: Tensor, classes: Tensor) -> Tensor:
-        """Return probabilities [R, attributes], without "no attribute", for vectors [R, size] and classes [R]."""
-        hidden = torch.relu(self.hidden(torch.cat([vectors, self.embedding(classes)], 1)))
-        return self.scores(hidden).softmax(-1)[:, :-1]
+    streams = (REGION, GRID) if spec.grid else (REGION,)
+    extract_alike(spec, job, pictures=pictures, extractor=detector, streams=streams, code=_CODE)
 
 
 class Detector:
-    """A detectron2 detector that turns a picture into regions."""
+    """A detectron2 detector that turns pictures into regions.
+
+    Attributes:
+        attributes: what a store says of it.
+    """
 
     def __init__(self, spec: RegionFeatures, *, inputs: Path, device: torch.device) -> None:
         """Build it and load its weights.
@@ -103,68 +76,140 @@ class Detector:
         Raises:
             RecapError: detectron2 is absent, or the weights are missing or do not fit.
         """
-        name, changes = _DETECTORS[spec.detector]
-        asked = {"MODEL.ROI_HEADS.NUM_CLASSES": spec.classes, "MODEL.RPN.POST_NMS_TOPK_TEST": 300, **changes}
-        config = configured(name, asked)
-        self.spec = spec
+        self.spec, self.device, self._release = spec, device, DETECTORS[spec.detector]
+        config = configured(self._release.config, self._release.options(spec))
         self.model = built(config, seed=spec.seed, device=device)
+        if self._release.caffe:
+            self._as_released(config)
         if spec.attributes:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(spec.seed)
-                head = AttributeHead(classes=spec.classes, attributes=spec.attributes, size=2048)
-            self.model.attribute_head = head.eval().to(device)
-        path = None if spec.weights == "random" else inputs / spec.weights
-        weights = load(self.model, path, key_map=spec.key_map)
-        self._plain = self._undilated(config, device) if spec.grid and self._dilated else None
+            self.model.attribute_head = self._attribute_head().to(device)
+        weights = load(
+            self.model,
+            None if spec.weights == "random" else inputs / spec.weights,
+            key_map={**self._release.names, **spec.key_map},
+            unused=() if spec.attributes else ("attribute_head.",),
+            background_first=spec.background == "first",
+        )
+        self._plain = self._undilated(config) if spec.grid and self._dilated else None
         self.attributes = describe(spec, weights_sha256=weights, made_with=_made_with(device))
+
+    def _as_released(self, config: Any) -> None:
+        """Replace what detectron2 builds in another way than the network of bottom-up attention has it."""
+        self.model.backbone.stem = CaffeStem(self.model.backbone.stem.conv1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.spec.seed)
+            self.model.roi_heads.res5 = dilated_stage(config).eval().to(self.device)
+        if self.spec.anchors == "caffe":
+            (anchors,) = self.model.proposal_generator.anchor_generator.cell_anchors
+            anchors.copy_(caffe_anchors())
+
+    def _attribute_head(self) -> AttributeHead:
+        spec, release = self.spec, self._release
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(spec.seed)
+            head = AttributeHead(
+                classes=spec.classes,
+                attributes=spec.attributes,
+                size=release.attributes_from,
+                none=release.no_attribute,
+            )
+        return head.eval()
 
     @property
     def _dilated(self) -> bool:
         return "res5" in self.model.backbone.output_shape()
 
-    def _undilated(self, config: Any, device: torch.device) -> Any:
+    def _undilated(self, config: Any) -> Any:
         """Return the fifth stage with stride 2 and without dilation, of the same weights."""
         from detectron2.modeling import build_backbone
 
         config.MODEL.RESNETS.RES5_DILATION = 1
         config.MODEL.RESNETS.OUT_FEATURES = ["res4", "res5"]
-        backbone = build_backbone(config).eval().to(device)
+        backbone = build_backbone(config).eval().to(self.device)
         backbone.load_state_dict(self.model.backbone.state_dict())
         return backbone
 
-    @torch.inference_mode()
-    def __call__(self, image_id: int, picture: Image) -> ImageFeatures:
-        """Return regions, and the grid if the settings ask for it, of an RGB picture."""
-        width, height = picture.size
-        image = network_input(picture, short=self.spec.short_side, long=self.spec.long_side)
-        images = self.model.preprocess_image([{"image": image}])
-        maps = self.model.backbone(images.tensor)
-        proposals, _ = self.model.proposal_generator(images, maps, None)
-        vectors, hidden = self._pooled(maps, proposals[0].proposal_boxes)
-        boxes, chosen, classes, scores = self._chosen(proposals[0].proposal_boxes.tensor, hidden)
-        scale = torch.tensor([width / image.shape[2], height / image.shape[1]] * 2)
-        edges = torch.tensor([width, height] * 2)
-        arrays = {
-            REGION: self._stored(vectors[chosen]).cpu().numpy(),
-            f"{REGION}/boxes": torch.minimum((boxes.cpu() * scale).clamp_min(0), edges).numpy(),
-            f"{REGION}/classes": classes.cpu().numpy(),
-            f"{REGION}/class_scores": scores.cpu().numpy(),
-        }
-        if self.spec.attributes:
-            best = self.model.attribute_head(vectors[chosen], classes).max(-1)
-            arrays[f"{REGION}/attributes"] = best.indices.cpu().numpy()
-            arrays[f"{REGION}/attribute_scores"] = best.values.cpu().numpy()
-        if self.spec.grid:
-            arrays[GRID] = self._grid(images, maps)
-        return ImageFeatures(image_id, (width, height), arrays)
+    def prepare(self, image_id: int, picture: Image) -> Resized:
+        """Return an RGB picture as the detector reads it."""
+        return Resized.of(image_id, picture, short=self.spec.short_side, long=self.spec.long_side)
 
-    def _pooled(self, maps: dict[str, Tensor], boxes: Any) -> tuple[Tensor, Tensor]:
+    @torch.inference_mode()
+    def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
+        """Return regions, and the grid if the settings ask for it, of pictures of one size.
+
+        They pass through the backbone together, and one after the other through what follows.
+        """
+        size = pictures[0].size
+        images = self.model.preprocess_image([{"image": each.pixels} for each in pictures])
+        maps = self.model.backbone(images.tensor)
+        smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
+        scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
+        # Caffe counts both edge pixels of a side.
+        self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
+        proposals, _ = self.model.proposal_generator(images, maps, None)
+        boxes = [self._inside(each.proposal_boxes.tensor, images.image_sizes[0]) for each in proposals]
+        found = [self._regions(maps, row, each) for row, each in enumerate(boxes)]
+        grids = self._grids(images, maps) if self.spec.grid else [None] * len(found)
+        records = []
+        # All pictures are computed before the first is fetched, so that a GPU is waited for once.
+        for picture, (kept, arrays), grid in zip(pictures, found, grids, strict=True):
+            values = {name: self._fetched(name, array[: int(kept)]) for name, array in arrays.items()}
+            values[f"{REGION}/boxes"] = _scaled(values[f"{REGION}/boxes"], picture)
+            if grid is not None:
+                values[GRID] = self._fetched(GRID, grid)
+            records.append(ImageFeatures(picture.image_id, size, values))
+        return records
+
+    def _inside(self, boxes: Tensor, size: tuple[int, int]) -> Tensor:
+        """Return proposals [R, 4] as the next layers read them: Caffe's end at the last pixel of (height, width)."""
+        if self.spec.anchors != "caffe":
+            return boxes
+        return torch.minimum(boxes, boxes.new_tensor([size[1] - 1, size[0] - 1] * 2))
+
+    def _regions(self, maps: dict[str, Tensor], row: int, boxes: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return of one picture of a batch how many regions to keep, and arrays whose first rows these are.
+
+        Args:
+            maps: of the batch.
+            row: place of the picture in the batch.
+            boxes: its proposals, [R, 4].
+        """
+        spec = self.spec
+        vectors, hidden = self._pooled({name: each[row : row + 1] for name, each in maps.items()}, boxes)
+        logits, deltas = self.model.roi_heads.box_predictor(hidden)
+        probabilities = logits.softmax(-1)[:, :-1]
+        if spec.selection == "rising":
+            own = self._regressed(boxes, deltas, probabilities.argmax(1))
+            confidence, classes = rising_suppression(own, probabilities, count=spec.max_boxes)
+        else:
+            confidence, classes = suppressed_confidence(boxes, probabilities, overlap=spec.nms)
+        order, kept = choose(confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes)
+        classes = classes[order]
+        regressed = spec.boxes == "regressed"
+        arrays = {
+            REGION: self._stored(vectors[order]),
+            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes) if regressed else boxes[order],
+            f"{REGION}/classes": classes,
+            f"{REGION}/class_scores": confidence[order],
+        }
+        if spec.attributes:
+            # The class whose embedding is read may be the background, as in the released networks.
+            best = self.model.attribute_head(hidden[order], logits[order].argmax(1)).max(-1)
+            arrays[f"{REGION}/attributes"] = best.indices
+            arrays[f"{REGION}/attribute_scores"] = best.values
+        return kept, arrays
+
+    def _pooled(self, maps: dict[str, Tensor], boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the vectors of boxes [R, 2048], and what the last layers read."""
+        from detectron2.structures import Boxes
+
         heads = self.model.roi_heads
         if self._dilated:
-            pooled = heads.box_pooler([maps[name] for name in heads.box_in_features], [boxes])
+            pooled = heads.box_pooler([maps[name] for name in heads.box_in_features], [Boxes(boxes)])
             return pooled.flatten(1), heads.box_head(pooled)
-        vectors = heads.res5(heads.pooler([maps[name] for name in heads.in_features], [boxes])).mean((2, 3))
+        read = [maps[name] for name in heads.in_features]
+        parts = [heads.res5(heads.pooler(read, [Boxes(part)])).mean((2, 3)) for part in boxes.split(AT_A_TIME)]
+        vectors = torch.cat(parts)
         return vectors, vectors
 
     def _stored(self, vectors: Tensor) -> Tensor:
@@ -174,31 +219,34 @@ class Detector:
         head = self.model.roi_heads.box_head
         return head.fc_relu1(head.fc1(vectors))
 
-    def _chosen(self, boxes: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return boxes, indices, classes and scores of the regions to keep; suppression compares the proposals."""
-        spec, predictor = self.spec, self.model.roi_heads.box_predictor
-        logits, deltas = predictor(hidden)
-        confidence, classes = suppressed_confidence(boxes, logits.softmax(-1)[:, :-1], overlap=spec.nms)
-        kept = choose(confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes)
-        classes = classes[kept]
-        if spec.boxes == "proposals":
-            return boxes[kept], kept, classes, confidence[kept]
-        own = deltas[kept].view(len(kept), deltas.shape[1] // 4, 4)[torch.arange(len(kept)), classes]
-        return predictor.box2box_transform.apply_deltas(own, boxes[kept]), kept, classes, confidence[kept]
+    def _regressed(self, boxes: Tensor, deltas: Tensor, classes: Tensor) -> Tensor:
+        """Return boxes [R, 4] moved as the detector predicts for their classes [R]."""
+        places = torch.arange(len(boxes), device=boxes.device)
+        own = deltas.view(len(boxes), deltas.shape[1] // 4, 4)[places, classes]
+        moved: Tensor = self.model.roi_heads.box_predictor.box2box_transform.apply_deltas(own, boxes)
+        return moved
 
-    def _grid(self, images: Any, maps: dict[str, Tensor]) -> np.ndarray:
-        """Return the fifth stage over the whole picture, averaged to cells [grid * grid, 2048] in raster order."""
+    def _grids(self, images: Any, maps: dict[str, Tensor]) -> Tensor:
+        """Return the fifth stage over whole pictures, averaged to cells [B, grid * grid, 2048] in raster order."""
         found = self._plain(images.tensor)["res5"] if self._plain else self.model.roi_heads.res5(maps["res4"])
-        rows: np.ndarray = adaptive_avg_pool2d(found, self.spec.grid)[0].flatten(1).T.contiguous().cpu().numpy()
-        return rows
+        return adaptive_avg_pool2d(found, self.spec.grid).flatten(2).transpose(1, 2)
+
+    def _fetched(self, name: str, values: Tensor) -> np.ndarray:
+        """Return an array on the CPU, vectors in the type that is stored."""
+        if name in (REGION, GRID) and self.spec.dtype == "float16":
+            half: np.ndarray = values.half().cpu().numpy()
+            if np.isfinite(half).all():
+                return half  # else the store says of the full values what is wrong with them
+        whole: np.ndarray = values.cpu().numpy()
+        return whole
 
 
-def network_input(picture: Image, *, short: int, long: int) -> Tensor:
-    """Return a picture as BGR float32 [3, h, w]: shorter side ``short``, unless the longer one would pass ``long``."""
+def _scaled(boxes: np.ndarray, picture: Resized) -> np.ndarray:
+    """Return boxes of the resized picture as boxes of the picture, clipped to it, float32 [R, 4]."""
     width, height = picture.size
-    scale = min(short / min(width, height), long / max(width, height))
-    resized = picture.resize((max(1, round(width * scale)), max(1, round(height * scale))), 2)  # bilinear
-    return torch.from_numpy(np.asarray(resized)[:, :, ::-1].copy()).permute(2, 0, 1).float()
+    scale = np.array([width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2, np.float32)
+    found: np.ndarray = np.clip(boxes * scale, 0, np.array([width, height] * 2, np.float32))
+    return found
 
 
 def _made_with(device: torch.device) -> str:

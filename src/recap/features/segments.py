@@ -7,6 +7,7 @@ averaged under its mask, with its tight box. Where a paper does not say which it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.core.device import select_device
 from recap.features.attributes import describe
+from recap.features.batched import extract_alike
 from recap.features.detectron import built, configured, load
-from recap.features.extraction import Pictures, extract_each
+from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
 from recap.features.layout import SEGMENT
 from recap.features.records import ImageFeatures
-from recap.features.regions import network_input
+from recap.features.resized import Resized
 from recap.settings.features.segments import SegmentFeatures
 
 if TYPE_CHECKING:
@@ -31,26 +33,22 @@ if TYPE_CHECKING:
 THINGS, CLASSES = 80, 133  # COCO's panoptic classes: things first, then stuff
 NOTHING = -1  # class of what no segment covers
 _MODEL = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
-_CODE = ("recap.features.segments", "recap.features.detectron", "recap.features.regions")
+_CODE = ("recap.features.segments", "recap.features.detectron", "recap.features.batched", "recap.features.resized")
 
 
 def extract_segments(spec: SegmentFeatures, job: ExtractionJob) -> None:
     """Write the segments of all pictures of a corpus into one store; arguments and errors as for regions."""
     pictures = Pictures.find(job)
     segmenter = Segmenter(spec, inputs=job.inputs, device=select_device(job.device))
-    extract_each(
-        spec,
-        job,
-        pictures=pictures,
-        encode=segmenter,
-        attributes=segmenter.attributes,
-        streams=(SEGMENT,),
-        code=_CODE,
-    )
+    extract_alike(spec, job, pictures=pictures, extractor=segmenter, streams=(SEGMENT,), code=_CODE)
 
 
 class Segmenter:
-    """A panoptic model that turns a picture into segment features."""
+    """A panoptic model that turns pictures into segment features.
+
+    Attributes:
+        attributes: what a store says of it.
+    """
 
     def __init__(self, spec: SegmentFeatures, *, inputs: Path, device: torch.device) -> None:
         """Build it and load its weights.
@@ -64,24 +62,40 @@ class Segmenter:
         weights = load(self.model, path, key_map={})
         self.attributes = describe(spec, weights_sha256=weights, made_with=f"detectron2, torch {torch.__version__}")
 
+    def prepare(self, image_id: int, picture: Image) -> Resized:
+        """Return an RGB picture as the model reads it."""
+        return Resized.of(image_id, picture, short=self.spec.short_side, long=self.spec.long_side)
+
     @torch.inference_mode()
-    def __call__(self, image_id: int, picture: Image) -> ImageFeatures:
-        """Return the segment features of an RGB picture."""
-        width, height = picture.size
-        image = network_input(picture, short=self.spec.short_side, long=self.spec.long_side)
-        asked = {"image": image, "height": height, "width": width}
-        found, segments = self.model.inference([asked])[0]["panoptic_seg"]
-        classes = {segment["id"]: panoptic_class(segment["category_id"], segment["isthing"]) for segment in segments}
+    def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
+        """Return the segment features of pictures of one size."""
+        width, height = pictures[0].size
+        asked = [{"image": each.pixels, "height": height, "width": width} for each in pictures]
+        answers = [answer["panoptic_seg"] for answer in self.model.inference(asked)]
+        classes = [
+            {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in own} for _, own in answers
+        ]
         if self.spec.form == "occupancy":
-            values = occupancy(found.cpu(), classes, grid=self.spec.grid)
-            return ImageFeatures(image_id, (width, height), {SEGMENT: values})
-        images = self.model.preprocess_image([asked])
-        maps = self.model.backbone.bottom_up(images.tensor)["res5"][0]
-        size, padded = images.image_sizes[0], tuple(images.tensor.shape[-2:])
-        values, boxes, names = pooled(found, classes, maps, size=size, padded=padded)
-        return ImageFeatures(
-            image_id, (width, height), {SEGMENT: values, f"{SEGMENT}/boxes": boxes, f"{SEGMENT}/classes": names}
-        )
+            values = [
+                {SEGMENT: occupancy(found.cpu(), own, grid=self.spec.grid)}
+                for (found, _), own in zip(answers, classes, strict=True)
+            ]
+        else:
+            values = self._pooled(asked, [found for found, _ in answers], classes)
+        return [ImageFeatures(each.image_id, each.size, own) for each, own in zip(pictures, values, strict=True)]
+
+    def _pooled(
+        self, asked: list[dict[str, Any]], found: list[Tensor], classes: list[dict[int, int]]
+    ) -> list[dict[str, np.ndarray]]:
+        """Return vectors, boxes and classes of each picture's segments."""
+        images = self.model.preprocess_image(asked)
+        maps = self.model.backbone.bottom_up(images.tensor)["res5"]
+        padded = tuple(images.tensor.shape[-2:])
+        names = (SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes")
+        return [
+            dict(zip(names, pooled(*each, size=size, padded=padded), strict=True))
+            for *each, size in zip(found, classes, maps, images.image_sizes, strict=True)
+        ]
 
 
 def panoptic_class(category: int, thing: bool) -> int:

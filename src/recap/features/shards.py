@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import remove_leftovers
-from recap.core.files.json_files import write_json
-from recap.core.log import log
+from recap.core.files.atomic import atomic_path
 from recap.features.layout import image_digest
-from recap.features.origins import Origins, joint_hash, recall, taken
-from recap.features.packing import Index, write_file
+from recap.features.origins import Notes, hashed
+from recap.features.packing import Index, fill, lay_out, need_room
 from recap.features.records import ImageFeatures, stored_arrays
-from recap.features.store import FeatureStore
 
-_NAME = re.compile(r"[0-9a-f]{16}-\d{6}\.(shard\.h5|origins\.json)")
+SHARD, MERGING = ".shard.h5", ".merging.h5"  # endings of shards, and of a store that is being filled from them
 
 
 class Shard:
@@ -32,24 +27,12 @@ class Shard:
         path: the shard, itself a feature store.
     """
 
-    def __init__(self, folder: Path, job: str, number: int, ids: list[int], origins: Origins) -> None:
-        """Note the state of the source files of the images, before any of them is read."""
-        self.ids = ids
-        self.path = folder / f"{job}-{number:06d}.shard.h5"
-        self._job, self._origins = job, origins
-        self._notes = folder / f"{job}-{number:06d}.origins.json"
-        self._before = {image_id: origins.mark(image_id) for image_id in ids}
+    def __init__(self, folder: Path, job: str, group: Sequence[int], ids: Sequence[int]) -> None:
+        """Take the ids of a group of neighbors, which name the shard, and those of them that are to be extracted."""
+        self.ids = list(ids)
+        self.path = folder / f"{job}-{set_hash(group)}{SHARD}"
 
-    @cached_property
-    def made_from(self) -> list[str]:
-        """The hashes of the source files of its images; only files that differ from the note are read."""
-        return recall(self._origins, self.ids, self._notes)
-
-    def finished(self) -> bool:
-        """Return whether an earlier run finished it from the current bytes of the source files."""
-        return finished(self.path, self._job, self.ids, made_from=lambda: joint_hash(self.made_from))
-
-    def write(self, records: Iterator[ImageFeatures], *, header: Mapping[str, str]) -> None:
+    def write(self, records: Iterator[ImageFeatures], *, header: Mapping[str, str], notes: Notes) -> None:
         """Take the features of its images from ``records`` and write them.
 
         Raises:
@@ -67,69 +50,29 @@ class Shard:
             _same_form(image_id, arrays, images[0] if images else arrays)
             images.append(arrays)
             sizes.append(record.size)
-        notes = taken(self._origins, self._before)
-        self.made_from = [noted["content"] for noted in notes.values()]
+        index = _index(self.ids, sizes, images, notes.take(self.ids), streams)
         kinds = {name: (array.dtype.name, array.shape[1:]) for name, array in images[0].items()}
-        own = {**header, "made_from": joint_hash(self.made_from)}
-        write_file(self.path, index=_index(self.ids, sizes, images, streams), kinds=kinds, blocks=images, header=own)
-        write_json(self._notes, notes)
+        need_room(self.path, kinds, {stream: int(offsets[-1]) for stream, offsets in index.offsets.items()})
+        with atomic_path(self.path) as temporary:
+            fill(lay_out(temporary, index=index, kinds=kinds, header=header), dict.fromkeys(kinds, 0), images)
+        notes.write(notes_of(self.path), self.ids)
 
 
-def finished(path: Path, job: str, ids: Sequence[int], *, made_from: Callable[[], str]) -> bool:
-    """Return whether ``path`` is a complete store or shard of these images, made by this job from these bytes."""
-    if not path.exists():
-        return False
-    try:
-        store = FeatureStore(path)
-        store.verify()
-    except FeatureError as error:
-        log.warning(f"{error} (doing that now)")
-        return False
-    if store.attributes["job"] != job or not np.array_equal(store.ids, np.unique(np.asarray(ids, dtype=np.int64))):
-        return False
-    if store.attributes.get("made_from") != made_from():
-        log.warning(f"{path}: its source files have changed since (making it again)")
-        return False
-    return True
+def set_hash(ids: Sequence[int]) -> str:
+    """Return 16 hex digits that stand for a set of ids."""
+    return hashlib.sha256(np.unique(np.asarray(ids, "<i8")).tobytes()).hexdigest()[:16]
 
 
-def check_writable(path: Path) -> None:
-    """Create the folder of a file that will be written, before hours are spent on its content.
-
-    Raises:
-        FeatureError: the folder cannot be made or written, or the file is a folder.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise FeatureError(f"{path.parent}: cannot be written ({error.strerror}); name another folder") from error
-    if path.is_dir():
-        raise FeatureError(f"{path}: is a folder; name a file in it")
-
-
-def remove_unfinished(shards: Path) -> None:
-    """Remove the temporary files of shards whose writer was killed."""
-    remove_leftovers(shards, _NAME.pattern)
-
-
-def remove_shards(shards: Path) -> None:
-    """Remove all shards, also those of other jobs, and the folder if that leaves it empty."""
-    if not shards.is_dir():
-        return
-    remove_unfinished(shards)
-    for path in shards.iterdir():
-        if _NAME.fullmatch(path.name):
-            path.unlink()
-    if not any(shards.iterdir()):
-        shards.rmdir()
+def notes_of(path: Path) -> Path:
+    """Return the file with notes of what the images of a store or shard are made from."""
+    return path.with_name(f"{path.name}.origins.json")
 
 
 def _index(
     ids: Sequence[int],
     sizes: Sequence[tuple[int, int]],
     images: Sequence[Mapping[str, np.ndarray]],
+    contents: Sequence[str],
     streams: Sequence[str],
 ) -> Index:
     offsets = {}
@@ -137,7 +80,8 @@ def _index(
         counts = [len(arrays[f"{stream}/values"]) for arrays in images]
         offsets[stream] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     digests = np.frombuffer(b"".join(map(image_digest, images)), np.uint8).reshape(-1, 32)
-    return Index(np.asarray(ids, np.int64), np.asarray(sizes, np.int32).reshape(-1, 2), offsets, digests)
+    origins = np.frombuffer(b"".join(map(hashed, contents)), np.uint8).reshape(-1, 32)
+    return Index(np.asarray(ids, np.int64), np.asarray(sizes, np.int32).reshape(-1, 2), digests, origins, offsets)
 
 
 def _same_form(image_id: int, arrays: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]) -> None:

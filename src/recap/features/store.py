@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recap.core.errors import FeatureError, nearest
-from recap.features.hdf5 import UnreadableHdf5, ask
-from recap.features.hdf5_process import store as read_store
-from recap.features.layout import (
-    GRID,
-    VALUES,
-    Mapped,
-    check_header,
-    image_digest,
-    packed_arrays,
-)
-from recap.features.origins import file_mark
+from recap.features import header
+from recap.features.hdf5 import UnreadableHdf5
+from recap.features.layout import GRID, LAYOUT, VALUES, Mapped, Packed, image_digest, made_by, stream_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +33,7 @@ class FeatureStore:
         dim: length of its feature vectors.
         attributes: what the file says of itself (extractor, extractor_hash, weights_sha256, checksum, ...).
         feature_hash: changes when extractor, weights, images or any stored number change.
+        origins: the sha256 of what each image is made from, uint8 [images, 32]; None in stores of earlier versions.
     """
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
@@ -54,11 +47,11 @@ class FeatureStore:
         self._open()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "chosen": self._chosen, "mark": self._mark}
+        return {"path": self.path, "chosen": self._chosen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.path, self._chosen = state["path"], state["chosen"]
-        self._open(known=state["mark"])
+        self._open()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -73,7 +66,7 @@ class FeatureStore:
             FeatureError: an image is not in the store.
         """
         offsets = self._offsets[self._named(stream)]
-        positions = self._positions(image_ids)
+        positions = self.positions(image_ids)
         return offsets[positions + 1] - offsets[positions]
 
     def read(self, image_ids: Sequence[int], stream: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,25 +101,29 @@ class FeatureStore:
 
     def sizes(self, image_ids: Sequence[int]) -> np.ndarray:
         """Return width and height of images in pixels, int32 [B, 2]; zeros where an imported file did not say."""
-        return self.image_sizes[self._positions(image_ids)]
+        return self.image_sizes[self.positions(image_ids)]
 
     def columns(self, stream: str | None = None) -> list[str]:
         """Return the names of the columns beside the features of a stream."""
         return [name for name in self._arrays[self._named(stream)] if name != VALUES]
 
-    def blocks(self) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+    def blocks(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
         """Yield positions start, stop of neighbouring images and their arrays by path (``grid/values``), as stored.
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
+
+        Args:
+            first, last: positions that the blocks start and end with; all images without them.
         """
         step = max(1, int(_PIECE // (sum(self._stream_bytes(stream) for stream in self.streams) / len(self.ids) + 1)))
-        for start in range(0, len(self.ids), step):
-            stop = min(start + step, len(self.ids))
+        end = len(self.ids) if last is None else last
+        for start in range(first, end, step):
+            stop = min(start + step, end)
             arrays = {}
             for stream in self.streams:
-                first, last = self._offsets[stream][[start, stop]]
+                begin, finish = self._offsets[stream][[start, stop]]
                 for name, packed in self._arrays[stream].items():
-                    arrays[f"{stream}/{name}"] = packed.rows(first, last)
+                    arrays[f"{stream}/{name}"] = packed.rows(begin, finish)
             yield start, stop, arrays
 
     def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
@@ -158,13 +155,44 @@ class FeatureStore:
         Raises:
             FeatureError: a stored number was changed after the file was made; names the first image.
         """
+        for position in np.flatnonzero(~self.intact())[:1]:
+            raise self._changed(position)
+
+    def intact(self) -> np.ndarray:
+        """Read everything; return which images are as they were stored, bool [images]."""
+        found = np.zeros(len(self.ids), bool)
         for start, stop, arrays in self.blocks():
             for position in range(start, stop):
-                self._compare(position, arrays, start)
+                found[position] = self._is_intact(position, arrays, start)
+        return found
+
+    def positions(self, image_ids: Sequence[int]) -> np.ndarray:
+        """Return where in the order of the file images are, int64 [B].
+
+        Raises:
+            FeatureError: an image is not in the store.
+        """
+        wanted = np.asarray(image_ids, dtype=np.int64)
+        missing, positions = self._unknown(wanted)
+        if len(missing):
+            raise self._missing(int(missing[0]), len(np.unique(missing)), len(np.unique(wanted)))
+        return positions
+
+    def places(self) -> dict[str, Packed]:
+        """Return where in the file the arrays of features are, by path (``grid/values``)."""
+        return {f"{stream}/{name}": packed for stream, own in self._arrays.items() for name, packed in own.items()}
+
+    def starts(self, position: int) -> dict[str, int]:
+        """Return the first row of the image at a position, of each array by path."""
+        return {path: int(self._offsets[path.split("/")[0]][position]) for path in self.places()}
 
     def digests(self) -> np.ndarray:
         """Return the sha256 of each image's rows, uint8 [images, 32]."""
         return self._digests
+
+    def made_by(self) -> str:
+        """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
+        return made_by(self.attributes)
 
     def _check_content(self, positions: np.ndarray) -> None:
         """Compare images that this process has not read before with their checksums."""
@@ -172,20 +200,23 @@ class FeatureStore:
         if len(new):
             arrays = {f"{s}/{n}": self._map.array(p) for s, found in self._arrays.items() for n, p in found.items()}
             for position in np.unique(new).tolist():
-                self._compare(position, arrays, 0)
+                if not self._is_intact(position, arrays, 0):
+                    raise self._changed(position)
+                self._checked[position] = True
 
-    def _compare(self, position: int, arrays: Mapping[str, np.ndarray], first: int) -> None:
+    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int) -> bool:
         """Compare an image with its checksum; the arrays start with the rows of the image at ``first``."""
         own = {}
         for path, array in arrays.items():
             offsets = self._offsets[path.split("/")[0]]
             own[path] = array[offsets[position] - offsets[first] : offsets[position + 1] - offsets[first]]
-        if image_digest(own) != self._digests[position].tobytes():
-            raise FeatureError(
-                f"{self.path}: the content of image id {self.ids[position]} does not match its checksum; "
-                "delete the file and extract it again"
-            )
-        self._checked[position] = True
+        return image_digest(own) == self._digests[position].tobytes()
+
+    def _changed(self, position: int) -> FeatureError:
+        return FeatureError(
+            f"{self.path}: the content of image id {self.ids[position]} does not match its checksum; "
+            "delete the file and extract it again"
+        )
 
     def _gather(
         self, image_ids: Sequence[int], stream: str, name: str, dtype: Any
@@ -193,7 +224,7 @@ class FeatureStore:
         """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which are real [B, N]."""
         import torch
 
-        positions = self._positions(image_ids)
+        positions = self.positions(image_ids)
         self._check_content(positions)
         starts, stops = self._offsets[stream][positions], self._offsets[stream][positions + 1]
         counts = stops - starts
@@ -235,13 +266,6 @@ class FeatureStore:
             raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
         return stream
 
-    def _positions(self, image_ids: Sequence[int]) -> np.ndarray:
-        wanted = np.asarray(image_ids, dtype=np.int64)
-        missing, positions = self._unknown(wanted)
-        if len(missing):
-            raise self._missing(int(missing[0]), len(np.unique(missing)), len(np.unique(wanted)))
-        return positions
-
     def _unknown(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return those of ``wanted`` that are not in the store, and the positions of all (wrong for the former)."""
         positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
@@ -254,13 +278,11 @@ class FeatureStore:
             "or from fewer images: extract the features again from this corpus"
         )
 
-    def _open(self, known: list[int] | None = None) -> None:
-        """Read the header; a file whose mark is ``known`` has been read before and is read here, not by a helper."""
+    def _open(self) -> None:
         if not self.path.is_file():
             raise FeatureError(f"{self.path}: no such feature store; run `recap features extract` first")
-        self._mark = file_mark(self.path)
         try:
-            self._take(read_store(str(self.path)) if known == self._mark else ask("store", self.path))
+            self._take(header.read(self.path))
         except (OSError, KeyError, IndexError, ValueError, RuntimeError, TypeError, UnreadableHdf5) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise FeatureError(
@@ -269,21 +291,19 @@ class FeatureStore:
         self.stream = self._named(self._chosen or self.streams[0])
         self.dim = self.shape(self.stream)[1]
 
-    def _take(self, header: Mapping[str, Any]) -> None:
-        """Take over what the file says of itself, checked against its checksums."""
-        self.attributes: dict[str, str] = header["attributes"]
+    def _take(self, found: header.Contents) -> None:
+        """Take over what the file says of itself."""
+        self.attributes = found.attributes
+        if self.attributes["layout"] != LAYOUT:
+            raise ValueError(f"layout {self.attributes['layout']!r}, this version reads {LAYOUT!r}")
         self.streams = self.attributes["streams"].split()
-        read = header["read"]
-        self.ids: np.ndarray = read["ids"]
-        self.image_sizes: np.ndarray = read["image_sizes"]
-        self._digests: np.ndarray = read["digests"]
-        self._offsets: dict[str, np.ndarray] = {stream: read[f"{stream}/offsets"] for stream in self.streams}
-        check_header(self.attributes, self.ids, self.image_sizes, self._digests, self._offsets)
+        self.ids, self.image_sizes, self._digests = (found.index[name] for name in ("ids", "image_sizes", "digests"))
+        self.origins = found.index.get("origins")
+        self._offsets: dict[str, np.ndarray] = {stream: found.index[f"{stream}/offsets"] for stream in self.streams}
         self.feature_hash = self.attributes["feature_hash"]
         self._map = Mapped(self.path)
         self._tensors: dict[tuple[str, str], torch.Tensor] = {}
         self._arrays = {
-            stream: packed_arrays(self.path, stream, header["places"], rows=int(self._offsets[stream][-1]))
-            for stream in self.streams
+            stream: stream_arrays(found.arrays, stream, rows=int(self._offsets[stream][-1])) for stream in self.streams
         }
         self._checked = np.zeros(len(self.ids), bool)  # whose content this process has compared with its checksum

@@ -1,23 +1,27 @@
-"""Whether the models of a profile can be built, found out before the first job."""
+"""Whether the models of a profile can be built, and how many parameters they have, found out before the first job."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.plan.amounts import Amounts
+from recap.plan.cost import Parameters, inputs_of
 from recap.plan.identities import job_code
+from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
 
-# Of the right order; what is built on the meta device takes no memory.
+# Of the right order, where the parameter files do not say; what is built on the meta device takes no memory.
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
-def check_models(plan: RunPlan, known: Path | None = None) -> None:
-    """Build every model of a plan without memory.
+def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
+    """Build every model of a plan without memory, and return the parameters of each.
 
     Args:
         plan: whose rows name models.
@@ -26,29 +30,43 @@ def check_models(plan: RunPlan, known: Path | None = None) -> None:
     Raises:
         ConfigError: a builder refuses; the sentence names the file.
     """
-    seen = _known(known) if known is not None and known.exists() else set()
-    named = {name: plan.get("models", name) for name in sorted({run.model for run in plan.scored()})}
-    hashes = {name: _hash(config) for name, config in named.items()}
-    new = [name for name in named if hashes[name] not in seen]
-    for name in new:
-        _build(named[name], plan.source("models", name))
-    if new and known is not None:
-        write_json(known, sorted(hashes.values()))
+    seen = _known(known) if known is not None and known.exists() else {}
+    found: dict[str, int] = {}
+    hashes: dict[tuple[str, str, str], str] = {}
+    for run in plan.scored():
+        if inputs_of(run) in hashes:
+            continue
+        config, sizes, ids = plan.get("models", run.model), *_sizes(plan, run)
+        key = hashes[inputs_of(run)] = _hash(config, sizes, ids)
+        if key not in found:
+            found[key] = seen[key] if key in seen else _build(config, sizes, ids, plan.source("models", run.model))
+    if known is not None and not found.keys() <= seen.keys():
+        write_json(known, dict(sorted(found.items())))
+    return {inputs: found[key] for inputs, key in hashes.items()}
 
 
-def _known(file: Path) -> set[str]:
+def _known(file: Path) -> dict[str, int]:
     try:
-        return set(read_json(file, list[str]))
+        return dict(read_json(file, dict[str, int]))
     except RecapError as error:
         log.info(f"{error} (done now)")
-        return set()
+        return {}
 
 
-def _hash(config: ModelConfig) -> str:
-    return value_hash([config.model_dump(mode="json"), job_code("recap.models.registry", config.kind)])
+def _sizes(plan: RunPlan, run: Run) -> tuple[dict[str, int], int]:
+    """Return the width of each stream of a run, and the ids of its vocabulary."""
+    amounts = Amounts(plan)
+    streams = {name: stream.width for name, stream in amounts.streams(run).items()}
+    ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
+    return streams or dict.fromkeys(plan.get("models", run.model).example_streams, FEATURE_SIZE), ids
 
 
-def _build(config: ModelConfig, source: str) -> None:
+def _hash(config: ModelConfig, sizes: Mapping[str, int], ids: int) -> str:
+    code = job_code("recap.models.registry", config.kind)
+    return value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
+
+
+def _build(config: ModelConfig, sizes: Mapping[str, int], ids: int, source: str) -> int:
     import torch
 
     from recap.models.images import InputSpec
@@ -56,8 +74,9 @@ def _build(config: ModelConfig, source: str) -> None:
 
     try:
         with torch.device("meta"):
-            build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURE_SIZE), VOCABULARY_SIZE))
+            model = build_model(config, InputSpec(sizes, ids))
     except RecapError as error:
         raise ConfigError(f"{source}: {error}") from error
     except (RuntimeError, TypeError, ArithmeticError) as error:
         raise ConfigError(f"{source}: {first_line(error)}") from error
+    return sum(parameter.numel() for parameter in model.parameters())

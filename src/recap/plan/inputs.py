@@ -7,26 +7,29 @@ from pathlib import Path
 
 from recap.plan.paths import Paths
 from recap.plan.run import Run
+from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
 from recap.settings.language_models import LANGUAGE_MODEL
+from recap.settings.vocabulary import HUB
 
 
 def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
     files = {file(run) for run in runs for file in (paths.corpus, paths.card, paths.vocabulary, paths.subset)}
+    files |= {paths.corpus(run) for run in paths.plan.shown()}
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 
 
 def used_features(paths: Paths) -> list[str]:
     """Return the features of all rows, and those whose boxes or cells others of them are made from."""
-    return sorted({run.features for run in _stores(paths)})
+    return sorted({run.features for run in used_stores(paths.plan)})
 
 
 def feature_files(paths: Paths) -> list[str]:
     """Return the stores of all runs with those that they are made from, and weights that are trained first."""
-    stores = _stores(paths)
+    stores = used_stores(paths.plan)
     files = {paths.store(run.dataset, run.features) for run in stores}
     trained = (file for run in stores for file in paths.trained_backbone(run))
     return sorted(files.union(trained, language_model_files(paths)))
@@ -52,7 +55,7 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
         needs[paths.of_dataset(name, "corpus.parquet"), "datasets", name] = paths.outside_files("datasets", name)
     for name in plan.datasets():
         needs[paths.of_dataset(name, "vocabulary.json"), "datasets", name] = paths.tokenizer(name)
-    for store in _stores(paths):
+    for store in used_stores(plan):
         product = paths.store(store.dataset, store.features)
         needs[product, "features", store.features] = paths.outside_files("features", store.features)
     for run in (part for scored in plan.scored() for part in scored.parts()):
@@ -72,17 +75,43 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
     }
 
 
-def hub_weights(paths: Paths) -> list[str]:
-    """Return the backbones whose weights come from the HuggingFace hub for features that are still to be made."""
-    due = [run for run in _stores(paths) if not Path(paths.store(run.dataset, run.features)).exists()]
-    settings = [paths.plan.get("features", run.features) for run in due]
-    return sorted({each.backbone for each in settings if getattr(each, "weights", None) == "pretrained"})
+def hub_files(paths: Paths, model: ModelConfig | None = None) -> dict[str, str]:
+    """Return what jobs that are due load from the HuggingFace hub, unless its cache has it, with who names it.
 
+    Args:
+        paths: of the plan.
+        model: settings in place of those of the planned runs, which are about to be trained in this process.
 
-def _stores(paths: Paths) -> list[Run]:
-    """Return a run for each feature store: those of the scored runs, and those that these are made from."""
+    Returns:
+        ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned -> the parameter file.
+    """
     plan = paths.plan
-    todo = [replace(run, features=name) for run in plan.scored() for name in plan.feature_names(run.features)]
+    needs: dict[tuple[str, str, str], str | None] = {}  # product, section and name of a parameter file -> from the hub
+    for store in used_stores(plan):
+        settings = plan.get("features", store.features)
+        needs[paths.store(store.dataset, store.features), "features", store.features] = settings.hub()
+    for name in plan.datasets():
+        rule = plan.get("datasets", name).vocabulary
+        needs[paths.of_dataset(name, "vocabulary.json"), "datasets", name] = getattr(rule, "tokenizer", None)
+    for run in (part for scored in plan.scored() for part in scored.parts()):
+        source = (model or plan.get("models", run.model)).pretrained_weights()
+        needs["" if model else paths.weights(plan.weights(run)), "models", run.model] = source
+    return {
+        name: f"{section}/{file}.yaml"
+        for (product, section, file), name in needs.items()
+        if name and name.startswith(HUB) and not Path(product).is_file()
+    }
+
+
+def pictures_to_fetch(paths: Paths) -> dict[str, str]:
+    """Return the lists of pictures that are fetched from addresses in TSVs -> the TSV, of all data sets."""
+    found = [paths.plan.get("datasets", name).web_pictures() for name in paths.plan.datasets()]
+    return {paths.outside(file): paths.outside(tsv) for each in found for file, tsv in each.items()}
+
+
+def used_stores(plan: RunPlan) -> list[Run]:
+    """Return a run for each feature store: those of the scored runs, and those that these are made from."""
+    todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     while todo:
         run = todo.pop(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recap.plan.identities import EVALUATION, job_code
+from recap.plan.identities import CAPTIONING, EVALUATION, job_code
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import code_digest
 from recap.settings.columns import RUN_COLUMNS
@@ -35,6 +35,11 @@ def extractor_code(plan: RunPlan, features: str) -> str:
 def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
     """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
     return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
+
+
+def captioning_code(plan: RunPlan, model: str) -> str:
+    """Return the digest of decoding with a model, without a metric."""
+    return job_code(CAPTIONING, plan.get("models", model).kind)
 
 
 def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:

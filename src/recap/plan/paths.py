@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.submissions import Submission
 from recap.settings import ModelConfig
 from recap.settings.datasets import PICTURES
 from recap.settings.language_models import LANGUAGE_MODEL
@@ -134,6 +135,19 @@ class Paths:
     def scores(self, run: Run) -> list[str]:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{run.path}/{name}" for name in SCORE_FILES]
+
+    def captions_of(self, run: Run, part: str) -> str:
+        """Return the captions of a part of COCO by a scored run, in COCO's results form."""
+        return f"{self.results}/scores/{run.path}/captions.{part}.json"
+
+    def submission(self, algorithm: str) -> str:
+        """Return the folder of what COCO's server is sent of a run, and of what it answers."""
+        return f"{self.reports}/server/{algorithm}"
+
+    def submission_files(self, submission: Submission) -> list[str]:
+        """Return what COCO's server is sent of a run: the zip, and the two files in it."""
+        folder = self.submission(submission.algorithm)
+        return [f"{folder}/{name}" for name in submission.files()]
 
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
         """Return the files that a training reads, as the inputs of its rule: one or a list by name.

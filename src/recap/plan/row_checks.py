@@ -7,6 +7,7 @@ from typing import Any
 
 from recap.core.errors import ConfigError
 from recap.plan.scaling import PlannedRow
+from recap.settings.datasets.coco_pictures import PicturesAlone
 from recap.settings.features import FEATURES
 from recap.settings.language_models import LANGUAGE_MODEL, SHARED_SIZES
 from recap.settings.metrics import METRICS
@@ -28,11 +29,21 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
     """
     if row.stage == "scst" and get("recipes", row.recipe.name).scst is None:
         raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")
+    _check_references(row, who, get)
     _check_language_model(row, who, get)
     _check_boxes(row, get)
     _check_products(row, who, get)
     _check_subset(row, who, get)
     _check_vectors(row, who, get)
+
+
+def _check_references(row: PlannedRow, who: str, get: Get) -> None:
+    """Refuse pictures without captions, on which nothing is trained or scored."""
+    if isinstance(get("datasets", row.dataset), PicturesAlone):
+        raise ConfigError(
+            f"{who}: data set {row.dataset!r} has pictures without captions; name one with captions, and this one "
+            "under the key `server` of the table"
+        )
 
 
 def _check_language_model(row: PlannedRow, who: str, get: Get) -> None:

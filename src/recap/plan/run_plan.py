@@ -17,7 +17,9 @@ from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler
-from recap.settings import FigureFile, Profile, Row, RowFile, Table, TableFile, Titles
+from recap.plan.submissions import Submission, check_test_pictures, submissions
+from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, TableFile, Titles
+from recap.settings.datasets.coco_pictures import PicturesAlone
 from recap.settings.param_files import tables_named
 from recap.settings.params import base_files, read_mapping, validate
 
@@ -32,6 +34,7 @@ class RunPlan(LoadedFiles):
         row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
         figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
         model_figures: the figures of trained models, of all tables.
+        test_pictures: id of a table and of a row whose captions a server scores -> data set and features of those.
     """
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
@@ -48,6 +51,7 @@ class RunPlan(LoadedFiles):
         self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
+        self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
         self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
         files: dict[str, FigureFile] = {name: self.asked_by("figures", name, who) for name in profile.figures}
@@ -75,7 +79,8 @@ class RunPlan(LoadedFiles):
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
         before, after = (Scaler(self.params, table_id, file, side) for side in (None, self.scale))
-        made, quoted = after.made_rows()
+        made, quoted, own = after.made_rows()
+        server = self._server(file, after, f"server.test of table {table_id!r}")
         if file.printed_on is not None:
             self.asked_by("datasets", file.printed_on, f"printed_on of table {table_id!r}")
         seeds = self.profile.seeds or after.seeds()
@@ -87,6 +92,8 @@ class RunPlan(LoadedFiles):
             pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
             as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
             rows.append(self._row(row, planned, as_printed))
+            if server and row.id not in server.not_sent:
+                self.test_pictures[table_id, row.id] = self._test_pictures(*after.test_pictures(row, server), who)
         self.seeds[table_id] = seeds
         faithful = all(row.as_printed for row in rows)
         self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
@@ -99,6 +106,8 @@ class RunPlan(LoadedFiles):
             columns=file.columns,
             baseline=file.baseline,
             quoted=quoted,
+            not_run=own,
+            server=server,
             rows=rows,
             examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
         )
@@ -128,6 +137,21 @@ class RunPlan(LoadedFiles):
             self.add_variant(variant, who)
         check_row(planned, who, lambda section, name: self.asked_by(section, name, who))
         self._features["+".join(planned.features)] = planned.features
+
+    def _server(self, file: TableFile, scaler: Scaler, who: str) -> Server | None:
+        """Return what a server is sent of a table: nothing where the scale has other data than the server's."""
+        replaced = file.server and scaler.test_data(file.server)
+        if not file.server or replaced == file.server.test:
+            return file.server
+        return file.server if isinstance(self.asked_by("datasets", str(replaced), who), PicturesAlone) else None
+
+    def _test_pictures(self, dataset: str, features: tuple[str, ...], who: str) -> tuple[str, str]:
+        """Load and check what a server shows; return parts of paths."""
+        for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
+            self.asked_by(section, name, who)
+        check_test_pictures(self.get, dataset, features, who)
+        self._features["+".join(features)] = features
+        return dataset, "+".join(features)
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
@@ -192,6 +216,12 @@ class RunPlan(LoadedFiles):
         """Return the scored runs of a table, each once."""
         return sorted({run for row in self.tables[table_id].rows for run in row_runs(row, self.seeds[table_id])})
 
+    def submissions(self) -> list[Submission]:
+        """Return what COCO's server is sent of all tables; nothing of a row that is trained alone."""
+        if self.row_id is not None:
+            return []
+        return [each for table_id in self.tables for each in submissions(self, table_id)]
+
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""
         if self.row_id is not None:
@@ -242,4 +272,8 @@ class RunPlan(LoadedFiles):
 
     def datasets(self) -> list[str]:
         """Return the names of the data sets in use."""
-        return sorted({run.dataset for run in self.scored()})
+        return sorted({run.dataset for run in self.shown()})
+
+    def shown(self) -> list[Run]:
+        """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
+        return sorted({*self.scored(), *(each.test for each in self.submissions())})

@@ -9,7 +9,7 @@ from typing import Any
 
 from recap.core.errors import ConfigError, nearest
 from recap.plan.variants import Layer, Variant
-from recap.settings import QuotedRow, RowFile, Scale, TableFile
+from recap.settings import NotRunRow, QuotedRow, RowFile, Scale, Server, TableFile
 from recap.settings.models import MODELS
 from recap.settings.param_files import files, label, names
 from recap.settings.params import base_files, flat, load_named, merged
@@ -70,14 +70,15 @@ class Scaler:
         self.file = label(params, files(params, "tables", table_id)[0])
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
 
-    def made_rows(self) -> tuple[list[RowFile], list[QuotedRow]]:
-        """Return the rows that are run at this scale, and those that are quoted: the paper's, then the others.
+    def made_rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
+        """Return the rows that are run at this scale, those that the paper quotes, and others of its own.
 
         Raises:
             ConfigError: a row names a scale that there is not.
         """
         known = names(self.params, "scales")
-        made, quoted = [], []
+        made: list[RowFile] = []
+        quoted, own = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
             for name in row.scales or []:
                 if name not in known:
@@ -86,12 +87,19 @@ class Scaler:
                     )
             if row.scales is None or (self.scale and self.scale.name in row.scales):
                 made.append(row)
+                continue
+            printed = {key: getattr(row, key) for key in QuotedRow.model_fields}
+            if any(load_named(self.params, "scales", name).paper for name in row.scales):
+                own.append(NotRunRow(**printed, reason=f"the row is not run {self._at_scale()}"))
             else:
-                quoted.append(QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}))
+                quoted.append(QuotedRow(**printed))
         if not made:
             scale = self.scale.name if self.scale else None
             raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")
-        return made, [*self.table.quoted, *quoted]
+        return made, quoted, own
+
+    def _at_scale(self) -> str:
+        return f"at scale {self.scale.name}" if self.scale else "without a scale"
 
     def seeds(self) -> list[int]:
         """Return the scale's seeds, or as many as the paper had."""
@@ -104,11 +112,11 @@ class Scaler:
         Raises:
             ConfigError: it lacks a key, or names what there is not.
         """
-        said = {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
+        said = self._said(row)
         for key in ("dataset", "features", "model", "recipe"):
             if key not in said:
                 raise ConfigError(f"{self.file}: row {row.id!r}: the key {key!r} is missing; `defaults` lacks it, too")
-        named = said["features"] if isinstance(said["features"], list) else [said["features"]]
+        named = _listed(said["features"])
         features = tuple(self._replaced("features", name) for name in named)
         if len(set(features)) != len(features) or not features:
             raise ConfigError(
@@ -124,6 +132,19 @@ class Scaler:
             recipe=self._recipe(row.id, said["recipe"], subset),
             stage=said.get("stage", "scst"),
         )
+
+    def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
+        """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
+        named = [server.features.get(name, name) for name in _listed(self._said(row)["features"])]
+        return self.test_data(server), tuple(self._replaced("features", name) for name in named)
+
+    def test_data(self, server: Server) -> str:
+        """Return the data set of the pictures that a server scores."""
+        return self._replaced("datasets", server.test)
+
+    def _said(self, row: RowFile) -> dict[str, Any]:
+        """Return what a row says, and what `defaults` say in its place."""
+        return {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
 
     def _replaced(self, section: str, name: str) -> str:
         """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
@@ -190,3 +211,7 @@ class Scaler:
         if changes:
             layers.append(Layer(self._source(row_id, "recipe"), changes))
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
+
+
+def _listed(names: str | list[str]) -> list[str]:
+    return names if isinstance(names, list) else [names]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from recap.core.errors import RecapError
 from recap.reporting.notes import table_notes
 from recap.reporting.text import Footnotes, p_text, plain
-from recap.settings import Table
+from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
 from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import UNITS
@@ -65,14 +65,41 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     _check(table, statistics)
     content = Content(table.title, table.scale, [heading(column) for column in table.columns])
     for quoted in table.quoted:
-        printed = {column: number(quoted.printed.get(column), column_info(column).digits) for column in table.columns}
-        line = _doubted("printed", printed, quoted.doubt, content)
+        line = _doubted("printed", _numbers(quoted, table.columns), quoted.doubt, content)
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
+    content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
     for row in statistics["rows"]:
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)
     return content
+
+
+def _numbers(row: QuotedRow, columns: Sequence[str]) -> dict[str, str]:
+    """Return the printed numbers of a row as text."""
+    return {column: number(row.printed.get(column), column_info(column).digits) for column in columns}
+
+
+def _own_not_run(row: NotRunRow, columns: Sequence[str], content: Content) -> Block:
+    """Return a row of the paper's own that was not run: a line with the mark of the reason, and printed numbers."""
+    printed = _doubted("printed", _numbers(row, columns), row.doubt, content)
+    return Block(f"{plain(row.label)} (own, not run)", [_without(row.reason, len(columns), content), printed])
+
+
+def _without(reason: str, columns: int, content: Content) -> Line:
+    """Return the line of a row that has no number of ours."""
+    return Line("ours: not run", [Entry(NONE)] * columns, own_not_run_mark(reason, content.footnotes))
+
+
+def own_not_run_mark(reason: str, footnotes: Footnotes) -> str:
+    """Return the mark of the footnote that says why a row of the paper's own was not run."""
+    return footnotes.mark(f"Own, not run: {plain(reason).rstrip('.')}.")
+
+
+def one_reason(cells: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return why a row has no number at all, where that is one reason."""
+    found = {cell["reason"] if cell["mean"] is None else None for cell in cells}
+    return found.pop() if len(found) == 1 else None
 
 
 def _check(table: Table, statistics: Mapping[str, Any]) -> None:
@@ -84,7 +111,7 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"
         )
-    if "power" not in statistics["family"] or any("doubt" not in row for row in statistics["rows"]):
+    if "power" not in statistics["family"] or "not_run" not in statistics:
         raise RecapError(f"the statistics of table {statistics['table']!r} are of an earlier version; {again}")
 
 
@@ -94,12 +121,17 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     cells = [(column, row["cells"][column]) for column in statistics["columns"]]
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
-    kind = "ours" if same is None else f"ours (n = {same})"
-    lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
+    reason = one_reason(cell for _, cell in cells)
+    if reason:
+        lines = [_without(reason, len(cells), content)]
+    else:
+        kind = ", ".join(["ours", *dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])])
+        kind = kind if same is None else f"{kind} (n = {same})"
+        lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
     lines += _printed_lines(cells, row["doubt"], content)
-    if row["id"] != baseline:
+    if row["id"] != baseline and not reason:
         lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
-        for unit in units:
+        for unit in units if statistics["family"]["made"] else ():
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
     label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
     return Block(label, lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 from recap.reporting.text import p_text, plain
 from recap.settings.columns import column_info, heading
-from recap.settings.metrics import score_info
+from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT, UNITS
 from recap.statistics.power import MOST, POWER, least_difference
 
@@ -19,11 +19,25 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     spread = f"one seed ({listed}), so no spread"
     if len(seeds) > 1:
         spread = f"mean ± standard deviation over seeds {listed}"
-    notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}, {statistics['images']} images."]
+    elsewhere = all(column in server_names() for column in statistics["columns"])
+    images = "" if elsewhere else f", {statistics['images']} images"
+    notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}{images}."]
+    notes += _on_server(statistics)
     notes += _on_scales(statistics["columns"])
     notes += _on_printed(statistics)
     notes += [_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else []
     return notes + _on_printed_p(statistics)
+
+
+def _on_server(statistics: Mapping[str, Any]) -> list[str]:
+    """Return which scores COCO's server gave, on which images."""
+    names = [column for column in statistics["columns"] if column in server_names()]
+    if not names:
+        return []
+    return [
+        "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 references; a row "
+        "with such scores says on which day the server gave them."
+    ]
 
 
 def _on_scales(columns: Sequence[str]) -> list[str]:
@@ -39,7 +53,7 @@ def _on_printed(statistics: Mapping[str, Any]) -> list[str]:
     rows = [
         row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in row["cells"].values())
     ]
-    if not rows and not statistics["quoted"]:
+    if not rows and not statistics["quoted"] and not statistics["not_run"]:
         return []
     if statistics["printed_on"] is None:
         if not rows:
@@ -81,7 +95,7 @@ def _on_printed_p(statistics: Mapping[str, Any]) -> list[str]:
     units = statistics["family"]["units"]
     found = [
         f"{plain(row['label'])}: {', '.join(_beside(column, p, row, units) for column, p in row['printed_p'].items())}"
-        for row in [*statistics["quoted"], *statistics["rows"]]
+        for row in [*statistics["quoted"], *statistics["not_run"], *statistics["rows"]]
         if row["printed_p"]
     ]
     ours = f"ours over {', '.join(units)} (Holm) in brackets"

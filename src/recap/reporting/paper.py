@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import doubt_marks, mark_of, number
+from recap.reporting.content import doubt_marks, mark_of, number, one_reason, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
-from recap.settings import Table
+from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
 from recap.settings.metrics import server_names
 from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import SIGNIFICANT
 
+RUN = "run"
 _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
 # Fields of a signature that only the full table shows.
 _IN_FULL = {"images", "split", "len", "lp", "recap"}
@@ -36,12 +37,18 @@ class Score:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One line: a row that was run, or (``printed``) one that the paper quotes; ``doubt`` as that of a score."""
+    """One line: a row that was run, or (``printed``) one of which the paper's numbers alone are shown.
+
+    ``source`` says where the numbers are from, ``origin`` the same behind the label, where it is not `run`; ``marks``
+    are those of footnotes about the row.
+    """
 
     label: str
     scores: list[Score]
+    source: str = RUN
+    origin: str = ""
     printed: bool = False
-    doubt: str = ""
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,18 +69,47 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     columns = list(table.columns)
     best = {column: _best(statistics["rows"], column) for column in columns}
     footnotes = Footnotes()
-    rows = []
-    for quoted in table.quoted:
-        marks = doubt_marks(quoted.doubt, footnotes)
-        printed = {column: number(quoted.printed.get(column), column_info(column).digits) for column in columns}
-        scores = [Score(text, doubt=marks.get(column, "")) for column, text in printed.items()]
-        rows.append(PaperRow(plain(quoted.label), scores, True, marks.get(WHOLE_ROW, "")))
+    rows = [_quoted(row, columns, footnotes) for row in table.quoted]
+    rows += [_own_not_run(row, columns, footnotes) for row in table.not_run]
     for row in statistics["rows"]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
-        rows.append(PaperRow(plain(row["label"]), scores))
+        rows.append(_with_origin(PaperRow(plain(row["label"]), scores), row, columns, footnotes))
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)
+
+
+def _quoted(row: QuotedRow, columns: Sequence[str], footnotes: Footnotes) -> PaperRow:
+    """Return a row that the paper quotes."""
+    marks = doubt_marks(row.doubt, footnotes)
+    printed = {column: number(row.printed.get(column), column_info(column).digits) for column in columns}
+    scores = [Score(text, doubt=marks.get(column, "")) for column, text in printed.items()]
+    about_row = tuple(marks[key] for key in marks if key == WHOLE_ROW)
+    return PaperRow(plain(row.label), scores, "printed", "printed, not run", True, about_row)
+
+
+def _own_not_run(row: NotRunRow, columns: Sequence[str], footnotes: Footnotes) -> PaperRow:
+    """Return a row of the paper's own that was not run."""
+    return _not_run(_quoted(row, columns, footnotes), row.reason, footnotes)
+
+
+def _not_run(row: PaperRow, reason: str, footnotes: Footnotes) -> PaperRow:
+    """Return a row of the paper's own with the reason why it was not run."""
+    marks = (*row.marks, own_not_run_mark(reason, footnotes))
+    return replace(row, source=f"own, not run: {plain(reason)}", origin="own, not run", marks=marks)
+
+
+def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str], footnotes: Footnotes) -> PaperRow:
+    """Return a row that was run with the word that somebody else scored it, or that nobody did."""
+    cells = [row["cells"][column] for column in columns]
+    reason = one_reason(cells)
+    if reason:
+        return _not_run(shown, reason, footnotes)
+    sources = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
+    if not sources:
+        return shown
+    said = f"scored by {sources}"
+    return replace(shown, source=f"{RUN}, {said}", marks=(footnotes.mark(f"S{said[1:]}."),))
 
 
 def short_name(column: str) -> list[str]:

@@ -66,8 +66,8 @@ def paper_markdown(table: PaperTable) -> str:
     """Return the table as Markdown."""
     rows = [["", *(escape_cell(" ".join(short_name(column))) for column in table.columns)]]
     for row in table.rows:
-        label = f"{row.label} (printed, not run)" if row.printed else row.label
-        rows.append([escape_cell(label) + marked(row.doubt), *map(_markdown_score, row.scores)])
+        label = f"{row.label} ({row.origin})" if row.origin else row.label
+        rows.append([escape_cell(label) + "".join(map(marked, row.marks)), *map(_markdown_score, row.scores)])
     legend = [sentence for sentence in table.legend if not sentence.startswith("Above the line")]
     return page(table.title, table.scale, rows, [*legend, *markdown.footnotes(table.footnotes), table.note])
 
@@ -79,10 +79,11 @@ def paper_csv(table: PaperTable) -> str:
     scores = [f"{heading(column)}{part}" for column in table.columns for part in parts]
     lines = [["row", "source", "scale", *scores, *doubts]]
     for row in table.rows:
-        source, scale = ("printed", "") if row.printed else ("run", no_formula(table.scale))
+        scale = "" if row.printed else no_formula(table.scale)
         cells = [value for score in row.scores for value in _csv_score(score, row.printed)]
-        said = " ".join(table.footnotes[mark] for mark in [row.doubt, *(score.doubt for score in row.scores)] if mark)
-        lines.append([no_formula(row.label), source, scale, *cells, *([no_formula(said)] if doubts else [])])
+        said = " ".join(table.footnotes[mark] for mark in [*row.marks, *(score.doubt for score in row.scores)] if mark)
+        notes = [no_formula(said)] if doubts else []
+        lines.append([no_formula(row.label), no_formula(row.source), scale, *cells, *notes])
     return csv_text(lines)
 
 
@@ -123,10 +124,8 @@ def _heading(column: str, spread: bool) -> str:
 
 
 def _line(row: PaperRow, spread: bool) -> str:
-    return (
-        " & ".join([escape(row.label) + superscript(row.doubt), *(_latex_score(score, spread) for score in row.scores)])
-        + r" \\"
-    )
+    label = escape(row.label) + superscript(",".join(row.marks))
+    return " & ".join([label, *(_latex_score(score, spread) for score in row.scores)]) + r" \\"
 
 
 def _latex_score(score: Score, spread: bool) -> str:

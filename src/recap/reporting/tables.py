@@ -89,12 +89,12 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     Column ``scale`` is ``paper`` where a row has the data set and the settings of the printed numbers, else ``other``;
     Markdown and JSON describe the scale in full.
     """
-    notes = [key for key in _NOTES if any(row[key] for row in [*statistics["quoted"], *statistics["rows"]])]
+    rows = [row for kind in ("quoted", "not_run", "rows") for row in statistics[kind]]
+    notes = [key for key in _NOTES if any(row[key] for row in rows)]
     records = list(_records(statistics, notes))
+    lines = [*_printed(statistics, notes, "quoted"), *_printed(statistics, notes, "not_run"), *records]
     names = list(records[0])
-    return csv_text(
-        [names, *([cell(each.get(key)) for key in names] for each in [*_quoted(statistics, notes), *records])]
-    )
+    return csv_text([names, *([cell(line.get(key)) for key in names] for line in lines)])
 
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -112,6 +112,7 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
                 **{key: values[key] for key in ("mean", "sd", "n")},
                 "seeds": " ".join(values["values"]),
                 "values": " ".join(map(repr, values["values"].values())),
+                "source": values["source"],
                 **{key: values[key] for key in _PRINTED},
                 "baseline": statistics["baseline"],
                 "difference": comparison.get("difference"),
@@ -126,16 +127,16 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
             }
 
 
-def _quoted(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of rows that the paper quotes: no run, only a printed value."""
-    for row in statistics["quoted"]:
+def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines of rows that the paper quotes, or of its own that were not run: only a printed value."""
+    for row in statistics[rows]:
         for metric, value in row["printed"].items():
             yield {
                 "table": statistics["table"],
                 **{key: row[key] for key in ("id", "label")},
                 "metric": metric,
                 "printed_percent": value,
-                "reason": "printed in the paper, not run",
+                "reason": f"own, not run: {row['reason']}" if "reason" in row else "printed in the paper, not run",
                 **{key: _note(row[key], metric) for key in notes},
             }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -34,19 +35,18 @@ class FeatureSources:
     Attributes:
         stores: each opened, in the order given.
         sizes: F of every stream of all stores, by name; the main stream of the first store comes first.
-        feature_hash: changes when any stored number changes.
+        made_by: changes when what made any of the stores changes, not when they hold other images.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Open the stores.
 
         Raises:
-            FeatureError: a store is missing or damaged, two have a stream of the same name or different images.
+            FeatureError: a store is missing or damaged, or two have a stream of the same name.
         """
         self.stores = [FeatureStore(path) for path in paths]
         self._store_of: dict[str, FeatureStore] = {}
         for store in self.stores:
-            self._check_images(store)
             for stream in [store.stream, *store.streams]:
                 if self._store_of.setdefault(stream, store) is not store:
                     raise FeatureError(
@@ -54,20 +54,9 @@ class FeatureSources:
                         "take features whose streams have different names"
                     )
         self.sizes: Mapping[str, int] = {name: store.shape(name)[1] for name, store in self._store_of.items()}
-        hashes = [store.feature_hash for store in self.stores]
-        self.feature_hash = hashes[0] if len(hashes) == 1 else value_hash(hashes)
+        self.made_by = joint_maker(self.stores)
         self._streams: Sequence[str] = [self.stores[0].stream]
         self._boxes: set[str] = set()
-
-    def _check_images(self, store: FeatureStore) -> None:
-        first = self.stores[0]
-        if not np.array_equal(store.ids, first.ids):
-            only = int(np.setxor1d(store.ids, first.ids)[0])
-            has, lacks = (store, first) if only in store else (first, store)
-            raise FeatureError(
-                f"{lacks.path}: no features for image id {only}, which {has.path} has; "
-                "extract both from the same corpus"
-            )
 
     def input_spec(self, vocabulary: AnyVocabulary) -> InputSpec:
         """Return what a model is told before it is built."""
@@ -108,7 +97,19 @@ class FeatureSources:
         Raises:
             FeatureError: names the first image that is missing and says how many are.
         """
-        self.stores[0].require(image_ids)  # the others have the same images
+        wanted = list(image_ids)
+        for store in self.stores:
+            store.require(wanted)
+
+    def hash_of(self, image_ids: Iterable[int]) -> str:
+        """Return a hash of what made the features and of those of these images; others in the stores do not count.
+
+        Raises:
+            FeatureError: an image is not in a store.
+        """
+        wanted = np.unique(np.asarray(list(image_ids), np.int64)).tolist()
+        digests = [store.digests()[store.positions(wanted)] for store in self.stores]
+        return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
 
     def read(self, image_ids: Sequence[int]) -> Images:
         """Return images in the order given (an id may be repeated); the streams are those of `choose`.
@@ -125,3 +126,9 @@ class FeatureSources:
             return Stream(values, mask)
         boxes = store.column(image_ids, BOXES, name).float()
         return Stream(values, mask, boxes, torch.from_numpy(store.sizes(image_ids)).float())
+
+
+def joint_maker(stores: Sequence[FeatureStore]) -> str:
+    """Return a hash of what made several stores, whichever images they hold."""
+    makers = [store.made_by() for store in stores]
+    return makers[0] if len(makers) == 1 else value_hash(makers)

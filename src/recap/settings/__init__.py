@@ -38,7 +38,18 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import PaperProfile, Profile, QuotedRow, Row, RowFile, RowSettings, Table, TableFile
+from recap.settings.tables import (
+    NotRunRow,
+    PaperProfile,
+    Profile,
+    QuotedRow,
+    Row,
+    RowFile,
+    RowSettings,
+    Server,
+    Table,
+    TableFile,
+)
 
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,

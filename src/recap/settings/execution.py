@@ -26,6 +26,9 @@ class Execution(Strict):
         False, description="keep the training features in the device's memory; refused where they do not fit"
     )
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
+    extraction_parts: PositiveInt = Field(
+        1, description="of each feature store; every part is a job with its own GPU, and one more job merges them"
+    )
     keep_state: bool = Field(
         False, description="refuse to start over if there is a state of other settings, inputs or source"
     )

@@ -14,7 +14,7 @@ from recap.settings import SECTIONS
 OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/mine/tables/t3.yaml is mine/t3
 TABLES = "tables"
 SCALES = "scales"  # all files of one name are one scale
-_NO_PROFILES = ("titles.yaml",)
+_NO_PROFILES = ("titles.yaml", "rehearsal.yaml")
 
 
 def papers(params: Path) -> list[str]:

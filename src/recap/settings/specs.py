@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from recap.settings.base import Strict
+from recap.settings.base import Strict, neutral
 from recap.settings.datasets import Dataset
 from recap.settings.features import Features
 from recap.settings.features.grid import GridFeatures
@@ -32,6 +32,9 @@ class ComparedTable(Strict):
     trainings: dict[str, list[str]] = Field(
         default_factory=dict,
         description="path of a scored run -> paths of its trainings, in their order; for columns that are no metrics",
+    )
+    server: dict[str, str] = neutral(
+        {}, description="path of a scored run -> folder of what COCO's server is sent of it, and of its answer"
     )
     recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
 

@@ -65,6 +65,25 @@ class QuotedRow(_PrintedRow):
     printed: Printed = Field(description="metric -> printed value, in percent")
 
 
+class NotRunRow(QuotedRow):
+    """One line of the paper's own that is not run here."""
+
+    reason: str = Field(min_length=1, description="why it is not run: a note of the table")
+
+
+class Server(Strict):
+    """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures without references."""
+
+    test: str = Field(description="data set with the test pictures; those of val2014 are in the rows' own")
+    features: dict[str, str] = Field(
+        default_factory=dict,
+        description="features of rows -> those of the test pictures, where other files have them",
+    )
+    not_sent: dict[Id, str] = Field(
+        default_factory=dict, description="id of a row -> why it cannot be sent: a note of the table"
+    )
+
+
 class RowSettings(Strict):
     """What a row trains; a table's `defaults` hold for every row that does not say otherwise."""
 
@@ -107,6 +126,10 @@ class _Table(Strict):
     columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
+    not_run: list[NotRunRow] = neutral(
+        [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
+    )
+    server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     printed_on: str | None = neutral(
         None,
@@ -178,12 +201,15 @@ class Table(_Table):
 def _check_ids(table: TableFile | Table) -> None:
     """Refuse ids that are duplicated, or named and not there."""
     ids = [row.id for row in table.rows]
-    every = ids + [row.id for row in table.quoted]
+    every = ids + [row.id for row in (*table.quoted, *table.not_run)]
     if len(set(every)) != len(every):
         duplicate = next(name for name in every if every.count(name) > 1)
         raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
     if table.baseline not in ids:
         raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
+    for name in table.server.not_sent if table.server else ():
+        if name not in ids:
+            raise ValueError(f"server.not_sent: {name!r} is no row id; {nearest(name, ids)}")
     if table.examples and table.examples.row not in ids:
         raise ValueError(f"examples.row {table.examples.row!r} is no row id; {nearest(table.examples.row, ids)}")
 
@@ -204,7 +230,12 @@ class Profile(Strict):
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
-    fetch: bool = Field(False, description="fetch outside files that are missing and listed in data_versions.csv")
+    fetch: bool = Field(
+        False, description="fetch and unpack outside files that are missing and listed in data_versions.csv"
+    )
+    keep_archives: bool = Field(
+        True, description="false: a fetched archive that is only unpacked is removed when that is done"
+    )
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")

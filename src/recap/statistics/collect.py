@@ -16,8 +16,8 @@ from recap.settings import Row, Table
 from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import server_names
 from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number
+from recap.statistics.server import ALONE, read_answer
 
-SERVER_ALONE = "the COCO server alone has the references; see `recap export coco-server`"
 # Fields of a signature in which comparable scores agree.
 COMPARABLE = ("tok", "refs", "images", "split")
 # Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted one of these reasons.
@@ -33,6 +33,7 @@ class RowScores:
         signatures: seed -> signature.
         values: column -> seed -> corpus score, or number of the training, as recorded.
         reasons: column -> why a run lacks it.
+        sources: column -> who gave its scores, where that is not this program.
         images: metric -> ``[images]``, mean over the seeds, in the order of ``image_ids``.
         image_ids: sorted ids of the images scored.
     """
@@ -41,6 +42,7 @@ class RowScores:
     signatures: dict[int, str] = field(default_factory=dict)
     values: dict[str, dict[int, float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     images: dict[str, np.ndarray] = field(default_factory=dict)
     image_ids: list[int] = field(default_factory=list)
 
@@ -51,7 +53,11 @@ class RowScores:
 
 
 def collect(
-    table: Table, seeds: Sequence[int], scores_root: Path, trainings: Mapping[str, Sequence[Path]]
+    table: Table,
+    seeds: Sequence[int],
+    scores_root: Path,
+    trainings: Mapping[str, Sequence[Path]],
+    server: Mapping[str, Path],
 ) -> list[RowScores]:
     """Read the scores of every row.
 
@@ -60,12 +66,15 @@ def collect(
         seeds: one run per seed and row.
         scores_root: folder above ``<dataset>/<subset>/...``.
         trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
+        server: path of a scored run -> folder of what COCO's server is sent of it, and of its answer.
 
     Raises:
         RecapError: a file is missing or broken.
         MetricError: two runs differ in tokenizer, references, images or split, or were scored on other images.
     """
     rows = [_read_row(row, seeds, table.columns, scores_root, trainings) for row in table.rows]
+    for scores in rows:
+        _add_answers(scores, seeds, table, server)
     for other in rows[1:]:
         _check_comparable(rows[0].row.id, rows[0].signature, other.row.id, other.signature)
         if other.image_ids != rows[0].image_ids:
@@ -96,7 +105,7 @@ def _read_row(
         for column in columns:
             if column in RUN_COLUMNS:
                 _add_number(column, run, scores, trainings)
-            else:
+            elif column not in server_names():
                 _add_metric(column, run.seed, metrics, images, scores, per_image, folder)
     scores.images = {column: np.mean(values, axis=0) for column, values in per_image.items()}
     return scores
@@ -114,6 +123,21 @@ def _add_number(column: str, run: Run, scores: RowScores, trainings: Mapping[str
     scores.values.setdefault(column, {})[run.seed] = sum(read_number(stage / info.file, info.key) for stage in stages)
 
 
+def _add_answers(scores: RowScores, seeds: Sequence[int], table: Table, server: Mapping[str, Path]) -> None:
+    """Add what COCO's server answered, or the reason why a row has no such scores."""
+    row, columns = scores.row, [column for column in table.columns if column in server_names()]
+    not_sent = table.server.not_sent.get(row.id) if table.server else None
+    for run in row_runs(row, list(seeds)):
+        answer = read_answer(server[run.path]) if run.path in server else not_sent or ALONE
+        for column in columns:
+            if isinstance(answer, str):
+                scores.reasons[column] = answer
+            else:
+                scores.values.setdefault(column, {})[run.seed] = answer.scores[column]
+                given = dict.fromkeys([*filter(None, [scores.sources.get(column)]), answer.source])
+                scores.sources[column] = "; ".join(given)
+
+
 def _add_metric(
     column: str,
     seed: int,
@@ -126,8 +150,7 @@ def _add_metric(
     """Add one metric of one run, or the reason why it is missing."""
     value = metrics.scores.get(column)
     if value is None:
-        unknown = SERVER_ALONE if column in server_names() else "not in metrics.json"
-        reason = metrics.not_run.get(column, unknown)
+        reason = metrics.not_run.get(column, "not in metrics.json")
         if _FAILED.match(reason):
             file = folder / "metrics.json"
             reason += f"; this failure is not a result: delete {file} and run the same command again"

@@ -17,6 +17,7 @@ from recap.settings.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 from recap.statistics.power import seeds_needed
+from recap.statistics.server import NO_IMAGES
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
@@ -41,6 +42,7 @@ def compare_table(
     scores_root: Path,
     statistics_out: Path,
     trainings: Mapping[str, Sequence[Path]] | None = None,
+    server: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
     """Compare the rows of a table with its baseline row and write the result as JSON (no NaN; None has a reason).
 
@@ -51,6 +53,7 @@ def compare_table(
         scores_root: folder above ``<dataset>/<subset>/...`` with ``metrics.json`` and ``scores.<split>.parquet``.
         statistics_out: file to write.
         trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
+        server: path of a scored run -> folder of what COCO's server is sent of it, and of its answer.
 
     Returns:
         What was written.
@@ -60,7 +63,7 @@ def compare_table(
     """
     if not seeds:
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
-    rows = collect(table, seeds, scores_root, trainings or {})
+    rows = collect(table, seeds, scores_root, trainings or {}, server or {})
     baseline = next(scores for scores in rows if scores.row.id == table.baseline)
     described = [_describe(scores, baseline, table) for scores in rows]
     family = _correct(described, seeds)
@@ -77,6 +80,7 @@ def compare_table(
         "family": family,
         "notes": NOTES,
         "quoted": [row.model_dump() for row in table.quoted],
+        "not_run": [row.model_dump() for row in table.not_run],
         "rows": described,
     }
     write_json(statistics_out, result)
@@ -116,6 +120,7 @@ def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]
         "sd": stdev(values.values()) if spread else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
+        "source": scores.sources.get(column),
         **_against_paper(scores.row, column, mean),
         "comparison": None if scores is baseline or number else _comparison(scores, baseline, column),
     }
@@ -141,6 +146,8 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
         missing = scores if not ours else baseline
         reason = f"row {missing.row.id!r} has no {column}: {missing.reasons.get(column)}"
         return no_comparison(reason)
+    if column not in scores.images:
+        return no_comparison(NO_IMAGES, fmean(ours.values()) - fmean(theirs.values()))
     return compare_rows(
         column,
         baseline_images=baseline.images[column].tolist(),

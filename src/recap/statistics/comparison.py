@@ -127,9 +127,9 @@ def compare_rows(
     }
 
 
-def no_comparison(reason: str) -> dict[str, Any]:
-    """Return the comparison of a row that lacks the metric, or whose baseline does."""
-    return {"difference": None, "paired": None, "welch": None, "joint": None, "mark": 0, "reason": reason}
+def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any]:
+    """Return the comparison of a row without a test: it or its baseline lacks the metric, or scores per image."""
+    return {"difference": difference, "paired": None, "welch": None, "joint": None, "mark": 0, "reason": reason}
 
 
 def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)) -> dict[str, int]:

@@ -143,7 +143,8 @@ def load_inputs(
     hashes = {
         "vocabulary_hash": vocab.hash,
         "subset_hash": chosen["hash"],
-        "feature_hash": sources.feature_hash,
+        "feature_hash": sources.hash_of([*captions, *validation]),
+        "features_made_by": sources.made_by,
         "init_sha256": sha256_file(init / "model.safetensors") if init else None,
     }
     if weights is not None:  # named only where there are some, so that finished runs of other models stay valid

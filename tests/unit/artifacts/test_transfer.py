@@ -16,6 +16,8 @@ from recap.artifacts.listings import LISTINGS, Output, listed, outputs, read_lis
 from recap.cli import main
 from recap.core.errors import DataError
 
+pytestmark = pytest.mark.seconds
+
 ROOT = Path(__file__).resolve().parents[3]
 VARS = "vars:\n  - profile: mine\n  - config: --configfile params/mine.yaml\n"
 

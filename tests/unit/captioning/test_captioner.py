@@ -20,6 +20,8 @@ from recap.core.errors import ConfigError, DataError, RecapError
 from recap.data.corpus.corpus import Corpus
 from recap.features.store import FeatureStore
 
+pytestmark = pytest.mark.seconds
+
 CLOSE = 1e-3  # of log-probabilities: batches of other sizes sum in another order, and features are stored in float16
 
 

@@ -15,6 +15,8 @@ from recap.captioning.pictures import find_photos, read_photo
 from recap.cli import main
 from recap.core.errors import DataError
 
+pytestmark = pytest.mark.seconds
+
 RAMP = np.tile(np.linspace(0, 65535, 64).astype(np.uint16), (48, 1))
 
 

@@ -83,7 +83,8 @@ def test_files_of_another_training_are_refused(results, copied, tmp_path):
     files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
     config = yaml.safe_load((copied / "config.yaml").read_text())
     (copied / "SHA256SUMS").unlink()
-    for key, sentence in (("vocabulary_hash", "not the vocabulary that"), ("feature_hash", "not the features that")):
+    hashes = {"vocabulary_hash": "not the vocabulary that", "features_made_by": "not the features that"}
+    for key, sentence in hashes.items():
         (copied / "config.yaml").write_text(yaml.safe_dump({**config, key: "0" * 16}))
         with pytest.raises(RecapError, match=f"{sentence} .* was trained with"):
             recap.load(copied, **files)

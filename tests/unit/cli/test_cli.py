@@ -23,6 +23,8 @@ from recap.settings import RunSpec
 from recap.settings.param_files import names
 from recap.settings.params import load_named, validate
 
+pytestmark = pytest.mark.seconds
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

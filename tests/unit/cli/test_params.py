@@ -17,6 +17,8 @@ from recap.settings import SECTIONS
 from recap.settings.param_files import names
 from recap.settings.params import load_named
 
+pytestmark = pytest.mark.seconds
+
 TINY = ROOT / "tests" / "workflow" / "params"
 
 

@@ -18,6 +18,8 @@ from recap.data.datasets.conceptual import shards as conceptual_shards
 from recap.data.datasets.conceptual.download import download
 from recap.data.datasets.conceptual.shards import SHARD, file_of, read_records
 
+pytestmark = pytest.mark.seconds
+
 QUICK = {"workers": 32, "timeout": 1.0, "backoff": 0.01, "rounds": 1, "min_side": 48}
 # What becomes of each kind of answer, and how many requests it may cost (with two tries).
 EXPECTED = {

@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 from recap.data.datasets.iu_xray.text import STOP, tokenize_report
 from recap.data.vocabulary.text import tokenize
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.mark.parametrize(
     ("report", "words"),

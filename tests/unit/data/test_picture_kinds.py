@@ -11,6 +11,8 @@ from recap.core.errors import DataError
 from recap.data.datasets.conceptual.web_pictures import Failure, shrunk
 from recap.data.files.images import BrokenPicture, decode_rgb
 
+pytestmark = pytest.mark.seconds
+
 RAMP = np.tile(np.linspace(0, 65535, 64), (8, 1))
 EIGHT = np.rint(RAMP / 257).astype(np.uint8)
 

@@ -17,6 +17,8 @@ from recap.data.datasets.scenes.build import distinct_scenes, render_scenes
 from recap.data.datasets.scenes.layout import COLOURS, SHAPES
 from recap.data.files.images import ImageSource
 
+pytestmark = pytest.mark.seconds
+
 SPEC = {"kind": "scenes", "train": 110, "val": 15, "test": 25, "size": 112, "seed": 3}
 NAMES = ("images.zip", "boxes.json", "corpus.parquet")
 NOUNS = {"disc": "circle", "hoop": "ring", "plus sign": "cross"}

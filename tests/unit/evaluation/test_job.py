@@ -24,6 +24,8 @@ from recap.settings import EvaluationSpec, Execution
 from recap.settings.datasets.scenes import ScenesDataset
 from recap.settings.params import validate
 
+pytestmark = pytest.mark.seconds
+
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers.feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
+from helpers.importing import import_job
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.importers.job import import_features
 from recap.features.importers.numbers import check_float32
@@ -22,9 +23,7 @@ ROWS, WIDTH = 36, 2048
 
 def bring(folder, format, source, **changes):
     spec = ImportedFeatures(kind="imported", format=format, sources=[source.name], **{"dtype": "float32", **changes})
-    return import_features(
-        spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "out" / "f.h5"
-    )
+    return import_features(spec, import_job(folder, inputs=source.parent))
 
 
 def refused(folder, words, format, source, **changes):

@@ -13,6 +13,8 @@ from recap.settings.features.crops import CropFeatures
 from recap.settings.features.grid import GridFeatures
 from recap.settings.params import load_named
 
+pytestmark = pytest.mark.seconds
+
 PARAMS = Path(__file__).parents[3] / "params"
 NAMES = sorted(path.stem for path in (PARAMS / "features").glob("*.yaml"))
 NAMED = {

@@ -1,5 +1,6 @@
 """An unfinished extraction or import follows the bytes of its pictures and files, not their names and sizes."""
 
+import json
 import os
 import shutil
 import time
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from helpers.feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
+from helpers.importing import import_job
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
 from recap.features.importers import job
-from recap.features.origins import ShownPictures, WholeFiles, file_mark, recall, taken
+from recap.features.origins import Notes, ShownPictures, WholeFiles, file_mark
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
@@ -88,7 +90,7 @@ def test_only_the_shard_of_a_replaced_picture_is_made_again(pictures, tmp_path, 
     same_size_and_time(pictures.folder / "3.jpg", "0033")
     assert pictures.build(tmp_path) == [0, 1, 2, 33, 4, 5, 6, 7]
     assert pictures.read == [2, 3, 6, 7]
-    assert "have changed since (making it again)" in capsys.readouterr().err
+    assert "source files of 1 images have changed since (making them again)" in capsys.readouterr().err
 
 
 def test_touched_and_copied_pictures_are_read_again_but_not_extracted_again(pictures, tmp_path):
@@ -150,11 +152,15 @@ def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
             return super().content(image_id)
 
     files = Counted(lambda image_id: [pictures.folder / f"{image_id}.jpg"])
-    notes = taken(files, {0: files.mark(0)})
-    assert notes["0"]["mark"] is None  # written a moment ago: it may be written again at the same tick of the clock
-    (tmp_path / "notes.json").write_text('{"0": {"mark": [[4')
-    assert recall(files, [0], tmp_path / "notes.json") == [notes["0"]["content"]]
-    assert reads == [0, 0]
+    notes = Notes(files, [0], [])
+    (content,) = notes.take([0])
+    notes.write(tmp_path / "notes.json", [0])
+    # Written a moment ago: it may be written again at the same tick of the clock.
+    assert json.loads((tmp_path / "notes.json").read_text())["0"] == {"mark": None, "content": content}
+    (tmp_path / "damaged.json").write_text('{"0": {"mark": [[4')
+    for name in ("notes.json", "damaged.json", "none.json"):
+        assert Notes(files, [0], [tmp_path / name]).content(0) == content
+    assert reads == [0] * 4
 
 
 def test_mark_changes_with_every_way_to_replace_a_file(tmp_path):
@@ -188,9 +194,7 @@ def bring(folder, format, source, stop_after=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FORMATS, "get", lambda name: Interrupted)
         try:
-            return given, job.import_features(
-                spec=spec, inputs=source.parent, corpus=None, shards=folder / "shards", out=folder / "f.h5"
-            )
+            return given, job.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
         except KeyboardInterrupt:
             return given, None
 

@@ -18,6 +18,8 @@ from recap.features.store import FeatureStore
 from recap.settings.datasets.scenes import ScenesDataset
 from recap.settings.features.grid import GridFeatures
 
+pytestmark = pytest.mark.seconds
+
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 4}
 KNOWN = {"shape": ["ring", "star"], "colour": ["red"], "size": ["small"], "texture": ["plain"]}
 

@@ -1,4 +1,4 @@
-"""Which proposals become regions, what segments become; detectron2 itself where it is installed."""
+"""Attributes of regions, what segments become, and weights of detectors; detectron2 itself where it is installed."""
 
 import importlib.util
 import pickle
@@ -10,9 +10,9 @@ from PIL import Image
 
 from recap.core.errors import ConfigError, FeatureError
 from recap.features import detectron
-from recap.features.regions import AttributeHead, Detector, network_input
+from recap.features.attribute_head import AttributeHead
+from recap.features.regions import Detector
 from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
-from recap.features.selection import choose, intersection_over_union, suppressed_confidence
 from recap.settings.features import Features
 from recap.settings.features.regions import RegionFeatures
 from recap.settings.params import validate
@@ -20,70 +20,15 @@ from recap.settings.params import validate
 DETECTRON = importlib.util.find_spec("detectron2") is not None
 
 
-def boxes(count, seed=0):
-    rng = np.random.default_rng(seed)
-    low = rng.uniform(0, 60, (count, 2))
-    return torch.from_numpy(np.concatenate([low, low + rng.uniform(5, 50, (count, 2))], 1)).float()
-
-
-def plain_suppression(corners, scores, overlap):
-    """One class at a time, one box at a time."""
-    found = np.zeros(len(corners))
-    for column in scores.T:
-        order, gone = list(np.argsort(-column, kind="stable")), set()
-        for place, box in enumerate(order):
-            if box in gone:
-                continue
-            found[box] = max(found[box], column[box])
-            for other in order[place + 1 :]:
-                a, b = corners[box], corners[other]
-                wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-                shared = max(wide, 0) * max(high, 0)
-                areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
-                if shared / (areas - shared) > overlap:
-                    gone.add(other)
-    return found
-
-
-@pytest.mark.parametrize("overlap", [0.1, 0.3, 0.7])
-def test_suppression_of_all_classes_at_once_equals_one_by_one(overlap):
-    corners, scores = boxes(25), torch.rand(25, 7, generator=torch.Generator().manual_seed(1))
-    confidence, classes = suppressed_confidence(corners, scores, overlap=overlap)
-    expected = plain_suppression(corners.numpy(), scores.numpy(), overlap)
-    np.testing.assert_allclose(confidence, expected)
-    alive = confidence > 0
-    assert torch.equal(scores[alive, classes[alive]], confidence[alive])
-
-
-def test_overlap_of_known_boxes():
-    corners = torch.tensor([[0, 0, 2, 2], [1, 0, 3, 2], [5, 5, 6, 6.0]])
-    expected = torch.tensor([[1, 1 / 3, 0], [1 / 3, 1, 0], [0, 0, 1.0]])
-    torch.testing.assert_close(intersection_over_union(corners), expected)
-
-
-@pytest.mark.parametrize(
-    ("threshold", "least", "most", "kept"),
-    [(0.5, 1, 9, [3, 0]), (0.5, 3, 9, [3, 0, 1]), (0, 1, 2, [3, 0]), (1, 9, 9, [3, 0, 1, 2])],
-)
-def test_between_least_and_most_regions(threshold, least, most, kept):
-    found = choose(torch.tensor([0.6, 0.3, 0.2, 0.9]), threshold=threshold, least=least, most=most)
-    assert found.tolist() == kept
-
-
 def test_attributes_are_probabilities_that_depend_on_the_class():
-    head = AttributeHead(classes=5, attributes=4, size=6)
+    head = AttributeHead(classes=5, attributes=4, size=6, none=True)
     vectors = torch.rand(3, 6)
     found = head(vectors, torch.tensor([0, 1, 5]))
     assert found.shape == (3, 4)
     assert ((found > 0) & (found.sum(1, keepdim=True) < 1)).all()
     assert not torch.equal(head(vectors[:1], torch.tensor([0])), head(vectors[:1], torch.tensor([1])))
-
-
-def test_network_input_is_blue_first_and_fits_both_sides():
-    picture = Image.new("RGB", (300, 100), (10, 20, 30))
-    image = network_input(picture, short=50, long=120)
-    assert image.shape == (3, 40, 120)
-    assert image[:, 5, 5].tolist() == [30, 20, 10]
+    found = AttributeHead(classes=5, attributes=4, size=6, none=False)(vectors, torch.tensor([0, 1, 5]))
+    torch.testing.assert_close(found.sum(1), torch.ones(3))
 
 
 def test_occupancy_is_the_share_of_each_class_in_each_cell():
@@ -152,12 +97,17 @@ def test_weights_of_a_detector_hold_tensors_alone(tmp_path, capsys):
     assert "code was run" not in capsys.readouterr().out
 
 
+def regions(detector, pixels):
+    (found,) = detector([detector.prepare(1, Image.fromarray(pixels))])
+    return found
+
+
 @pytest.mark.skipif(not DETECTRON, reason="detectron2 is not installed (docs/detectron2.md says how to build it)")
 def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     counts = {"min_boxes": 5, "max_boxes": 5, "short_side": 120, "long_side": 200}
     spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random", grid=3, **counts)
-    found = Detector(spec, inputs=tmp_path, device=torch.device("cpu"))(1, Image.fromarray(noise))
+    found = regions(Detector(spec, inputs=tmp_path, device=torch.device("cpu")), noise)
     assert found.values["region"].shape == (5, 2048)
     assert found.values["grid"].shape == (9, 2048)
     corners = found.values["region/boxes"]
@@ -168,12 +118,12 @@ def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
 def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}
-    settings |= {"min_boxes": 5, "max_boxes": 5, "long_side": 200}
+    settings |= {"min_boxes": 5, "max_boxes": 5, "long_side": 200, "dtype": "float32"}
     pooled, layer = (
         Detector(RegionFeatures(**settings, vectors=vectors), inputs=tmp_path, device=torch.device("cpu"))
         for vectors in ("pooled", "fc1")
     )
-    before, after = (each(1, Image.fromarray(noise)).values for each in (pooled, layer))
+    before, after = (regions(each, noise).values for each in (pooled, layer))
     assert (before["region"].shape, after["region"].shape) == ((5, 2048), (5, 1024))
     first = layer.model.roi_heads.box_head.fc1
     expected = torch.relu(first(torch.from_numpy(before["region"]))).detach().numpy()

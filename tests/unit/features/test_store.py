@@ -9,7 +9,7 @@ import torch
 from recap.core.errors import FeatureError
 from recap.features.info import info
 from recap.features.layout import image_digest
-from recap.features.packing import Index, write_file
+from recap.features.packing import Index, fill, lay_out
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
@@ -160,18 +160,14 @@ def test_large_store_opens_at_once(tmp_path):
     index = Index(
         np.arange(count) * 4,
         np.ones((count, 2), np.int32),
-        {"grid": np.arange(count + 1)},
         np.tile(np.frombuffer(image_digest({"grid/values": np.ones((1, 2), np.float16)}), np.uint8), (count, 1)),
+        np.zeros((count, 32), np.uint8),
+        {"grid": np.arange(count + 1)},
     )
     values = {"grid/values": np.ones((count, 2), np.float16)}
     header = FeatureStore(path).attributes
-    write_file(
-        path,
-        index=index,
-        kinds={"grid/values": ("float16", (2,))},
-        blocks=[values],
-        header=header,
-    )
+    places = lay_out(path, index=index, kinds={"grid/values": ("float16", (2,))}, header=header)
+    fill(places, {"grid/values": 0}, [values])
     begin = time.perf_counter()
     store = FeatureStore(path)
     found, _ = store.read([400, 4 * (count - 1)])

@@ -16,6 +16,8 @@ from recap.features.word_head import word_loss
 from recap.settings.datasets.scenes import ScenesDataset
 from recap.settings.features.grid import GridFeatures
 
+pytestmark = pytest.mark.seconds
+
 SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "random", "out_index": 3, "image_size": 64, "grid": 4}
 TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 1e-3, "images_per_batch": 8}
 

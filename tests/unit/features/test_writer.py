@@ -1,11 +1,15 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from recap.core.errors import FeatureError, RecapError
-from recap.features import packing
+from recap.features import merging, packing
+from recap.features.parts import Part
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.writer import build_store, merge_parts
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(10, 24))
@@ -14,19 +18,19 @@ IDS = list(range(10, 24))
 class Counting:
     """An extractor that counts what it is asked for and can break at an image."""
 
-    def __init__(self, stop_at=None, change=lambda image_id, values: values):
-        self.seen, self.stop_at, self.change = [], stop_at, change
+    def __init__(self, stop_at=None, change=lambda image_id, values: values, rows=4):
+        self.seen, self.stop_at, self.change, self.rows = [], stop_at, change, rows
 
     def __call__(self, groups):
         for image_id in (image_id for group in groups for image_id in group):
             if image_id == self.stop_at:
                 raise KeyboardInterrupt
             self.seen.append(image_id)
-            values = np.random.default_rng(image_id).normal(size=(4, 3)).astype(np.float32)
+            values = np.random.default_rng(image_id).normal(size=(self.rows, 3)).astype(np.float32)
             yield ImageFeatures(image_id, (5, 6), self.change(image_id, values))
 
 
-def build(folder, extract, *, ids=IDS, job="a" * 16, dtype="float16"):
+def build(folder, extract, *, ids=IDS, job="a" * 16, dtype="float16", **more):
     build_store(
         out=folder / "f.h5",
         shards=folder / "shards",
@@ -36,6 +40,7 @@ def build(folder, extract, *, ids=IDS, job="a" * 16, dtype="float16"):
         job=job,
         attributes=ABOUT,
         extract=extract,
+        **more,
     )
     return folder / "f.h5"
 
@@ -134,15 +139,115 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
     class Usage:
         free = 1000
 
-    monkeypatch.setattr(packing.shutil, "disk_usage", lambda path: Usage)
-    with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1.0 MiB, but only 0.0 MiB are free"):
-        build(tmp_path, Counting())
-    monkeypatch.setattr(packing, "_need_room", lambda path, size: None)
+    with monkeypatch.context() as small:
+        small.setattr(packing.shutil, "disk_usage", lambda path: Usage)
+        with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1.0 MiB, but only 0.0 MiB are free"):
+            build(tmp_path, Counting())
 
-    def full(path):
+    def full(path, block):
         raise OSError("Can't write data (file write failed: errno = 28, error message = 'No space left on device')")
 
     monkeypatch.setattr(packing, "_new_file", full)
     with pytest.raises(RecapError, match=r"the disk is full"):
         build(tmp_path, Counting())
     assert list((tmp_path / "shards").iterdir()) == []
+
+
+def test_store_grows_by_the_new_images_alone_and_equals_one_made_at_once(tmp_path):
+    whole = build(tmp_path / "whole", Counting()).read_bytes()
+    kept = tmp_path / "kept" / "f.h5"
+    build(tmp_path, Counting(), ids=[12, 10, 23, 17], kept=kept)
+    (tmp_path / "f.h5").unlink()  # as Snakemake does before a job runs again
+    second = Counting()
+    assert build(tmp_path, second, kept=kept).read_bytes() == whole
+    assert second.seen == [image_id for image_id in IDS if image_id not in (10, 12, 17, 23)]
+    fewer = Counting()
+    assert FeatureStore(build(tmp_path, fewer, ids=IDS[3:6], kept=kept)).ids.tolist() == IDS[3:6]
+    assert fewer.seen == []
+
+
+def test_store_by_hand_grows_from_itself_and_a_changed_set_keeps_finished_shards(tmp_path):
+    build(tmp_path, Counting(), ids=IDS[:3])
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path, Counting(stop_at=20), ids=IDS[:12])
+    third = Counting()
+    build(tmp_path, third, ids=[*IDS, 9])
+    assert third.seen == [9, 17, 18, 19, 20, 21, 22, 23]
+    FeatureStore(tmp_path / "f.h5").verify()
+
+
+def test_order_of_the_ids_does_not_matter(tmp_path):
+    whole = build(tmp_path / "a", Counting()).read_bytes()
+    assert build(tmp_path / "b", Counting(), ids=IDS[::-1]).read_bytes() == whole
+
+
+def parts_of(folder, numbers, count=3, **changes):
+    for number in numbers:
+        part = Part.of(f"{number}/{count}", folder / f"{number}.json")
+        build(folder, changes.get("extract", Counting()), part=part)
+    return [folder / f"{number}.json" for number in range(1, count + 1)]
+
+
+def test_parts_in_any_order_give_the_bytes_of_one(tmp_path):
+    whole = build(tmp_path / "whole", Counting()).read_bytes()
+    counting = Counting()
+    files = parts_of(tmp_path, [3, 1, 2], extract=counting)
+    assert sorted(counting.seen) == IDS
+    assert not (tmp_path / "f.h5").exists()
+    merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=tmp_path / "kept.h5")
+    assert (tmp_path / "f.h5").read_bytes() == whole
+    assert (tmp_path / "kept.h5").samefile(tmp_path / "f.h5")
+    assert not (tmp_path / "shards").exists()
+
+
+def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
+    files = parts_of(tmp_path, [1, 2])
+    with pytest.raises(RecapError, match=r"3\.json: no such file"):
+        merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
+    parts_of(tmp_path, [3])
+    other = json.loads(files[2].read_text())
+    files[2].write_text(json.dumps({**other, "header": {**other["header"], "made_with": "another GPU"}}))
+    with pytest.raises(FeatureError, match=r"3\.json: its made_with differ from those of .*1\.json"):
+        merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
+    files[2].write_text(json.dumps(other))
+    next((tmp_path / "shards").glob("*.shard.h5")).unlink()
+    with pytest.raises(FeatureError, match="no part has the features of image id"):
+        merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
+def test_part_that_cannot_be_is_refused(tmp_path, text):
+    with pytest.raises(FeatureError, match="expected NUMBER/COUNT"):
+        Part.of(text, tmp_path / "done.json")
+
+
+def test_merge_holds_one_shard_twice_at_most_and_goes_on_wherever_it_is_stopped(tmp_path, monkeypatch):
+    whole = build(tmp_path / "whole", Counting(rows=40_000)).read_bytes()
+    copy, sizes = merging._copy, []
+
+    def measured(*arguments):
+        copy(*arguments)
+        sizes.append(sum(path.stat().st_blocks * 512 for path in (tmp_path / "shards").iterdir()))
+        if len(sizes) in (1, 3):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(merging, "_copy", measured)
+    counting = Counting(rows=40_000)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path, counting)
+    assert build(tmp_path, counting).read_bytes() == whole
+    assert counting.seen == IDS
+    assert max(sizes) < len(whole) * (1 + 4 / 14) + 2**18
+
+
+def test_store_without_room_for_a_second_name_says_that_it_cannot_grow(tmp_path, monkeypatch, capsys):
+    def refused(self, target):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    build(tmp_path, Counting(), kept=tmp_path / "kept.h5")
+    assert "kept.h5: the disk has no second name for the store (Operation not permitted), so it cannot grow later" in (
+        capsys.readouterr().err
+    )
+    FeatureStore(tmp_path / "f.h5").verify()

@@ -25,6 +25,8 @@ from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 from recap.settings.params import load_profile
 
+pytestmark = pytest.mark.seconds
+
 PARAMS = Path(__file__).parents[3] / "params"
 SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 TWO = Statement(

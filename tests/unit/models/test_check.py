@@ -11,6 +11,8 @@ from recap.models.check import check_models
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
 
+pytestmark = pytest.mark.seconds
+
 
 def planned(tmp_path, **model):
     row = {"dataset": "d", "features": "f", "model": "m", "recipe": "r", "stage": "xe"}

@@ -35,6 +35,8 @@ from recap.models.state import PER_BEAM, State
 from recap.nn.fast import switch
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
+pytestmark = pytest.mark.seconds
+
 # The variants of a kind are its options: `make test` runs the example of each kind, `make test-all` the variants, too.
 CASES = [
     pytest.param(config, id=name, marks=[] if name == config.kind else pytest.mark.slow) for name, config in cases()

@@ -12,6 +12,8 @@ from helpers.feature_stores import write_store
 from helpers.prepared import prepare
 from recap.core.files.yaml_files import read_mapping
 
+pytestmark = pytest.mark.seconds
+
 TESTS = Path(__file__).resolve().parents[2]
 TOY = TESTS / "toy_paper"
 

@@ -15,6 +15,8 @@ from recap.nn.fast.linear import MIN_PREPACK_SIZE
 from recap.nn.recurrent import LSTMCell
 from recap.papers.xlan.bilinear import bilinear_pool, plain_bilinear_pool
 
+pytestmark = pytest.mark.seconds
+
 
 def big():
     torch.manual_seed(0)

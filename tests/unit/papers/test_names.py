@@ -10,6 +10,8 @@ import pytest
 import recap
 from recap import papers
 
+pytestmark = pytest.mark.seconds
+
 SOURCE = Path(recap.__file__).parent
 PAPERS = sorted(path.parent.name for path in Path(papers.__file__).parent.glob("*/__init__.py"))
 NAMES = re.compile(

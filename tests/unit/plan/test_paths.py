@@ -11,9 +11,8 @@ from helpers.plans import edited
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.core.process.gpus import VISIBLE
-from recap.data.files.missing import files_to_fetch
 from recap.plan import jobs
-from recap.plan.inputs import data_files, feature_files, hub_weights, missing_inputs, used_features
+from recap.plan.inputs import data_files, feature_files, hub_files, missing_inputs, used_features
 from recap.plan.load import load_plan, uses_gpus
 from recap.plan.paths import Paths
 from recap.plan.run import run_named
@@ -93,11 +92,11 @@ def test_weights_of_the_hub_are_those_of_stores_that_are_not_there(params):
     edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
     paths = paths_of()
-    assert hub_weights(paths) == ["test_resnet"]
+    assert hub_files(paths) == {"hub:timm/test_resnet": "features/tiny_grid.yaml"}
     store = Path(paths.store("tiny_scenes", "tiny_grid"))
     store.parent.mkdir(parents=True)
     store.touch()
-    assert hub_weights(paths) == []
+    assert hub_files(paths) == {}
 
 
 def test_an_outside_file_is_missing_while_what_is_made_from_it_is_missing_too(params):
@@ -119,27 +118,6 @@ def test_one_row_needs_nothing_of_the_others(params):
     assert missing_inputs(alone) == {}
     assert [run.model for run in alone.plan.scored()] == ["transformer"]
     assert {run.stage for run in alone.plan.trained()} == {"xe", "scst"}
-
-
-def test_missing_files_are_fetched_if_the_profile_and_the_list_allow_it(tmp_path):
-    lines = [
-        "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note",
-        "web/a.zip,1,primary,http://a,,,,none,,",
-    ]
-    (tmp_path / "data_versions.csv").write_text("\n".join([*lines, "own/b.zip,1,own,,,,,none,,ask its author"]))
-
-    def fetched(path, fetch=True):
-        return files_to_fetch({path: "datasets/d.yaml"}, tmp_path, inputs="in", fetch=fetch)
-
-    assert fetched("in/web/a.zip") == {"in/web/a.zip": "web/a.zip"}
-    for path, fetch, sentence in [
-        ("in/web/a.zip", False, "have it fetched with --config fetch=true inputs=in"),
-        ("in/own/b.zip", True, "put it there (ask its author), or say where"),
-        ("in/c.zip", True, "in/c.zip: no such file or folder; datasets/d.yaml names it: put it there, or say"),
-    ]:
-        with pytest.raises(ConfigError) as refusal:
-            fetched(path, fetch)
-        assert sentence in str(refusal.value)
 
 
 def test_a_key_that_stands_twice_in_a_profile_is_refused(params):

@@ -9,6 +9,8 @@ from recap.settings import Profile
 from recap.settings.param_files import names, profiles
 from recap.settings.params import load_named, load_profiles, profiles_of_tables, read_mapping
 
+pytestmark = pytest.mark.seconds
+
 SCALES = ("paper", "photos", "scenes")
 PROFILES = {profile.name: profile for path in profiles(PARAMS) for profile in load_profiles(path)}
 

@@ -26,6 +26,8 @@ from recap.settings import EvaluationSpec, Execution, ExecutionFile, Profile
 from recap.settings.params import validate
 from recap.training.short import FirstBatches
 
+pytestmark = pytest.mark.seconds
+
 PARAMS = ROOT / "tests" / "workflow" / "params"
 
 

@@ -15,6 +15,8 @@ from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.metrics import METRICS
 from recap.settings.models import model_source
 
+pytestmark = pytest.mark.seconds
+
 LAYER = '''"""What it is."""
 
 from math import tau  # a turn

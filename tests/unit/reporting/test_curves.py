@@ -12,6 +12,8 @@ from recap.reporting.curves import Curve, draw_curves, write_curves
 from recap.reporting.figures import contact_sheet
 from recap.reporting.samples import RowCaption, Sample
 
+pytestmark = pytest.mark.seconds
+
 HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"
 
 

@@ -52,6 +52,7 @@ def content():
         "sd": 0.001,
         "n": 2,
         "reason": None,
+        "source": None,
         "printed_percent": 1.5,
         "printed_sd_percent": None,
         "difference_to_printed_percent": None,
@@ -70,7 +71,7 @@ def content():
     ]
     statistics = {"table": "t", "printed_on": None, "baseline": "a", "columns": ["errors"], "seeds": [1, 2]}
     family = {"units": ["images", "runs", "both"], "made": 1, "power": None}
-    statistics |= {"images": 4, "family": family, "quoted": [], "rows": described}
+    statistics |= {"images": 4, "family": family, "quoted": [], "not_run": [], "rows": described}
     return table_content(table, statistics)
 
 

@@ -77,18 +77,24 @@ def test_stores_whose_streams_have_one_name_are_refused(paths, tmp_path):
         FeatureSources([paths[0], other])
 
 
-@pytest.mark.parametrize("ids", [[3, 8, 11], [3, 8, 11, 20, 21]])
-def test_stores_of_other_images_are_refused(paths, tmp_path, ids):
-    other = write_store(tmp_path / "other.h5", ids, stream="segment")
-    lacks, image = ("other", 20) if len(ids) == 3 else ("grid", 21)
-    with pytest.raises(FeatureError, match=rf"{lacks}.h5: no features for image id {image}, which"):
-        FeatureSources([paths[0], other])
+def test_stores_may_hold_other_images_as_long_as_each_holds_those_that_are_read(paths, tmp_path):
+    other = write_store(tmp_path / "other.h5", [3, 8, 11, 21], stream="segment")
+    sources = FeatureSources([paths[0], other])
+    sources.require([3, 11])
+    with pytest.raises(FeatureError, match=r"other.h5: no features for image id 20"):
+        sources.require([3, 20])
+    with pytest.raises(FeatureError, match=r"grid.h5: no features for image id 21"):
+        sources.require([3, 21])
 
 
-def test_the_hash_of_one_store_is_its_own_and_of_several_all_count(paths):
+def test_the_hash_of_images_covers_all_stores_and_no_image_beside_them(paths, tmp_path):
     one, together = FeatureSources(paths[:1]), FeatureSources(paths)
-    assert one.feature_hash == one.stores[0].feature_hash
-    assert len({one.feature_hash, together.feature_hash, FeatureSources(paths[::-1]).feature_hash}) == 3
+    grown = FeatureSources([write_store(tmp_path / "grown.h5", [*IDS, 99], boxes=True)])
+    assert one.hash_of([8, 3]) == one.hash_of([3, 8]) == grown.hash_of([3, 8])
+    other_order = FeatureSources(paths[::-1])
+    assert len({one.hash_of([3]), *(each.hash_of([3, 8]) for each in (one, together, other_order))}) == 4
+    assert one.made_by == one.stores[0].made_by() == grown.made_by
+    assert one.made_by != together.made_by
 
 
 def test_resident_features_read_every_stream_as_the_sources_do(paths):

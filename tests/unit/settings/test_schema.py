@@ -11,6 +11,8 @@ from recap.settings.param_files import files, names, profiles
 from recap.settings.params import load_named
 from recap.settings.schema import schemas, write_schemas
 
+pytestmark = pytest.mark.seconds
+
 ROOT = Path(__file__).resolve().parents[3]
 PARAMS = [ROOT / "params", ROOT / "tests" / "workflow" / "params"]
 FILES = [

@@ -28,6 +28,8 @@ from recap.studies.response_files import Found
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import write_study_table
 
+pytestmark = pytest.mark.seconds
+
 SMALL = {"images": 8, "items": 6, "pixels": 64}
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 

@@ -21,6 +21,8 @@ from recap.studies.pictures import read_pictures
 from recap.studies.server import MAX_BYTES, links, make_app, public_host
 from recap.studies.store import Store, read_store
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

@@ -12,6 +12,8 @@ from recap.tracking.publish import publish as publish_now
 from recap.tracking.publish import read_records, remove_runs
 from recap.tracking.store import run_list_urls
 
+pytestmark = pytest.mark.seconds
+
 SETTING = "scenes/full/grid/transformer@demo"
 
 

@@ -12,6 +12,8 @@ from recap.core.errors import RecapError
 from recap.tracking import store as store_room
 from recap.tracking.store import init_store
 
+pytestmark = pytest.mark.seconds
+
 
 def refusal(store):
     """Return the one sentence with which a store refuses."""

@@ -8,6 +8,8 @@ from helpers.training import Killed, training
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.average import WeightAverage
 
+pytestmark = pytest.mark.seconds
+
 XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5, weight_average=0.6)
 SCST = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5, weight_average=0.6)
 

@@ -21,6 +21,8 @@ from recap.training import language_model
 from recap.training.checkpoint import STATE
 from recap.training.language_model import LanguageModelTraining, pretrain_language_model
 
+pytestmark = pytest.mark.seconds
+
 SIZES = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "layers": 2, "positions": 24, "validation_texts": 8}
 SPEC = Settings(
     scenes={"count": 30, "max_per_kind": 2, "seed": 5},

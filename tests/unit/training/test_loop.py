@@ -13,6 +13,8 @@ from recap.settings import CrossEntropy, SelfCritical
 from recap.training.job import warn_if_no_better
 from recap.training.objectives.logged import Logged
 
+pytestmark = pytest.mark.seconds
+
 
 def test_best_weights_survive_a_worse_epoch_and_negative_scores(tmp_path):
     scores = [-3.2, -1.0, -2.0, -5.0]

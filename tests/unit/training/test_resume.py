@@ -10,6 +10,8 @@ from helpers.training import IDENTITY, STAGES, Killed, training
 from recap.core.errors import TrainingError
 from recap.settings import SelfCritical
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
 @pytest.mark.parametrize("die_at", [0, 1, 2, 3, 5, 8])

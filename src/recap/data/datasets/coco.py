@@ -18,11 +18,8 @@ from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_jsons
 from recap.data.vocabulary.text import is_storable, tokenize
-from recap.settings.datasets.coco import CocoDataset
+from recap.settings.datasets.coco import CAPTIONS, IMAGES, CocoDataset
 
-# Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
-IMAGES = {"train": 113_287, "val": 5_000, "test": 5_000}
-CAPTIONS = 616_767
 # The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
 _NAME = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import re
@@ -11,21 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from recap.core.errors import DataError, RecapError, first_line
 from recap.core.files.json_files import read_json, write_json
+from recap.core.files.lock import taken
+from recap.data.files.redirects import MOST, redirect_problem
 
 if TYPE_CHECKING:
     from requests import Response
 
-# What is not yet in the part file when a process is killed is fetched again: at most this much.
 CHUNK = 64 * 1024
-TRIES = 6
+TRIES = 6  # in a row without a byte more than ever
 LONGEST_PAUSE = 60.0
 # A server that asks for more patience is passed over for the next address.
 LONGEST_WAIT = 300.0
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+_PACKED = (".gz", ".tgz")  # what some servers announce as encoded, and is to be stored as it is
 
 
 class DownloadError(RecapError):
@@ -33,25 +35,28 @@ class DownloadError(RecapError):
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Which version of which address a part file is the beginning of."""
+class Version:
+    """What a part file is the beginning of: address, strong ETag or else date, and bytes of the whole."""
 
     url: str
-    etag: str | None
-    last_modified: str | None
+    validator: str | None
     total: int | None
 
-    @property
-    def validator(self) -> str | None:
-        """What If-Range takes: a strong ETag, else the date (RFC 9110, 13.1.5)."""
-        strong = self.etag if self.etag and not self.etag.startswith("W/") else None
-        return strong or self.last_modified
+    @classmethod
+    def offered(cls, url: str, response: Response) -> Version:
+        """Return what a response is of; If-Range takes no weak ETag (RFC 9110, 13.1.5)."""
+        etag = response.headers.get("ETag", "W/")
+        validator = response.headers.get("Last-Modified") if etag.startswith("W/") else etag
+        ranged = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
+        length = ranged[1] if ranged else response.headers.get("Content-Length", "")
+        known = length.isdecimal() and (ranged is not None or response.status_code == 200)
+        return cls(url, validator, int(length) if known else None)
 
-    def contradicts(self, other: Identity) -> bool:
-        """Say whether an answer cannot be of the same bytes; what one of the two does not say is no contradiction."""
+    def differs(self, other: Version) -> bool:
+        """Say whether both cannot be of the same bytes; what one of the two does not say is no difference."""
         pairs: list[tuple[object, object]] = [(self.total, other.total)]
         if self.url == other.url:
-            pairs += [(self.etag, other.etag), (self.last_modified, other.last_modified)]
+            pairs.append((self.validator, other.validator))
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
@@ -80,32 +85,40 @@ def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed:
         True if the file was put together from more than one answer.
 
     Raises:
-        DownloadError: the address refuses, offers another size, or fails TRIES times in a row without a new byte.
+        DownloadError: the address refuses, offers another size, or fails TRIES times without a byte more than before.
     """
     import requests
     from urllib3.exceptions import HTTPError
 
-    kept = False
-    failures = 0
+    joined, failures, most = False, 0, file.seek(0, os.SEEK_END)
     with requests.Session() as session:
+        session.max_redirects = MOST
+        session.hooks["response"].append(_checked_redirect(url))
         while True:
-            start = file.seek(0, os.SEEK_END)
-            pause = None
+            pause = 0.0
             try:
-                headers = _headers(url, part, start, hashed)
-                kept = kept or "Range" in headers
+                headers = _headers(url, part, file.seek(0, os.SEEK_END), hashed)
+                joined = joined or "Range" in headers
                 with session.get(url, headers=headers, stream=True, timeout=(30.0, transfer.timeout)) as response:
-                    pause = _refused(url, response)
-                    if pause is None and _receive(url, response, part, file, size, transfer):
-                        return kept
+                    if response.status_code not in (200, 206, 416):
+                        pause = _patience(url, response)
+                    elif _receive(url, response, part, file, size, transfer):
+                        return joined
                     problem = f"answered {response.status_code} {response.reason}"
+            except requests.TooManyRedirects as error:
+                raise DownloadError(f"{url}: redirects more than {MOST} times") from error
             except (requests.RequestException, HTTPError) as error:
-                problem = _reason(error)
-            failures = 1 if file.seek(0, os.SEEK_END) > start else failures + 1
+                problem = f"broke off ({first_line(error)})"
+            # A position that was reached before is no progress: an answer that is always shorter than its
+            # Content-Length would else be asked for without end.
+            position = file.seek(0, os.SEEK_END)
+            failures = 1 if position > most else failures + 1
+            most = max(most, position)
             if failures >= TRIES:
                 raise DownloadError(f"{url}: {problem}, {TRIES} times in a row")
             backoff = min(LONGEST_PAUSE, transfer.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
-            _wait(pause or backoff, transfer.stop)
+            if (transfer.stop or threading.Event()).wait(pause or backoff):
+                raise DownloadError(f"{url}: stopped")
 
 
 @contextmanager
@@ -117,32 +130,39 @@ def locked_part(part: Path) -> Iterator[IO[bytes]]:
     """
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The other process may have given the file its name between our open and our lock.
-            mine = part.exists() and os.fstat(file.fileno()).st_ino == part.stat().st_ino
-        except BlockingIOError:
-            mine = False
-        if not mine:
+        # The other process may have given the file its name between our open and our lock.
+        if not taken(file.fileno()) or not part.exists() or os.fstat(file.fileno()).st_ino != part.stat().st_ino:
             raise DataError(f"{part}: another process is fetching it; wait for that one, then run this again")
         yield file
 
 
-def identity_file(part: Path) -> Path:
-    """Return the path of the file with the identity of a partial download."""
+def version_file(part: Path) -> Path:
+    """Return the path of the file that says what a part file is the beginning of."""
     return part.with_name(part.name + ".json")
 
 
-def discard(part: Path) -> None:
-    """Remove a part file and its identity."""
-    part.unlink(missing_ok=True)
-    identity_file(part).unlink(missing_ok=True)
+def restart(part: Path, file: IO[bytes]) -> None:
+    """Empty a part file; what is fetched next is fetched whole."""
+    version_file(part).unlink(missing_ok=True)
+    file.truncate(0)
+
+
+def _checked_redirect(listed: str) -> Callable[..., None]:
+    """Return what looks at each answer before its redirect is followed."""
+
+    def check(response: Response, **_: Any) -> None:
+        if response.is_redirect:
+            problem = redirect_problem(listed, urljoin(response.url, response.headers["location"]))
+            if problem:
+                raise DownloadError(f"{listed}: {problem}")
+
+    return check
 
 
 def _headers(url: str, part: Path, start: int, hashed: bool) -> dict[str, str]:
     """Ask for the rest only if something will notice a changed file: the server by If-Range, or the hash at the end."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "recap"}
-    known = _identity(part)
+    known = _version(part)
     if start and known is not None:
         validator = known.validator if known.url == url else None
         if validator or hashed:
@@ -152,19 +172,21 @@ def _headers(url: str, part: Path, start: int, hashed: bool) -> dict[str, str]:
     return headers
 
 
-def _identity(part: Path) -> Identity | None:
+def _version(part: Path) -> Version | None:
     with suppress(RecapError, TypeError):
-        return Identity(**read_json(identity_file(part)))
+        return Version(**read_json(version_file(part)))
     return None
 
 
-def _refused(url: str, response: Response) -> float | None:
-    """Return the seconds to wait (0: the usual back-off) if the server may yet give the file, None if it does now."""
+def _patience(url: str, response: Response) -> float:
+    """Return the seconds that the server asks to wait, 0 if it does not say.
+
+    Raises:
+        DownloadError: waiting will not help, or would take too long.
+    """
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 
-    if response.status_code in (200, 206, 416):
-        return None
     if response.status_code not in _PASSING:
         raise DownloadError(f"{url}: answered {response.status_code} {response.reason}")
     try:
@@ -178,31 +200,34 @@ def _refused(url: str, response: Response) -> float | None:
 
 def _receive(url: str, response: Response, part: Path, file: IO[bytes], size: int | None, transfer: Transfer) -> bool:
     """Append a response's bytes to the part file; return False if the part had to be dropped for another try."""
-    offered = Identity(url, response.headers.get("ETag"), response.headers.get("Last-Modified"), _total(response))
-    start = file.seek(0, os.SEEK_END)
-    known = _identity(part)
+    offered, known, position = Version.offered(url, response), _version(part), file.seek(0, os.SEEK_END)
     if response.status_code == 416:
-        if known is not None and start == known.total:
+        # The server's own word on the size here counts more than a Content-Length of before.
+        whole = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
+        if known is not None and position == (int(whole[1]) if whole else known.total):
             return True
         restart(part, file)
         return False
-    if size is not None and offered.total is not None and offered.total != size:
+    # Not asked for, but sent by some servers: it is unpacked, and cannot be continued.
+    encoded = "Content-Encoding" in response.headers and not part.name.removesuffix(".part").endswith(_PACKED)
+    if size is not None and offered.total is not None and offered.total != size and not encoded:
         raise DownloadError(f"{url}: offers {offered.total} bytes where the list of files says {size}")
     if response.headers.get("Content-Type", "").startswith("text/html") and not part.name.endswith(".html.part"):
         raise DownloadError(f"{url}: answers with a web page, not with the file")
     if response.status_code == 206:
         # Some servers do not know If-Range and continue whatever they have now.
-        if known is None or _first_byte(response) != start or known.contradicts(offered):
+        begins = re.match(rf"bytes {position}-", response.headers.get("Content-Range", ""))
+        if encoded or known is None or not begins or known.differs(offered):
             restart(part, file)
             return False
     else:
         restart(part, file)
-        write_json(identity_file(part), asdict(offered))
-        start = 0
-    position = start
-    while content := response.raw.read(CHUNK, decode_content=False):
+        position = 0
+        if not encoded:
+            write_json(version_file(part), asdict(offered))
+    # Whatever has come is written at once: a reset connection or a killed process loses nothing of it.
+    while content := response.raw.read1(CHUNK, decode_content=encoded):
         position += file.write(content)
-        # A killed process loses what only it had.
         file.flush()
         transfer.progress(position)
         if size is not None and position > size:
@@ -210,33 +235,3 @@ def _receive(url: str, response: Response, part: Path, file: IO[bytes], size: in
         if transfer.stop is not None and transfer.stop.is_set():
             raise DownloadError(f"{url}: stopped")
     return True
-
-
-def restart(part: Path, file: IO[bytes]) -> None:
-    """Empty a part file; what is fetched next is fetched whole."""
-    identity_file(part).unlink(missing_ok=True)
-    file.truncate(0)
-
-
-def _total(response: Response) -> int | None:
-    """Return the bytes of the whole file: the part after the slash of Content-Range, else Content-Length."""
-    ranged = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
-    if ranged:
-        return int(ranged[1])
-    length = response.headers.get("Content-Length", "")
-    return int(length) if response.status_code == 200 and length.isdecimal() else None
-
-
-def _first_byte(response: Response) -> int | None:
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(found[1]) if found else None
-
-
-def _reason(error: Exception) -> str:
-    text = first_line(error)
-    return f"broke off ({text})"
-
-
-def _wait(seconds: float, stop: threading.Event | None) -> None:
-    if (stop or threading.Event()).wait(seconds):
-        raise DownloadError("stopped")

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, first_line
 
 # What the standard library raises for archives that are damaged or packed in a way it does not know.
 DAMAGED = (
@@ -40,7 +40,17 @@ def members(path: Path, *, wanted: Wanted, max_bytes: int) -> Iterator[tuple[str
     try:
         yield from _reader(path)(path, wanted, max_bytes)
     except DAMAGED as error:
-        raise DataError(f"{path}: truncated or damaged ({error}); fetch it again") from error
+        raise damage(path, error) from error
+
+
+def damage(path: Path, error: Exception) -> DataError:
+    """Return the sentence about an archive that raised one of DAMAGED."""
+    reason = first_line(error)
+    if isinstance(error, NotImplementedError):
+        return DataError(f"{path}: packed in a way that is not supported ({reason}); pack its files again as a zip")
+    if isinstance(error, RuntimeError) and "encrypted" in reason:
+        return DataError(f"{path}: {reason}; unpack it by hand with its password")
+    return DataError(f"{path}: truncated or damaged ({reason}); fetch it again")
 
 
 def stem(name: str) -> str:

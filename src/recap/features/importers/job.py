@@ -23,12 +23,10 @@ from recap.settings.features.imported import FORMATS, ImportedFeatures
 
 def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
     """Import as the workflow asks for it: no pictures are read."""
-    import_features(spec=spec, inputs=job.inputs, corpus=job.corpus, shards=job.shards, out=job.out)
+    import_features(spec, job)
 
 
-def import_features(
-    *, spec: ImportedFeatures, inputs: Path, corpus: Path | None, shards: Path, out: Path
-) -> FeatureStore:
+def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore | None:
     """Write a store from feature files of one format; an interrupted import is taken up again.
 
     All images are found first, so that a duplicate, or one that the corpus has and the files lack, is said
@@ -36,18 +34,19 @@ def import_features(
 
     Args:
         spec: format, sources and what to keep of them.
-        inputs: folder that the sources are relative to.
-        corpus: corpus.parquet: exactly its images are taken, and file names are looked up in it; None: all images.
-        shards: folder for unfinished work.
-        out: the store.
+        job: where the files are; with a corpus, exactly its images or those that are used are taken, and file names are
+            looked up in it; without, all images.
+
+    Returns:
+        The store; None where a part of it was made.
 
     Raises:
         FeatureError: a file is missing, damaged or of another format, or lacks an image of the corpus.
     """
-    paths = existing(inputs / source for source in spec.sources)
-    files = Corpus.read(corpus).files() if corpus else None
+    paths = existing(job.inputs / source for source in spec.sources)
+    files = Corpus.read(job.corpus).files() if job.corpus else None
     source: Source = FORMATS.get(spec.format)(paths, ImageIdLookup(files), spec)
-    ids = _wanted(source, paths, files)
+    ids = _wanted(source, paths, job.wanted(files, job.corpus) if files and job.corpus else None)
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         for group in groups:
@@ -57,26 +56,27 @@ def import_features(
 
     attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}")
     build_store(
-        out=out,
-        shards=shards,
+        **job.target(),
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([attributes, sorted(ids), code_digest("recap.features.importers.job")]),
+        job=value_hash([attributes, code_digest("recap.features.importers.job")]),
         attributes=attributes,
         extract=extract,
         streams=source.streams,
         origins=source.origins,
     )
-    store = FeatureStore(out)
+    if job.part is not None:
+        return None
+    store = FeatureStore(job.out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
     said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items())
-    log.info(f"{out}: {len(store)} images, none twice; {said}")
+    log.info(f"{job.out}: {len(store)} images, none twice; {said}")
     return store
 
 
 def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None) -> list[int]:
-    """Return the ids to import: all, or those of the corpus, none of which may be missing."""
+    """Return the ids to import: all, or those with these files, none of which may be missing."""
     there = source.ids()
     if files is None:
         return there
@@ -88,7 +88,7 @@ def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None)
         )
     beside = len(there) - len(files)
     if beside:
-        log.info(f"{paths[0]}: {beside} of its {len(there)} images are not in the corpus and are left out")
+        log.info(f"{paths[0]}: {beside} of its {len(there)} images are not asked for and are left out")
     return list(files)
 
 

@@ -2,7 +2,7 @@
 
 A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for captioning, image id and a JSON
 with ``num_boxes`` and ``features``. The last six numbers are x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part of the
-vector: the file does not say W and H.
+vector. The file does not say W and H: boxes are those of a picture of 1 x 1.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from recap.features.importers.numbers import decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
 from recap.settings.features.imported import ImportedFeatures
+
+_WITH_BOX = 2054  # numbers of a vector that ends with its box
+_CORNERS = slice(-6, -2)
 
 
 class VinvlTsv:
@@ -48,7 +51,12 @@ class VinvlTsv:
         count = whole(text, "the number of boxes", where)
         if not count:
             raise no_rows(image_id, where)
-        return ImageFeatures(image_id, (0, 0), {REGION: decode_vectors(content, count, where)})
+        values = decode_vectors(content, count, where)
+        if values.shape[1] != _WITH_BOX:
+            return ImageFeatures(image_id, (0, 0), {REGION: values})
+        # Of a picture of 1 x 1, because the file does not say its size; float32 may be a little above 1.
+        boxes = values[:, _CORNERS].clip(0, 1)
+        return ImageFeatures(image_id, (1, 1), {REGION: values, f"{REGION}/boxes": boxes})
 
 
 def _offsets(path: Path) -> list[int]:

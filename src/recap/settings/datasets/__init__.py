@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from recap.settings.datasets.counts import Counts
 from recap.settings.kinds import Kinds
 from recap.settings.outside import Name, NamesFiles
 from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
@@ -25,14 +28,28 @@ class DatasetConfig(NamesFiles):
     products: ClassVar[tuple[str, ...]] = ()
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
+    # For `recap plan`, never in a dump: no file is made from them.
+    counts: Counts | None = Field(None, exclude=True, description="images of each split, and captions of all")
+    caption_words: PositiveFloat | None = Field(None, exclude=True, description="mean words of a caption")
+    vocabulary_ids: PositiveInt | None = Field(
+        None, exclude=True, description="ids of the vocabulary, special ones too"
+    )
 
     def pictures_per_image(self) -> int:
         """Return how many pictures an image has, whose vectors stand in a row: the views of a study."""
         return 1
 
+    def known_counts(self) -> Counts | None:
+        """Return how many images and captions there are; None: the settings do not say."""
+        return self.counts
+
     def picture_sources(self) -> list[str]:
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
+
+    def web_pictures(self) -> dict[str, str]:
+        """Return lists of pictures that are fetched from the addresses in a TSV -> that TSV, relative to `inputs`."""
+        return {}
 
 
 Dataset = Annotated[DatasetConfig, DATASETS]

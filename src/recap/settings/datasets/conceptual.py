@@ -32,5 +32,9 @@ class ConceptualDataset(DatasetConfig):
 
     def outside_files(self) -> list[str]:
         """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
-        lists = [f"{self.images}/{part}/{SURVIVORS}" for part in ("train", "validation")]
-        return [self.train, self.validation, *lists]
+        return [self.train, self.validation, *self.web_pictures()]
+
+    def web_pictures(self) -> dict[str, str]:
+        """Return both lists of fetched pictures -> the TSV with their addresses."""
+        parts = {"train": self.train, "validation": self.validation}
+        return {f"{self.images}/{part}/{SURVIVORS}": tsv for part, tsv in parts.items()}

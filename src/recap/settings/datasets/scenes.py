@@ -7,7 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt
 
 from recap.settings.datasets import DATASETS, PICTURES, DatasetConfig
+from recap.settings.datasets.counts import Counts
 from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
+
+CAPTIONS = 5  # of each scene
 
 
 @DATASETS.register
@@ -26,3 +29,8 @@ class ScenesDataset(DatasetConfig):
     max_per_kind: int = Field(5, ge=1, le=5, description="maximum number of objects of one kind in a picture")
     seed: int = Field(0, description="seed of pictures and captions")
     vocabulary: VocabularyConfig = VocabularyRule(min_count=2, splits="train", max_length=20)
+
+    def known_counts(self) -> Counts:
+        """Return the counts that the keys say."""
+        captions = CAPTIONS * (self.train + self.val + self.test)
+        return Counts(train=self.train, val=self.val, test=self.test, captions=captions)

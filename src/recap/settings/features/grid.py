@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from recap.settings.base import Strict, neutral
-from recap.settings.features import FEATURES, Activation, FeaturesConfig, Weights
-from recap.settings.outside import Name
+from recap.settings.features import FEATURES, Activation, FeaturesConfig, TimmFeatures, Weights
+from recap.settings.features.stored import StoredStream
 from recap.settings.sizes import Cells, Edge
 
 Precision = Annotated[
@@ -39,14 +40,13 @@ class WordTuning(Strict):
 
 
 @FEATURES.register
-class GridFeatures(FeaturesConfig):
+class GridFeatures(TimmFeatures):
     """Feature maps of a timm backbone, pooled to a square grid."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_grid"
     encoder: ClassVar[str] = "recap.captioning.encoders:grid"
 
     kind: Literal["grid"]
-    backbone: Name = Field(description="a timm model name")
     weights: Weights = Field(
         description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's own training "
         "pictures), or a safetensors file relative to `inputs`"
@@ -85,3 +85,7 @@ class GridFeatures(FeaturesConfig):
     def vectors_per_picture(self) -> int:
         """Return the number of cells."""
         return self.grid**2
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of the grid."""
+        return {"grid": StoredStream(self.grid**2, self.vector_width)} if self.vector_width else {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from recap.core.plugins import Registry
 from recap.settings.features import FEATURES, FeaturesConfig
+from recap.settings.features.stored import BOX_BYTES, StoredStream
 from recap.settings.names import OneOf
 from recap.settings.outside import OutsideFile
 
@@ -41,6 +44,11 @@ class ImportedFeatures(FeaturesConfig):
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
 
+    def outside_files(self) -> list[str]:
+        """Return the sources, and the index that must be beside a TSV of VinVL's form."""
+        indexed = self.sources if self.format == "vinvl_tsv" else []
+        return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
+
     def targets(self) -> list[str]:
         """Return the importer, and what reads this format."""
         return [self.extractor, FORMATS.target(self.format)]
@@ -48,3 +56,12 @@ class ImportedFeatures(FeaturesConfig):
     def vectors_per_picture(self) -> int | None:
         """Return the number of cells, if the files hold maps that are averaged to a grid."""
         return self.grid**2 or None if self.format == "grid_feats_pth" else None
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of cells, or of at most so many regions with their boxes."""
+        cells, regions = self.vectors_per_picture(), self.rows or self.vector_count
+        if self.vector_width is None or not (cells or regions):
+            return {}
+        if cells:
+            return {"grid": StoredStream(cells, self.vector_width)}
+        return {"region": StoredStream(regions or 0, self.vector_width, BOX_BYTES, at_most=True)}

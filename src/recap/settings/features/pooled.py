@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.settings.features import FEATURES, FeaturesConfig
+from recap.settings.features.stored import BOX_BYTES, StoredStream
 from recap.settings.outside import Name
 
 BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
@@ -43,3 +45,13 @@ class PooledFeatures(FeaturesConfig):
     def products(self) -> tuple[str, ...]:
         """Return the file that says what is where, for true areas."""
         return () if self.areas == "merged" else (BOXES,)
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return one stream: of cells for occupancy, else of pooled vectors as wide as the cells'."""
+        cells = named(self.cells).stored(named).get("grid")
+        if self.areas == "occupancy":
+            return {"segment": StoredStream(cells.vectors, self.vector_width)} if cells and self.vector_width else {}
+        vectors = self.regions or self.vector_count
+        if cells is None or vectors is None:
+            return {}
+        return {"segment" if self.areas == "masks" else "region": StoredStream(vectors, cells.width, BOX_BYTES)}

@@ -16,6 +16,8 @@ from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores, part
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.papers.visualgpt.visual_gates import visual_gates
 
+pytestmark = pytest.mark.seconds
+
 WORDS = ["a", "dog", "and", "two", "<b>cats</b>", "run", "on", "$5", "grass", "=1+1"]
 
 

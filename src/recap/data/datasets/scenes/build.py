@@ -18,11 +18,11 @@ from recap.core.progress import progress
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Caption
 from recap.data.datasets.base import Built
-from recap.data.datasets.scenes.captions import CAPTIONS, describe
+from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import MAX_PER_KIND, Scene, invent_scene
 from recap.data.vocabulary.text import tokenize
 from recap.settings.datasets import PICTURES
-from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.datasets.scenes import CAPTIONS, ScenesDataset
 
 _TIME = (2000, 1, 1, 0, 0, 0)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from recap.core.errors import DataError
 from recap.data.datasets.scenes.layout import Group, Scene, pick
+from recap.settings.datasets.scenes import CAPTIONS
 
-CAPTIONS = 5
 LENGTHS = (5, 16)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 PAIR = "a pair of"

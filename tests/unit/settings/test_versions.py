@@ -7,8 +7,8 @@ import pytest
 from recap.core.errors import ConfigError, DataError
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
-from recap.data.files.versions import entry_of, read_versions
 from recap.settings.params import load_named
+from recap.settings.versions import entry_of, read_versions
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"
 
@@ -25,7 +25,7 @@ def test_every_outside_file_that_a_shipped_yaml_names_is_listed():
     files = read_versions(PARAMS / "data_versions.csv")
     assert [name for name in named if entry_of(name, files) is None] == []
     # What has neither address nor archive says where it comes from.
-    assert all(file.urls or len(file.note) > 20 for file in files.values())
+    assert all(file.urls or file.archive or len(file.note) > 20 for file in files.values())
 
 
 def test_both_files_of_conceptual_captions_can_be_fetched():
@@ -57,15 +57,20 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("d/a,1,own,http://x/a,,,,none,,from there", "a line has an address, or the role 'own' and none"),
-        ("d/a,1,primary,,,,,none,,", "a line has an address, or the role 'own' and none"),
+        (
+            "d/a,1,own,http://x/a,,,,none,,from there",
+            "a line has an address, or the role 'own', 'unpacked' or 'hub' and none",
+        ),
+        ("d/a,1,primary,,,,,none,,", "a line has an address, or the role 'own', 'unpacked' or 'hub' and none"),
         ("d/a,1,own,,,,,none,,", "needs a note that says where to get it"),
+        ("d/a,1,unpacked,,,,,none,,", "archive and members go with the role 'unpacked'"),
+        ("d/a,1,unpacked,,,,,none,,,d/b.zip,*", "the archive 'd/b.zip' of 'd/a' is no file of the list"),
         ("d/a,1,own,,,,,none,,x\nd/a,1,primary,http://x/a,,,,none,,", "needs exactly one line with the role 'primary'"),
     ],
 )
 def test_lines_that_contradict_themselves(tmp_path, line, sentence):
     path = tmp_path / "list.csv"
-    path.write_text(f"name,version,role,url,algorithm,hash,bytes,licence,checked_on,note\n{line}\n")
+    path.write_text(f"name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n{line}\n")
     with pytest.raises(ConfigError, match=sentence):
         read_versions(path)
 

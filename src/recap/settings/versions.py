@@ -21,11 +21,15 @@ HASH_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
 
 
 class VersionRow(Strict):
-    """One line of the list: one address of one file, or a file that the user must bring."""
+    """One line of the list: one address of a file, a file that the user must bring, or what an archive holds."""
 
     name: str = Field(description="dataset/file, the place below the profile's `inputs`")
     version: str = Field(min_length=1)
-    role: Literal["primary", "mirror", "own"] = Field(description="own: no address; the note says where to get it")
+    role: Literal["primary", "mirror", "own", "unpacked", "hub"] = Field(
+        description="mirror: another address of the same bytes, tried after those before it; own: no address, the note "
+        "says the steps to get it; unpacked: a folder of members of a listed archive; hub: hub/OWNER/NAME of the "
+        "HuggingFace hub, which jobs load by themselves; the version is the commit, `main` where none is pinned"
+    )
     url: str | None = Field(pattern=r"^https?://\S+$")
     algorithm: Literal["md5", "sha1", "sha256"] | None
     hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
@@ -33,8 +37,14 @@ class VersionRow(Strict):
     licence: str
     checked_on: date | None = Field(description="when this project last fetched it from there; empty: never")
     note: str
+    archive: str | None = Field(None, description="unpacked: name of the archive in this list")
+    members: str | None = Field(
+        None,
+        description="unpacked: glob of the archive's members; its leading folders without wildcards are left out, so "
+        "that `trainval/*` of an archive becomes NAME/*",
+    )
 
-    @field_validator("url", "algorithm", "hash", "bytes", "checked_on", mode="before")
+    @field_validator("url", "algorithm", "hash", "bytes", "checked_on", "archive", "members", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         return value or None
@@ -49,8 +59,10 @@ class VersionRow(Strict):
 
     @model_validator(mode="after")
     def _can_be_had(self) -> VersionRow:
-        if (self.role == "own") != (self.url is None):
-            raise ValueError("a line has an address, or the role 'own' and none")
+        if (self.role in ("primary", "mirror")) != (self.url is not None):
+            raise ValueError("a line has an address, or the role 'own', 'unpacked' or 'hub' and none")
+        if {self.role == "unpacked"} != {self.archive is not None, self.members is not None}:
+            raise ValueError("archive and members go with the role 'unpacked', and with no other")
         if self.role == "own" and not self.note:
             raise ValueError("a file of the role 'own' needs a note that says where to get it")
         return self
@@ -66,9 +78,10 @@ class VersionRow(Strict):
 
 @dataclass(frozen=True)
 class OutsideFile:
-    """One outside file with all its addresses, the primary one first; hash and bytes are None where unpublished.
+    """One outside file with all its addresses in the order of trial; hash and bytes are None where unpublished.
 
-    A file of the user's own has no address: ``note`` says where to get it.
+    A file of the user's own has no address: ``note`` says the steps to get it. What is unpacked has no address either,
+    but the name of its archive in the same list.
     """
 
     name: str
@@ -80,6 +93,8 @@ class OutsideFile:
     licence: str
     checked_on: date | None
     note: str
+    archive: str | None = None
+    members: str | None = None
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
@@ -101,7 +116,16 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); say where the list is with --list") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: not readable as CSV ({error}); restore it") from error
-    return {name: _joined(name, same, path) for name, same in rows.items()}
+    files = {name: _joined(name, same, path) for name, same in rows.items()}
+    for name, listed in files.items():
+        if listed.archive is not None and (listed.archive not in files or files[listed.archive].archive):
+            raise ConfigError(f"{path}: the archive {listed.archive!r} of {name!r} is no file of the list; add it")
+    return files
+
+
+def list_of(params: Path) -> Path:
+    """Return the list of outside files in a folder of parameter files, which may have none."""
+    return params / LIST.name
 
 
 def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
@@ -128,8 +152,8 @@ def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIS
 
 
 def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
-    """Return the lines of one file as one; exactly one is primary or the user's own, and none contradicts another."""
-    if [row.role for row in rows if row.role != "mirror"] not in (["primary"], ["own"]):
+    """Return the lines of one file as one; exactly one is no mirror, and none contradicts another."""
+    if [row.role for row in rows if row.role != "mirror"] not in (["primary"], ["own"], ["unpacked"], ["hub"]):
         raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
     rows = sorted(rows, key=lambda row: row.role == "mirror")
     for key in ("version", "algorithm", "hash", "bytes"):
@@ -146,4 +170,6 @@ def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
         licence=first.licence,
         checked_on=first.checked_on,
         note=first.note,
+        archive=first.archive,
+        members=first.members,
     )

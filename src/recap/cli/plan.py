@@ -1,0 +1,60 @@
+"""``recap plan``: what a paper needs and costs, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.cli.arguments import Arguments
+from recap.cli.parser import Commands, command
+
+_MINUTES = 5.0
+
+
+def add_plan(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "plan",
+        purpose="what a paper needs and costs: missing files and tools, disk, steps, hours; nothing is made",
+        example="""
+            recap plan xlan
+            recap plan params/demo.yaml
+            recap plan visualgpt --scale photos --inputs data --time
+        """,
+    )
+    parser.add_argument("profile", help="name of a paper (params/PAPER/profile.yaml), or the YAML of a profile")
+    parser.add_argument("--scale", metavar="NAME", help="a scale of the profile (default: `paper`, or its first)")
+    parser.add_argument("--inputs", metavar="PATH", help="folder of the outside files (default: the profile's)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="jobs at once (default: 1, 2, 4 and 8)")
+    parser.add_argument(
+        "--tflops", type=float, metavar="N", help="10^12 operations per second that a GPU sustains: an assumption"
+    )
+    parser.add_argument(
+        "--time",
+        type=float,
+        nargs="?",
+        const=_MINUTES,
+        metavar="MINUTES",
+        help=f"time steps at their true size on this machine first, for so many minutes ({_MINUTES:g}); "
+        "kept in work/measured_steps.csv",
+    )
+    parser.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
+    )
+    parser.set_defaults(function=plan)
+
+
+def plan(a: Arguments) -> None:
+    """Print the screen."""
+    from recap.cost.report import costs_of, report
+    from recap.cost.screen import screen
+    from recap.cost.timing import time_steps
+    from recap.plan.named import named_plan
+    from recap.plan.step_costs import ASSUMED_TFLOPS, TIMED
+
+    planned = named_plan(a.params, a.profile, scale=a.scale, inputs=a.inputs)
+    costs = costs_of(planned)
+    if a.time is not None:
+        time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=a.time)
+        costs = costs_of(planned)
+    print(screen(report(planned, costs, tflops=a.tflops or ASSUMED_TFLOPS), places=a.jobs))

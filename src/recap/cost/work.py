@@ -1,0 +1,82 @@
+"""The trainings and evaluations of a plan: by table, and as jobs that wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from recap.plan.cost import Costs, EvaluationCost, TrainingCost
+from recap.plan.run import Run
+from recap.plan.run_plan import RunPlan
+from recap.plan.schedule import Job
+
+Cost = TrainingCost | EvaluationCost
+Seconds = Callable[[Cost], float]
+Work = tuple[Literal["train", "evaluate"], Run]
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """What a table adds to the tables before it.
+
+    Attributes:
+        table: its id.
+        rows: that are trained or decoded.
+        trainings: of cross-entropy and of the second stage.
+        evaluations: of scored runs.
+        costs: of all of them.
+    """
+
+    table: str
+    rows: int
+    trainings: dict[str, int]
+    evaluations: int
+    costs: tuple[Cost, ...]
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps."""
+        return sum(cost.steps for cost in self.costs if isinstance(cost, TrainingCost))
+
+    @property
+    def gflop(self) -> float:
+        """10^9 floating-point operations."""
+        return sum(cost.gflop for cost in self.costs)
+
+
+def tables(plan: RunPlan, costs: Costs) -> list[TableWork]:
+    """Return the work of each table; a training that two tables share is counted in the first."""
+    found, known = [], set[Run]()
+    for name, table in plan.tables.items():
+        scored = [run for run in plan.table_runs(name) if run not in known]
+        trained = [run for run in trainings(plan, scored) if run not in known]
+        known.update(scored, trained)
+        of_stages = {stage: sum(run.stage == stage for run in trained) for stage in ("xe", "scst")}
+        both: tuple[Cost, ...] = (*map(costs.training, trained), *map(costs.evaluation, scored))
+        found.append(TableWork(name, len(table.rows), of_stages, len(scored), both))
+    return found
+
+
+def trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
+    """Return the trainings that scored runs need, each once, in the order in which they can run."""
+    return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
+
+
+def jobs(plan: RunPlan, costs: Costs, seconds: Seconds) -> dict[Work, Job]:
+    """Return the trainings and evaluations of a plan as jobs, each after those that it waits for.
+
+    Args:
+        plan: the plan.
+        costs: of its jobs.
+        seconds: of a job with this cost.
+    """
+    found: dict[Work, Job] = {}
+    scored = plan.scored()
+    for run in trainings(plan, scored):
+        first = plan.first_stage(run)
+        found["train", run] = Job(seconds(costs.training(run)), (("train", first),) if first != run else ())
+    for run in scored:
+        weights: tuple[Work, ...] = tuple(("train", plan.weights(part)) for part in run.parts())
+        found["evaluate", run] = Job(seconds(costs.evaluation(run)), weights)
+    return found

@@ -1,0 +1,77 @@
+"""Pictures of COCO without captions, such as test2014: each becomes a row of the corpus whose caption is empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import DataError
+from recap.core.hashing import sha256_file
+from recap.core.log import log
+from recap.data.corpus.corpus import Caption
+from recap.data.datasets.base import Built, check_pictures
+from recap.data.datasets.coco import image_id_of
+from recap.data.files.images import ImageSource
+from recap.data.files.json_files import read_json_of
+from recap.settings.datasets.coco_pictures import CocoPicturesDataset
+
+# Pictures of the parts of COCO that the caption server scores; the part is the folder of a picture's name.
+PARTS = {"val2014": 40_504, "test2014": 40_775}
+
+
+def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """List the pictures as images of the split test; arguments and errors as of `recap.data.datasets.base.Reader`."""
+    listing = inputs / spec.listing
+    files = {image_id: f"{_part(file)}/{file}" for image_id, file in read_listing(listing).items()}
+    for part, found in Counter(_part(file) for file in files.values()).items():
+        log.info(f"COCO: {found:,} pictures of {part} without captions")
+        check_size(part, found, str(listing), partial=spec.partial)
+    images = ImageSource([inputs / folder for folder in spec.images])
+    check_pictures({file: image_id for image_id, file in files.items()}, images, listing)
+    rows = [Caption(image_id, file, "test", image_id, "", []) for image_id, file in files.items()]
+    return Built(rows, sha256_file(listing))
+
+
+def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
+    """Return image id -> file name of a listing, ids rising.
+
+    Args:
+        path: a JSON of COCO with the key `images`, or the zip that holds it.
+        member: name or pattern of the JSON in the zip.
+
+    Raises:
+        DataError: the file is missing or broken, or an id is duplicated or is not that of its picture's name.
+    """
+    content = read_json_of(path, member)
+    images: Any = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not images or not all(isinstance(image, dict) for image in images):
+        raise DataError(f"{path}: no list of images under the key 'images'; is this {member}?")
+    files: dict[int, str] = {}
+    for image in images:
+        number, file = image.get("id"), str(image.get("file_name"))
+        if type(number) is not int or image_id_of(file) != number:
+            raise DataError(f"{path}: the image {file!r} has the id {number!r}, which is not COCO's")
+        if number in files:
+            raise DataError(f"{path}: image id {number} is duplicated; fetch it again")
+        files[number] = file
+    return dict(sorted(files.items()))
+
+
+def check_size(part: str, found: int, where: str, *, partial: bool) -> None:
+    """Compare the number of pictures of a part of COCO with the published one; of other parts none is known.
+
+    Raises:
+        DataError: it is another, and no `partial` set is meant.
+    """
+    if found == PARTS.get(part, found):
+        return
+    sentence = f"{where}: {found:,} images where {part} has {PARTS[part]:,}"
+    if not partial:
+        raise DataError(f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant")
+    log.warning(f"{sentence} (a part only)")
+
+
+def _part(file: str) -> str:
+    """Return the part of COCO that a picture's name says: test2014 of COCO_test2014_000000000001.jpg."""
+    return file.rpartition("/")[2].split("_")[1]

@@ -1,0 +1,36 @@
+"""Where a redirect of a public address may lead: to public addresses of the web."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+MOST = 5  # redirects in a row; a loop is given up after as many requests
+
+
+def redirect_problem(listed: str, target: str) -> str | None:
+    """Return why a redirect is not followed, or None.
+
+    A server somewhere could otherwise have files of this machine and of its network read: what it may name is http or
+    https, and no loopback, private or link-local address, unless the listed address itself is one.
+
+    Args:
+        listed: the address that was asked for.
+        target: the absolute address that the answer names.
+    """
+    if urlsplit(target).scheme not in ("http", "https"):
+        return f"redirects to {target[:200]}, which is no address of the web"
+    if _is_internal(target) and not _is_internal(listed):
+        return f"redirects to {target[:200]}, an address within this machine or its network"
+    return None
+
+
+def _is_internal(url: str) -> bool:
+    """Say whether a host has an address that is not public; a name that is not known here is left to a proxy."""
+    try:
+        parts = urlsplit(url)
+        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return False
+    return any(not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)

@@ -1,0 +1,50 @@
+"""The images that runs read: those of their subsets, and all that are no training images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from recap.core.errors import DataError
+from recap.core.files import checksums
+from recap.core.files.atomic import write_text
+from recap.data.corpus.corpus import Corpus
+from recap.data.subsets.subsample import read_subset
+
+
+def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path) -> None:
+    """Write the ids of all images that runs on these subsets read, one a line, ascending.
+
+    Args:
+        corpus: the corpus that the subsets were drawn from.
+        subsets: JSON files of subsets.
+        out: the list.
+
+    Raises:
+        DataError: a subset is of another corpus.
+    """
+    source = Corpus.read(corpus)
+    found = [source.image_id[source.split != "train"]]
+    found += [source.image_ids_of(read_subset(path)["caption_ids"]) for path in subsets]
+    write_text(out, "".join(f"{image_id}\n" for image_id in np.unique(np.concatenate(found)).tolist()))
+    checksums.record(out)
+
+
+def read_used(path: Path) -> list[int]:
+    """Return the ids of a list of images, ascending.
+
+    Raises:
+        RecapError: the file is missing, or has changed since it was finished.
+        DataError: a line is no id, or they do not rise.
+    """
+    checksums.check(path)
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+        ids = [int(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: no list of image ids ({error}); delete it and make it again") from error
+    if not ids or not bool((np.diff(ids) > 0).all()):
+        raise DataError(f"{path}: its image ids do not rise; delete it and make it again")
+    return ids

@@ -1,0 +1,42 @@
+"""Pictures as a detector reads them: blue first, in the size that its training had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class Resized:
+    """A resized picture.
+
+    Attributes:
+        image_id: the image.
+        size: width and height of the picture before.
+        pixels: BGR uint8 [3, h, w].
+    """
+
+    image_id: int
+    size: tuple[int, int]
+    pixels: Tensor
+
+    @staticmethod
+    def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:
+        """Resize an RGB picture so that its shorter side is ``short``, unless the longer one would pass ``long``."""
+        width, height = picture.size
+        scale = resize_scale(picture.size, short=short, long=long)
+        resized = picture.resize((max(1, round(width * scale)), max(1, round(height * scale))), 2)  # bilinear
+        pixels = torch.from_numpy(np.asarray(resized)[:, :, ::-1].copy()).permute(2, 0, 1)
+        return Resized(image_id, (width, height), pixels)
+
+
+def resize_scale(size: tuple[int, int], *, short: int, long: int) -> float:
+    """Return the factor by which a picture of this width and height is resized."""
+    return min(short / min(size), long / max(size))

@@ -1,0 +1,36 @@
+"""The plan of a paper by its name, or of a profile by its file, at one of its scales."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.core.errors import ConfigError, nearest
+from recap.core.files.yaml_files import read_mapping
+from recap.plan.load import PARAMS, load_plan
+from recap.plan.run_plan import RunPlan
+
+PAPER = "paper"  # the scale of papers at which nothing is replaced
+
+
+def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
+    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file.
+
+    Args:
+        params: the folder of parameter files.
+        name: of the paper, or path of the file.
+        scale: default: `paper` where the profile has it, else its first or only one.
+        inputs: in place of the profile's.
+
+    Raises:
+        ConfigError: there is no such paper or file, or the profile is refused.
+    """
+    file = Path(name) if name.endswith((".yaml", ".yml")) else params / name / "profile.yaml"
+    if not file.is_file():
+        papers = sorted(path.parent.name for path in params.glob("*/profile.yaml"))
+        raise ConfigError(f"{file}: no such profile; {nearest(name, papers)}")
+    config = read_mapping(file)
+    scales = list(config.get("scales") or {})
+    if scale is None and scales:
+        scale = PAPER if PAPER in scales else scales[0]
+    given = {"scale": scale, "inputs": inputs}
+    return load_plan({**config, **{key: value for key, value in given.items() if value}, PARAMS: str(params)}, [file])

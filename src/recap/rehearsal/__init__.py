@@ -1,0 +1,1 @@
+"""Rehearsals of papers: the whole workflow on miniature copies of all outside files, served on this machine."""

@@ -1,0 +1,102 @@
+"""The short form of a rehearsal: of all rows, those without which a rule or a kind of work would not run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from recap.plan.run_plan import RunPlan
+from recap.plan.studies import planned_studies
+from recap.rehearsal.small import write_yaml
+from recap.settings import Row
+from recap.settings.param_files import file_and_part, files
+from recap.settings.params import load_named, read_mapping
+
+_POINTS = 2  # of the line of a figure
+
+
+def cut_rows(plan: RunPlan) -> dict[str, Any]:
+    """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
+
+    A row stays if it is a baseline, is of a study or figure that stays, or is the first with its data set, kind of
+    features, kind of model, stage, ensemble or kind of figure. Of studies and figures over a setting one stays.
+    """
+    study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
+    figure = next(iter(plan.profile.figures), None)
+    needed = _rows_of_study(plan, study) if study else set()
+    if figure:
+        needed |= _cut_figure(plan, figure)
+    kept: dict[str, list[str]] = {}
+    seen: set[object] = set()
+    for table_id, table in plan.tables.items():
+        rows = []
+        for row in table.rows:
+            new = set(_kinds_of_work(plan, table_id, row)) - seen
+            if new or (table_id, row.id) in needed:
+                rows.append(row.id)
+                seen |= new
+        if rows:
+            kept[table_id] = list(dict.fromkeys([table.baseline, *rows]))
+    _cut_tables(plan.params, kept)
+    return {"tables": list(kept), "figures": [figure] if figure else [], "studies": [study] if study else []}
+
+
+def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
+    study = planned_studies(plan)[name.replace("/", "_")]
+    rows = (row for setup in study.setups for row in setup.rows.values())
+    return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
+
+
+def _kinds_of_work(plan: RunPlan, table_id: str, row: Row) -> Iterator[object]:
+    """Yield what a row may be the first to need."""
+    yield "dataset", row.dataset
+    yield "model", plan.get("models", row.model).kind, row.ensemble
+    yield "stage", row.stage
+    for name in plan.feature_names(row.features):
+        settings = plan.get("features", name)
+        yield "features", settings.kind, getattr(settings, "format", None)
+    for figure in plan.model_figures:
+        if figure.begin.startswith(table_id.replace("/", "_")) and row.label == figure.labels[0]:
+            yield "figure", figure.settings.kind
+
+
+def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
+    """Leave one line of two points of a figure over a setting, and return table and row of each."""
+    (path,) = files(plan.params, "figures", name)
+    values, figure = read_mapping(path), load_named(plan.params, "figures", name)
+    first, *_ = figure.labels
+    if figure.line_of == "row":
+        tables = [table for table in plan.tables if file_and_part(plan.params, table)[0] in figure.tables][:_POINTS]
+        points = {(table, first) for table in tables}
+    else:
+        tables, values["rows"] = [first], figure.rows[:_POINTS]
+        points = {(first, row) for row in values["rows"]}
+    write_yaml(path, {**values, "tables": tables, "labels": {first: figure.labels[first]}})
+    return points
+
+
+def _cut_tables(params: Path, kept: dict[str, list[str]]) -> None:
+    """Write the tables' files with the rows that stay; a file has those of all its parts."""
+    by_file: defaultdict[str, set[str]] = defaultdict(set)
+    for table_id, rows in kept.items():
+        by_file[file_and_part(params, table_id)[0]] |= set(rows)
+    for name, rows_kept in by_file.items():
+        (path,) = files(params, "tables", name)
+        values = read_mapping(path)
+        values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
+        values["figures"] = list(_figures(values.get("figures", []), rows_kept))
+        if "examples" in values and values["examples"]["row"] not in rows_kept:
+            del values["examples"]
+        if not_sent := values.get("server", {}).get("not_sent"):
+            values["server"]["not_sent"] = {key: text for key, text in not_sent.items() if key in rows_kept}
+        write_yaml(path, values)
+
+
+def _figures(figures: list[dict[str, Any]], rows_kept: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the figures that show a row that stays, with these rows."""
+    for figure in figures:
+        rows = [row for row in figure.get("rows", []) if row in rows_kept]
+        if rows or not figure.get("rows"):
+            yield {**figure, **({"rows": rows} if rows else {})}

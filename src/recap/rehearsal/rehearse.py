@@ -1,0 +1,138 @@
+"""One rehearsal: a paper's workflow from an empty folder to tables, figures, studies, a report and MLflow."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import ConfigError
+from recap.core.files.json_files import read_json, write_json
+from recap.core.plugins import VARIABLE, load_plugins
+from recap.rehearsal.prepare import SITE, prepare
+from recap.rehearsal.rows import TrainedRow, trained_rows
+from recap.rehearsal.server import serve
+from recap.rehearsal.versioned import repro
+from recap.rehearsal.web import web_picture
+from recap.rehearsal.workflow import PLUGIN, Workflow
+
+STATE = "rehearsal.json"
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What became of a rehearsal.
+
+    Attributes:
+        paper: folder of ``params/``.
+        folder: where all of it is.
+        planned, run: jobs by rule.
+        minutes: that all calls took which came to an end.
+        by_hand: files that a person brings -> the steps.
+        stand_ins: features that stand-ins for detectors made.
+        rows: the rows of its tables with what was trained of each.
+    """
+
+    paper: str
+    folder: Path
+    planned: Counter[str]
+    run: Counter[str]
+    minutes: float
+    by_hand: dict[str, str] = field(default_factory=dict)
+    stand_ins: list[str] = field(default_factory=list)
+    rows: list[TrainedRow] = field(default_factory=list)
+
+
+def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
+    """Rehearse a paper in a folder; what an interrupted rehearsal finished there is kept.
+
+    Args:
+        paper: folder of ``params/``.
+        params: that folder.
+        snakefile: of the project.
+        folder: an empty or new folder, or that of an unfinished rehearsal of the same paper and form.
+        short: the short form: not all rows, and no DVC.
+        cores: jobs at once.
+
+    Raises:
+        RecapError: the folder is another's, or something failed; the sentence says what.
+    """
+    began = time.monotonic()
+    params, snakefile = params.absolute(), snakefile.absolute()
+    state = _open_folder(folder, {"paper": paper, "short": short})
+    with chdir(folder), _served(state["port"]) as url:
+        state["port"] = int(url.rpartition(":")[2])
+        write_json(STATE, state)
+        _load_stand_ins()
+        prepared = prepare(paper, params, url=url, short=short)
+        state["by_hand"] |= prepared.by_hand
+        workflow = Workflow(snakefile, prepared.configfile, prepared.config, cores, url)
+        state.setdefault("planned", workflow.planned())
+        write_json(STATE, state)
+        workflow.run()
+        workflow.run("--report", "report.html")
+        if not short:
+            repro(workflow, prepared.plan.profile.name)
+        left = workflow.planned()
+        planned = Counter(state["planned"])
+        state["minutes"] += (time.monotonic() - began) / 60
+        write_json(STATE, state)
+        return Rehearsed(
+            paper=paper,
+            folder=folder,
+            planned=planned,
+            run=planned - left,
+            minutes=state["minutes"],
+            by_hand=state["by_hand"],
+            stand_ins=prepared.stand_ins,
+            rows=trained_rows(prepared.plan),
+        )
+
+
+def _open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what is noted of a rehearsal in a folder; a new one has port 0 and no files yet.
+
+    Raises:
+        ConfigError: the folder has something else in it.
+    """
+    file = folder / STATE
+    if not file.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder}: is not empty, and no rehearsal is in it; name a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        return {**values, "port": 0, "by_hand": {}, "minutes": 0.0}
+    state: dict[str, Any] = read_json(file)
+    if any(state.get(key) != value for key, value in values.items()):
+        raise ConfigError(f"{folder}: has a rehearsal of another paper or form; name a new folder")
+    return state
+
+
+@contextmanager
+def _served(port: int) -> Iterator[str]:
+    """Serve the miniatures at the port that their addresses have.
+
+    Raises:
+        ConfigError: something else listens there by now.
+    """
+    try:
+        with serve(Path(SITE).absolute(), made=web_picture, port=port) as url:
+            yield url
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise ConfigError(
+            f"port {port} of this rehearsal is in use; stop what listens there, or name a new folder"
+        ) from error
+
+
+def _load_stand_ins() -> None:
+    """Make the stand-ins known to this process, as the environment of the workflow makes them known to its jobs."""
+    plugins = os.environ.get(VARIABLE, "").split(",")
+    os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))
+    load_plugins()

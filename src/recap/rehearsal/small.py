@@ -1,0 +1,102 @@
+"""The copy of the parameter files that a rehearsal works with: the same tables and rows, in tiny sizes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.core.errors import ConfigError
+from recap.settings.param_files import files, names, papers
+from recap.settings.params import merged, read_mapping, resolve, validate
+from recap.settings.rehearsal import Changes, Rehearsal
+
+SCALE, PAPER_SCALE = "rehearsal", "paper"
+FILE = "rehearsal.yaml"
+
+
+def read_rehearsal(params: Path) -> Rehearsal:
+    """Return the settings of rehearsals.
+
+    Raises:
+        ConfigError: the file is missing or refused.
+    """
+    settings: Rehearsal = validate(Rehearsal, read_mapping(params / FILE), str(params / FILE))
+    return settings
+
+
+def write_small(source: Path, out: Path, *, detectron2: bool) -> Rehearsal:
+    """Copy a folder of parameter files, make the copy small, and return the settings of rehearsals.
+
+    Args:
+        source: the folder ``params/``.
+        out: the copy, which is written anew.
+        detectron2: whether detectors run, or stand-ins for them.
+
+    Raises:
+        ConfigError: a file is missing or refused.
+    """
+    settings = read_rehearsal(source)
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(source, out)
+    _take_the_papers_place(out)
+    kinds = settings.features | (settings.detectors if detectron2 else settings.stand_ins)
+    _change(out, "datasets", lambda values: _of_kind(values, settings.datasets))
+    _change(out, "features", lambda values: merged(_network(values, settings), _of_kind(values, kinds)))
+    _change(out, "recipes", lambda values: {stage: {"epochs": settings.epochs} for stage in _stages(values)})
+    _change(out, "studies", lambda values: settings.studies)
+    return settings
+
+
+def _take_the_papers_place(params: Path) -> None:
+    """Give the sizes of scale `rehearsal` the name of scale `paper`, whose tables and rows are those of a rehearsal."""
+    folders = [params / "scales", *(params / paper / "scales" for paper in papers(params))]
+    found = [folder / f"{SCALE}.yaml" for folder in folders if (folder / f"{SCALE}.yaml").is_file()]
+    if not found:
+        raise ConfigError(f"{params}: there is no scales/{SCALE}.yaml, which has the sizes of a rehearsal; restore it")
+    for file in found:
+        file.replace(file.with_name(f"{PAPER_SCALE}.yaml"))
+
+
+def _change(params: Path, section: str, changes_of: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Lay changes over the files of a section; files that others are based on come first or last, it is the same."""
+    changed = {}
+    for name in names(params, section):
+        changes = changes_of(resolve(params, section, name))
+        for file in files(params, section, name) if changes else ():
+            changed[file] = merged(read_mapping(file), changes)
+    for file, values in changed.items():
+        write_yaml(file, values)
+
+
+def _of_kind(values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
+    return changes.get(str(values.get("kind")), {})
+
+
+def _stages(values: Mapping[str, Any]) -> Iterator[str]:
+    return (stage for stage in ("xe", "scst") if values.get(stage))
+
+
+def _network(values: Mapping[str, Any], settings: Rehearsal) -> dict[str, Any]:
+    """Return the small network in place of a backbone with weights from the hub, and the size of what it sees."""
+    backbone = values.get("backbone")
+    if backbone is None or values.get("weights") != "pretrained":
+        return {}
+    network = next((each for each in settings.networks if re.match(each.begins, backbone)), None)
+    if network is None:
+        raise ConfigError(f"{FILE}: networks: none is in place of {backbone!r}; add one that begins with ''")
+    cells = values.get("grid")
+    return {
+        "backbone": network.backbone,
+        "image_size": cells * network.stride if cells else settings.crop_pixels,
+        **({"revision": None} if "revision" in values else {}),
+    }
+
+
+def write_yaml(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a parameter file."""
+    path.write_text(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True), encoding="utf-8")

@@ -1,0 +1,31 @@
+"""What a rehearsal says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recap.rehearsal.rehearse import Rehearsed
+
+
+def summary(done: Rehearsed) -> str:
+    """Return the summary of a rehearsal, as lines of text."""
+    return "\n".join(_lines(done))
+
+
+def _lines(done: Rehearsed) -> Iterator[str]:
+    jobs = f"{done.run.total()} of {done.planned.total()} jobs"
+    yield f"{done.paper}: {len(done.run)} of {len(done.planned)} rules run, {jobs}, {done.minutes:.1f} minutes"
+    for rule, count in sorted(done.planned.items()):
+        yield f"  {rule:32} {done.run[rule]:4} of {count}"
+    if done.stand_ins:
+        yield (
+            f"detectron2 is not installed: stand-ins made {', '.join(done.stand_ins)}, in the form of the detectors' "
+            "stores; no detector was tried"
+        )
+    yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
+    for row in done.rows:
+        yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
+    yield "left to a person:" if done.by_hand else "left to a person: nothing"
+    for name, steps in sorted(done.by_hand.items()):
+        yield f"  {name}: {steps}"
+    yield f"all of it: {done.folder}"

@@ -1,0 +1,53 @@
+"""DVC in a rehearsal's folder: a repository of its own, in whose five stages everything is made already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from recap.core.errors import RecapError
+from recap.core.files.yaml_files import read_mapping
+from recap.rehearsal.workflow import Workflow
+
+_PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
+_GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+
+
+def repro(workflow: Workflow, name: str) -> None:
+    """Run `dvc repro` in the working folder.
+
+    Args:
+        workflow: of the folder; its Snakefile is that of the project.
+        name: of the profile, as its folders have it.
+
+    Raises:
+        RecapError: it failed; the messages say why.
+    """
+    project = workflow.snakefile.parent
+    for place in _PROJECT:
+        source, copy = project / place, Path(place)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    stages = read_mapping(Path("dvc.yaml"))
+    stages["vars"] = [{"profile": name}, {"config": workflow.words()}]
+    Path("dvc.yaml").write_text(yaml.safe_dump(stages, sort_keys=False))
+    environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if not Path(".git").exists():
+        for words in (["init", "-q"], ["add", "Snakefile", "dvc.yaml", ".gitignore"], ["commit", "-q", "-m", name]):
+            _call([*_GIT, *words], environment)
+    _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet"], environment)
+
+
+def _call(words: list[str], environment: Mapping[str, str]) -> None:
+    """Run a command, whose messages go to standard error."""
+    if subprocess.run(words, stdout=2, env=environment).returncode:
+        raise RecapError(f"the rehearsal ({' '.join(words[-3:])}) failed; the messages above say why")

@@ -1,0 +1,114 @@
+"""Calls Snakemake in a rehearsal's folder, and counts the jobs of its plan."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.core.errors import RecapError
+
+PLUGIN = "recap.rehearsal.stand_in"
+# Rules that only gather what others make.
+_GATHER = ("all", "total")
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """The workflow of a profile in the working folder.
+
+    Attributes:
+        snakefile: of the project.
+        configfile: the profile's file.
+        config: keys in place of those of that file.
+        cores: jobs at once.
+        hub: address that takes the place of the HuggingFace hub.
+    """
+
+    snakefile: Path
+    configfile: Path
+    config: Mapping[str, Any]
+    cores: int
+    hub: str
+
+    def run(self, *words: str) -> None:
+        """Run Snakemake; its messages go to standard error.
+
+        Raises:
+            RecapError: it failed; its messages say why.
+        """
+        process = subprocess.Popen(self._command(words), stdout=2, env=self.environment())
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        if status:
+            what = f" ({' '.join(words)})" if words else ""
+            raise RecapError(
+                f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all"
+            )
+
+    def planned(self, *words: str) -> Counter[str]:
+        """Return how many jobs of each rule are due.
+
+        Raises:
+            RecapError: the workflow cannot be planned.
+        """
+        command = self._command(("--dry-run", *words))
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
+        if done.returncode:
+            sys.stderr.write(done.stdout + done.stderr)
+            raise RecapError("the rehearsal cannot be planned; the messages above say why")
+        return job_counts(done.stdout + done.stderr)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
+        kept = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+        return {
+            **kept,
+            "HF_ENDPOINT": self.hub,
+            "HF_HOME": str(Path("huggingface").absolute()),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
+
+    def words(self) -> str:
+        """Return the profile as words of a shell."""
+        return shlex.join(self._profile())
+
+    def _profile(self) -> list[str]:
+        changes = [f"{key}={_inline(value)}" for key, value in self.config.items()]
+        return ["--configfile", str(self.configfile), "--config", *changes]
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        command = [sys.executable, "-P", "-m", "snakemake", *words, "--cores", str(self.cores)]
+        return [*command, "--snakefile", str(self.snakefile), *self._profile()]
+
+
+# Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
+_NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
+
+
+def job_counts(said: str) -> Counter[str]:
+    """Return how many jobs of each rule a plan of Snakemake lists."""
+    _, heading, listed = said.partition("Job stats:")
+    lines = listed.split("total")[0].splitlines()[3:] if heading else []
+    found = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
+    return Counter({line[1]: int(line[2]) for line in found if line and line[1] not in _GATHER})
+
+
+def _inline(value: Any) -> str:
+    """Return a value as YAML in one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10**9).strip().removesuffix("\n...")

@@ -1,0 +1,26 @@
+"""Pictures of Microsoft COCO whose captions COCO's server keeps to itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.outside import OutsideFile
+
+
+class PicturesAlone(DatasetConfig):
+    """A data set without references: its pictures can be captioned, and nothing can be trained on it or scored."""
+
+
+@DATASETS.register
+class CocoPicturesDataset(PicturesAlone):
+    """Pictures and ids of COCO without captions: those that a model captions for COCO's server."""
+
+    reader: ClassVar[str] = "recap.data.datasets.coco_pictures:build"
+
+    kind: Literal["coco_pictures"]
+    listing: OutsideFile = Field(description="image_info_test2014.json, or a zip that holds it")
+    images: list[OutsideFile] = Field(description="folders or zips with the pictures, under the names of the listing")
+    partial: bool = Field(False, description="the listing is a part of COCO's: no count is asserted")

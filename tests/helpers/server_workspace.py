@@ -1,0 +1,103 @@
+"""COCO in miniature with test pictures that have no references, and a table whose rows go to COCO's server."""
+
+import json
+from textwrap import dedent
+
+import numpy as np
+
+from helpers.coco_files import write_zip
+from helpers.feature_files import text, write_lines
+from helpers.generators import jpeg
+
+TRAIN, VAL, TEST = range(1, 13), range(101, 109), range(201, 207)
+NOUNS = ("dog", "cat", "bird")
+
+
+def name(image_id):
+    part = "train2014" if image_id in TRAIN else "val2014" if image_id in VAL else "test2014"
+    return f"COCO_{part}_{image_id:012d}.jpg"
+
+
+def karpathy_image(image_id, split):
+    words = f"a {NOUNS[image_id % 3]} on the grass".split()
+    sentences = [{"tokens": words, "raw": " ".join(words), "imgid": image_id, "sentid": image_id}]
+    part = name(image_id).split("_")[1]
+    known = {"filepath": part, "filename": name(image_id), "imgid": image_id, "cocoid": image_id}
+    return {**known, "split": split, "sentids": [image_id], "sentences": sentences}
+
+
+def regions(image_id):
+    """Return a line of the published TSV: two regions whose vectors tell the noun."""
+    vectors = np.full((2, 8), 0.1, np.float32)
+    vectors[:, image_id % 3] = 2.0
+    boxes = np.float32([[0, 0, 40, 30], [5, 5, 20, 25]])
+    return b"\t".join([str(image_id).encode(), b"64", b"48", b"2", text(boxes), text(vectors)])
+
+
+def write_inputs(folder):
+    """Write the outside files below ``folder`` in the published layout."""
+    (folder / "coco").mkdir(parents=True)
+    splits = {101: "val", 102: "val", 103: "test", 104: "test", 105: "test"}
+    images = [karpathy_image(i, splits.get(i, "restval" if i in VAL else "train")) for i in (*TRAIN, *VAL)]
+    content = {"dataset_coco.json": {"images": images, "dataset": "coco"}}
+    write_zip(folder / "coco" / "caption_datasets.zip", content)
+    listed = [{"id": number, "file_name": name(number), "width": 64, "height": 48} for number in TEST]
+    write_zip(folder / "coco" / "image_info_test2014.zip", {"annotations/image_info_test2014.json": {"images": listed}})
+    for part, ids in (("train2014", TRAIN), ("val2014", VAL), ("test2014", TEST)):
+        write_zip(folder / "coco" / f"{part}.zip", {f"{part}/{name(number)}": jpeg(number) for number in ids})
+    write_lines(folder / "regions.tsv", [regions(i) for i in (*TRAIN, *VAL)])
+    write_lines(folder / "test.tsv.0", [regions(i) for i in TEST[:3]])
+    write_lines(folder / "test.tsv.1", [regions(i) for i in TEST[3:]])
+
+
+FILES = {
+    "datasets/mini.yaml": """
+        kind: coco
+        annotations: [coco/caption_datasets.zip]
+        images: [coco/train2014.zip, coco/val2014.zip]
+        partial: true
+        vocabulary: {min_count: 1, splits: all, max_length: 8}
+    """,
+    "datasets/mini_test.yaml": """
+        kind: coco_pictures
+        listing: coco/image_info_test2014.zip
+        images: [coco/test2014.zip]
+        partial: true
+    """,
+    "features/mini.yaml": "{kind: imported, format: bottom_up_tsv, sources: [regions.tsv]}",
+    "features/mini_test.yaml": "{base: mini, sources: [test.tsv.0, test.tsv.1]}",
+    "recipes/longer.yaml": "{base: short, xe: {epochs: 30, learning_rate: 1.0e-2}}",
+    "tables/server.yaml": """
+        title: A table of COCO's server
+        columns: [c5.CIDEr, c40.CIDEr]
+        baseline: single
+        seeds: 2
+        defaults: {dataset: mini, features: mini, model: transformer, recipe: longer, stage: xe}
+        server:
+          test: mini_test
+          features: {mini: mini_test}
+          not_sent: {other: its features of the test pictures are nowhere}
+        quoted: [{id: theirs, label: Theirs, printed: {c5.CIDEr: 100.0, c40.CIDEr: 101.0}}]
+        not_run: [{id: lost, label: Lost, reason: its features were not released, printed: {c5.CIDEr: 110.0}}]
+        rows:
+          - {id: single, label: Single}
+          - {id: together, label: Together, ensemble: true, printed: {c5.CIDEr: 120.0, c40.CIDEr: 121.0}}
+          - {id: other, label: Other, recipe: {base: longer, xe: {epochs: 1}}}
+    """,
+}
+
+
+def make_server_workspace(workspace):
+    """Write settings and outside files into a workspace whose profile then makes the table alone."""
+    for file, content in FILES.items():
+        (workspace.folder / "params" / file).write_text(dedent(content))
+    workspace.change("tiny.yaml", "[tiny]", "[server]")
+    workspace.change("tiny.yaml", "seeds: [1]", "seeds: [1, 2]")
+    write_inputs(workspace.folder / "inputs")
+    return workspace
+
+
+def answer(**changes):
+    """Return an answer of the server as JSON."""
+    metrics = {f"Bleu_{n}": 0.9 - n / 10 for n in range(1, 5)} | {"METEOR": 0.28, "ROUGE_L": 0.57, "CIDEr": 1.28}
+    return json.dumps({"c5": {**metrics, **changes}, "c40": {name: value + 0.01 for name, value in metrics.items()}})

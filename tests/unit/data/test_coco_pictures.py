@@ -1,0 +1,53 @@
+"""Pictures of COCO without captions: their corpus, and listings that are refused."""
+
+import pytest
+
+from helpers.coco_files import write_zip
+from helpers.generators import jpeg
+from recap.core.errors import DataError
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+
+IDS = (7, 3, 201)
+
+
+def name(number):
+    return f"COCO_test2014_{number:012d}.jpg"
+
+
+def corpus_of(folder, images=None, **changes):
+    listed = [{"id": number, "file_name": name(number)} for number in IDS] if images is None else images
+    write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": listed}})
+    write_zip(folder / "test2014.zip", {f"test2014/{name(number)}": jpeg(number) for number in IDS})
+    spec = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
+    build_corpus(name="test", spec=spec, inputs=folder, out=folder / "out")
+    return Corpus.read(folder / "out" / "corpus.parquet")
+
+
+def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
+    corpus = corpus_of(tmp_path)
+    assert corpus.files() == {number: f"test2014/{name(number)}" for number in sorted(IDS)}
+    assert corpus.image_ids("test") == sorted(IDS)
+    assert corpus.captions("test") == {number: [""] for number in sorted(IDS)}
+    with pytest.raises(DataError, match="the split 'train' has no images"):
+        corpus.image_ids("train")
+
+
+@pytest.mark.parametrize(
+    ("images", "sentence"),
+    [
+        ([{"id": 7, "file_name": name(7)}] * 2, "image id 7 is duplicated"),
+        ([{"id": 8, "file_name": name(7)}], f"the image '{name(7)}' has the id 8, which is not COCO's"),
+        ([], "no list of images under the key 'images'"),
+        ([{"id": 9, "file_name": name(9)}], f"test2014/{name(9)}: the picture of image id 9 is not in"),
+    ],
+)
+def test_listings_that_are_refused(tmp_path, images, sentence):
+    with pytest.raises(DataError, match=sentence):
+        corpus_of(tmp_path, images)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_number_than_cocos_must_be_asked_for(tmp_path):
+    with pytest.raises(DataError, match="3 images where test2014 has 40,775"):
+        corpus_of(tmp_path, partial=False)

@@ -1,0 +1,102 @@
+"""Pictures of one size are taken together, and their features come in the order that was asked for."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recap.data.corpus.corpus import Caption, write_corpus
+from recap.features.batched import alike, extract_alike
+from recap.features.extraction import Pictures
+from recap.features.job import ExtractionJob
+from recap.features.records import ImageFeatures
+from recap.features.resized import Resized, resize_scale
+from recap.features.store import FeatureStore
+from recap.settings.features.segments import SegmentFeatures
+
+
+def test_items_of_one_key_are_taken_together():
+    batches = list(alike([3, 11, 4, 12, 5, 6, 13], key=lambda item: item > 10, size=3, most=99))
+    assert batches == [[3, 4, 5], [11, 12, 13], [6]]
+
+
+def test_the_oldest_do_not_wait_for_ever():
+    batches = list(alike([100, 200, 1, 2, 3, 4, 300], key=lambda item: item // 100, size=3, most=4))
+    assert batches == [[100], [1, 2, 3], [200], [4], [300]]
+
+
+def test_a_picture_is_blue_first_and_fits_both_sides():
+    found = Resized.of(7, Image.new("RGB", (300, 100), (10, 20, 30)), short=50, long=120)
+    assert (found.image_id, found.size, found.pixels.shape) == (7, (300, 100), (3, 40, 120))
+    assert found.pixels[:, 5, 5].tolist() == [30, 20, 10]
+
+
+@pytest.mark.parametrize(
+    ("size", "resized"),
+    [((500, 333), (901, 600)), ((640, 428), (897, 600)), ((640, 513), (749, 600)), ((640, 360), (1000, 562))],
+)
+def test_sizes_are_those_of_the_published_features(size, resized):
+    """The boxes of published bottom-up features end at the last pixel of pictures of these sizes."""
+    scale = resize_scale(size, short=600, long=1000)
+    assert (round(size[0] * scale), round(size[1] * scale)) == resized
+    assert Resized.of(0, Image.new("RGB", size), short=600, long=1000).pixels.shape == (3, *resized[::-1])
+
+
+class Means:
+    """A stand-in for a detector: the mean color of a picture; notes its batches."""
+
+    attributes = dict.fromkeys(("extractor", "extractor_hash", "weights_sha256", "made_with"), "x")
+
+    def __init__(self):
+        self.batches = []
+
+    def prepare(self, image_id, picture):
+        return Resized.of(image_id, picture, short=8, long=16)
+
+    def __call__(self, pictures):
+        self.batches.append([each.image_id for each in pictures])
+        assert len({each.pixels.shape for each in pictures}) == 1
+        return [
+            ImageFeatures(each.image_id, each.size, each.pixels.float().mean((1, 2))[None].numpy()) for each in pictures
+        ]
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of pictures of two sizes and what an extraction from them is given."""
+    (tmp_path / "photos").mkdir()
+    for image_id in range(9):
+        size = (20, 10) if image_id % 3 else (10, 20)
+        noise = np.random.default_rng(image_id).integers(0, 256, (*size, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / "photos" / f"{image_id}.png")
+    rows = [Caption(i, f"{i}.png", "train", i, "a dog", ["a", "dog"]) for i in range(9)]
+    write_corpus(rows, tmp_path / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+
+    def job(out):
+        files = {"shards": tmp_path / "shards", "out": tmp_path / out, "inputs": tmp_path}
+        return ExtractionJob(corpus=tmp_path / "corpus.parquet", images=[tmp_path / "photos"], **files)
+
+    return job
+
+
+def extract(job, **changes):
+    extractor = Means()
+    spec = SegmentFeatures(kind="segments", weights="random", dtype="float32", **changes)
+    pictures = Pictures.find(job)
+    extract_alike(spec, job, pictures=pictures, extractor=extractor, streams=("segment",), code=())
+    return extractor, FeatureStore(job.out)
+
+
+def test_batches_hold_pictures_of_one_size_and_change_no_value(photos):
+    several, store = extract(photos("several.h5"), batch_size=2, shard_size=6)
+    # Of a shard of six: two of one size, four of the other; then the next shard.
+    assert sorted(several.batches) == [[0, 3], [1, 2], [4, 5], [6], [7, 8]]
+    alone, single = extract(photos("single.h5"), batch_size=1, shard_size=6)
+    assert sorted(alone.batches) == [[image_id] for image_id in range(9)]
+    assert store.ids.tolist() == list(range(9))
+    assert store.attributes["feature_hash"] == single.attributes["feature_hash"]
+
+
+def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
+    specs = [SegmentFeatures(kind="segments", weights="random", batch_size=size) for size in (1, 8)]
+    assert specs[0].identity() == specs[1].identity()
+    assert specs[0].execution() != specs[1].execution()

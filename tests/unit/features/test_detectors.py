@@ -1,0 +1,278 @@
+"""The detectors are those of their releases: names and shapes of tensors, layers, and what is done with the weights."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from helpers.detector_layouts import released_layout
+from helpers.plain_bottom_up import region_vectors
+from recap.core.errors import ConfigError, FeatureError
+from recap.features import detectron
+from recap.features.attribute_head import AttributeHead
+from recap.features.bottom_up import CaffeStem, caffe_anchors
+from recap.features.detectors import DETECTORS
+from recap.features.regions import Detector
+from recap.features.segments import Segmenter
+from recap.settings.features import Features
+from recap.settings.features.regions import RegionFeatures
+from recap.settings.features.segments import SegmentFeatures
+from recap.settings.params import validate
+
+ABSENT = importlib.util.find_spec("detectron2") is None
+CPU = torch.device("cpu")
+VISUAL_GENOME = ("bottom_up_r101_c4", "grid_feats_x101_c5")
+
+
+def needs_detectron(test):
+    """Mark a test that builds a detector, which takes seconds."""
+    reason = "detectron2 is not installed (docs/detectron2.md says how to build it)"
+    return pytest.mark.slow(pytest.mark.skipif(ABSENT, reason=reason)(test))
+
+
+def spec(detector, **changes):
+    return RegionFeatures(**{"kind": "regions", "detector": detector, "weights": "random", **changes})
+
+
+def noise(size, seed=0):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
+
+
+class Named(torch.nn.Module):
+    """Holds parameters of a layout without memory for their values."""
+
+    def __init__(self, layout):
+        super().__init__()
+        for name, shape in layout.items():
+            *path, last = name.split(".")
+            place = self
+            for part in path:
+                if not hasattr(place, part):
+                    place.add_module(part, torch.nn.Module())
+                place = getattr(place, part)
+            place.register_parameter(last, torch.nn.Parameter(torch.empty(shape, device="meta")))
+
+
+def attributes_of(detector):
+    release = DETECTORS[detector]
+    sizes = {"size": release.attributes_from, "none": release.no_attribute}
+    return AttributeHead(classes=1600, attributes=400, **sizes)
+
+
+@pytest.mark.parametrize("detector", VISUAL_GENOME)
+def test_released_attribute_tensors_are_those_of_our_head(detector):
+    names = DETECTORS[detector].names
+    mapped = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
+    ours = {name: list(tensor.shape) for name, tensor in attributes_of(detector).state_dict().items()}
+    prefix = "attribute_head."
+    assert {name.removeprefix(prefix): shape for name, shape in mapped.items() if name.startswith(prefix)} == ours
+
+
+@pytest.mark.parametrize("detector", [*VISUAL_GENOME, "panoptic_fpn_r101"])
+def test_a_released_layout_fits_itself_and_misses_nothing(detector):
+    layout = released_layout(detector)
+    model = Named(layout)
+    given = {name: torch.empty(shape, device="meta") for name, shape in layout.items()}
+    assert detectron.check_layout(model, given) == []
+    for name in ("proposal_generator.rpn_head.conv.bias", "roi_heads.box_predictor.cls_score.weight"):
+        with pytest.raises(ValueError, match=f"lacks {name!r}"):
+            detectron.check_layout(model, {key: tensor for key, tensor in given.items() if key != name})
+    with pytest.raises(ValueError, match=r"'x' is .*|has 'x', which the detector lacks"):
+        detectron.check_layout(model, {**given, "x": torch.empty(1)})
+
+
+@needs_detectron
+@pytest.mark.parametrize("detector", VISUAL_GENOME)
+def test_a_detector_has_the_tensors_of_its_release(detector, tmp_path):
+    model = Detector(spec(detector), inputs=tmp_path, device=CPU).model
+    names = DETECTORS[detector].names
+    released = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
+    assert {name: list(tensor.shape) for name, tensor in model.state_dict().items()} == released
+
+
+@needs_detectron
+def test_the_panoptic_model_has_the_tensors_of_its_release(tmp_path):
+    model = Segmenter(SegmentFeatures(kind="segments", weights="random"), inputs=tmp_path, device=CPU).model
+    ours = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert ours == released_layout("panoptic_fpn_r101")
+
+
+@needs_detectron
+@pytest.mark.parametrize("size", [(128, 96), (131, 97)])
+def test_vectors_of_regions_are_those_of_the_released_network(tmp_path, size):
+    settings = spec("bottom_up_r101_c4", short_side=size[1], min_boxes=6, max_boxes=6, least_side=8, dtype="float32")
+    detector = Detector(settings, inputs=tmp_path, device=CPU)
+    picture = detector.prepare(1, noise(size))
+    (found,) = detector([picture])
+    boxes = torch.from_numpy(found.values["region/boxes"])
+    expected = region_vectors(detector.model.state_dict(), picture.pixels, boxes)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(torch.from_numpy(found.values["region"]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_stem_pools_whole_and_last_windows_without_padding():
+    values = torch.arange(25.0).reshape(1, 1, 5, 5)
+    stem = CaffeStem(torch.nn.Identity())
+    assert stem(values).tolist() == [[[[12, 14], [22, 24]]]]
+    assert stem(values[:, :, :4, :4]).tolist() == [[[[12, 13], [17, 18]]]]
+
+
+def test_anchors_are_those_of_caffe():
+    """Of its generator's published example (scales 8, 16, 32), whose boxes include their last pixel."""
+    ours = (caffe_anchors() - torch.tensor([0, 0, 1, 1])).tolist()
+    assert ours[1] == [-84, -40, 99, 55]
+    assert ours[2] == [-176, -88, 191, 103]
+    assert ours[5] == [-56, -56, 71, 71]
+    assert ours[9] == [-36, -80, 51, 95]
+    assert ours[11] == [-168, -344, 183, 359]
+
+
+@needs_detectron
+def test_anchors_of_caffe_end_at_the_last_pixel(tmp_path):
+    settings = {"short_side": 96, "anchors": "caffe", "min_boxes": 300, "max_boxes": 300}
+    detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
+    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    right, bottom = found.values["region/boxes"][:, 2:].max(0)
+    assert (right, bottom) == (127, 95)
+    anchors = dict(detector.model.named_buffers())["proposal_generator.anchor_generator.cell_anchors.0"]
+    assert torch.equal(anchors, caffe_anchors())
+
+
+@needs_detectron
+def test_regions_with_a_short_side_are_dropped(tmp_path):
+    sides = []
+    for least in (0, 40):
+        settings = spec("bottom_up_r101_c4", short_side=96, least_side=least, min_boxes=300, max_boxes=300)
+        detector = Detector(settings, inputs=tmp_path, device=CPU)
+        (found,) = detector([detector.prepare(1, noise((128, 96)))])
+        boxes = found.values["region/boxes"]
+        sides.append((boxes[:, 2:] - boxes[:, :2]).min())
+    assert sides[0] < 38 < 39 <= sides[1]
+
+
+@needs_detectron
+def test_a_fixed_number_of_regions_by_rising_suppression(tmp_path):
+    settings = {"short_side": 96, "selection": "rising", "min_boxes": 9, "max_boxes": 9, "boxes": "regressed"}
+    detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
+    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    scores = found.values["region/class_scores"]
+    assert found.values["region"].shape == (9, 2048)
+    assert (np.diff(scores) <= 0).all()
+
+
+@needs_detectron
+@pytest.mark.parametrize("detector", [*VISUAL_GENOME, "faster_rcnn_r50_c4"])
+def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, detector):
+    settings = {"short_side": 96, "grid": 3, "dtype": "float32", "min_boxes": 5, "max_boxes": 9}
+    extractor = Detector(spec(detector, **settings), inputs=tmp_path, device=CPU)
+    pictures = [extractor.prepare(number, noise((128, 96), number)) for number in range(3)]
+    for together, picture in zip(extractor(pictures), pictures, strict=True):
+        (alone,) = extractor([picture])
+        assert (together.image_id, together.size) == (alone.image_id, alone.size)
+        same(together, alone)
+
+
+@needs_detectron
+@pytest.mark.parametrize("form", ["occupancy", "segments"])
+def test_segments_in_a_batch_are_those_of_pictures_alone(tmp_path, form):
+    settings = SegmentFeatures(kind="segments", weights="random", form=form, short_side=96, grid=3)
+    segmenter = Segmenter(settings, inputs=tmp_path, device=CPU)
+    pictures = [segmenter.prepare(number, noise((100, 70), number)) for number in range(3)]
+    for together, picture in zip(segmenter(pictures), pictures, strict=True):
+        same(together, segmenter([picture])[0])
+
+
+def same(found, expected):
+    """Compare features within what products of other sizes may differ by: 1e-3 of the largest, 0.01 pixels."""
+    assert found.values.keys() == expected.values.keys()
+    for name, array in expected.values.items():
+        largest = np.abs(array).max()
+        tolerance = 0.01 if name.endswith("/boxes") else 1e-3 * largest
+        np.testing.assert_allclose(found.values[name], array, rtol=0, atol=tolerance, err_msg=name)
+
+
+@needs_detectron
+def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
+    settings = {"short_side": 96, "min_boxes": 5, "max_boxes": 5}
+    detector = Detector(spec("faster_rcnn_r50_c4", **settings), inputs=tmp_path, device=CPU)
+    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    assert found.values["region"].dtype == np.float16
+    detector.model.roi_heads.res5[2].conv3.norm.bias += 1e6
+    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    assert found.values["region"].dtype == np.float32  # which the store then refuses with what to do
+
+
+class Small(torch.nn.Module):
+    """Two classes, one of them with an attribute, and anchors that no checkpoint holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.roi_heads = torch.nn.Module()
+        self.roi_heads.box_predictor = torch.nn.ModuleDict(
+            {"cls_score": torch.nn.Linear(1, 3), "bbox_pred": torch.nn.Linear(1, 8)}
+        )
+        self.anchors = torch.nn.Module()
+        self.anchors.register_buffer("cell_anchors", torch.ones(2, 4), persistent=False)
+
+
+def small_weights(scores=3, deltas=12, **more):
+    prefix = "roi_heads.box_predictor."
+    sizes = {"cls_score": scores, "bbox_pred": deltas}
+    weights = {f"{prefix}{name}.weight": torch.arange(float(size))[:, None] for name, size in sizes.items()}
+    return weights | {f"{prefix}{name}.bias": torch.arange(float(size)) for name, size in sizes.items()} | more
+
+
+def test_a_background_that_is_first_in_the_file_is_last_in_ours(tmp_path):
+    model = Small()
+    save_file(small_weights(), tmp_path / "a.safetensors")
+    detectron.load(model, tmp_path / "a.safetensors", key_map={}, background_first=True)
+    predictor = model.roi_heads.box_predictor
+    assert predictor["cls_score"].bias.tolist() == [1, 2, 0]
+    assert predictor["bbox_pred"].bias.tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
+    with pytest.raises(FeatureError, match=r"bbox_pred.weight' is \[12, 1\] instead of \[8, 1\]"):
+        detectron.load(model, tmp_path / "a.safetensors", key_map={})
+
+
+def test_anchors_in_a_file_must_be_those_of_the_settings(tmp_path):
+    for value, words in ((1.0, None), (2.0, "'anchors.cell_anchors' holds other numbers than the detector")):
+        more = {"anchors.cell_anchors": torch.full((2, 4), value)}
+        save_file(small_weights(deltas=8, **more), tmp_path / "a.safetensors")
+        if words is None:
+            detectron.load(Small(), tmp_path / "a.safetensors", key_map={})
+        else:
+            with pytest.raises(FeatureError, match=f"{words}.*correct `anchors`"):
+                detectron.load(Small(), tmp_path / "a.safetensors", key_map={})
+
+
+def test_attributes_that_are_not_asked_for_are_left_out_with_a_message(tmp_path, caplog):
+    names = DETECTORS["grid_feats_x101_c5"].names
+    more = {"roi_heads.attribute_predictor.obj_embed.weight": torch.ones(3, 2)}
+    save_file(small_weights(deltas=8, **more), tmp_path / "a.safetensors")
+    with caplog.at_level("INFO", "recap"):
+        detectron.load(Small(), tmp_path / "a.safetensors", key_map=names, unused=["attribute_head."])
+    assert "1 tensors are not used: attribute_head.embedding.weight" in caplog.text
+    with pytest.raises(FeatureError, match=r"has 'attribute_head\.embedding\.weight', which the detector lacks"):
+        detectron.load(Small(), tmp_path / "a.safetensors", key_map=names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"selection": "rising"}, "selection 'rising' stops at a number: set min_boxes and max_boxes to the same"),
+        ({"detector": "grid_feats_x101_c5", "anchors": "caffe"}, "anchors: grid_feats_x101_c5 has detectron2's"),
+    ],
+)
+def test_settings_that_no_release_has_are_refused(changes, words):
+    settings = {"kind": "regions", "detector": "bottom_up_r101_c4", "weights": "random", **changes}
+    with pytest.raises(ConfigError, match=words):
+        validate(Features, settings, "features/x.yaml")
+
+
+def test_options_of_releases_leave_old_settings_as_they_were():
+    described = spec("bottom_up_r101_c4").identity()
+    assert not {"anchors", "selection", "proposals", "least_side", "box_weights", "background"} & set(described)
+    assert json.dumps(described)

@@ -1,0 +1,101 @@
+"""All missing outside files of a plan at once: what each is, and which of them rules make."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.plans import edited
+from helpers.tiny_workspace import ROOT
+from recap.core.errors import ConfigError
+from recap.plan.load import load_plan
+from recap.plan.outside import acquired, line, requirements
+from recap.plan.paths import Paths
+
+HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n"
+LIST = """web/a.zip,1,primary,http://h/a.zip,,,2147483648,CC BY 4.0,,,,
+web/a.zip,1,mirror,http://i/a.zip,,,2147483648,CC BY 4.0,,,,
+own/pack.zip,1,own,,,,,none,,1. ask; 2. put it there,,
+web/a,1,unpacked,,,,,CC BY 4.0,,,web/a.zip,a/*.tsv
+own/b,1,unpacked,,,,,none,,,own/pack.zip,*
+hub/openai-community/gpt2,607a,hub,,,,548105171,MIT,,,,
+"""
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    """A copy of the tiny parameters with a list of outside files, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    params = Path(shutil.copytree(ROOT / "tests" / "workflow" / "params", tmp_path / "params"))
+    (params / "data_versions.csv").write_text(HEAD + LIST)
+    return params
+
+
+def needing(params, *sources, fetch=True):
+    """Return the paths of a plan whose features are imported from these files."""
+    edited(params, "features/tiny_imported.yaml", sources=list(sources))
+    table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
+    edited(params, "tables/tiny.yaml", rows=[{**table["rows"][0], "features": "tiny_imported"}], figures=[])
+    profile = yaml.safe_load((params / "tiny.yaml").read_text())
+    return Paths(load_plan({**profile, "inputs": "in", "fetch": fetch}))
+
+
+def test_what_is_unpacked_brings_its_archive_unless_that_is_there(params):
+    paths = needing(params, "web/a/x.tsv", "web/a/y.tsv")
+    found = requirements(paths)
+    assert [(each.path, each.how, each.entry.name) for each in found] == [
+        ("in/web/a/x.tsv", "unpack", "web/a"),
+        ("in/web/a.zip", "fetch", "web/a.zip"),
+        ("in/web/a/y.tsv", "unpack", "web/a"),
+    ]
+    assert found[0].archive == found[1].entry
+    made = acquired(found, paths)
+    assert (made.fetched, made.archives) == ({}, {"in/web/a.zip": "web/a.zip"})
+    assert made.unpacked == {"in/web/a/x.tsv": "web/a", "in/web/a/y.tsv": "web/a"}
+    Path("in/web").mkdir(parents=True)
+    Path("in/web/a.zip").touch()
+    assert [each.path for each in requirements(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
+
+
+def test_an_archive_of_the_users_own_is_by_hand_and_what_it_holds_is_not(params):
+    paths = needing(params, "own/b/x.tsv")
+    assert [(each.path, each.how) for each in requirements(paths)] == [
+        ("in/own/b/x.tsv", "unpack"),
+        ("in/own/pack.zip", "hand"),
+    ]
+    with pytest.raises(ConfigError, match=r"^in/own/pack.zip: no such file"):
+        acquired(requirements(paths), paths)
+
+
+def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_licence(params, caplog):
+    paths = needing(params, "web/a.zip", "own/pack.zip", "nobody/knows.tsv", fetch=False)
+    with caplog.at_level(logging.INFO), pytest.raises(ConfigError) as refusal:
+        acquired(requirements(paths), paths)
+    said = [record.getMessage() for record in caplog.records]
+    named = "(features/tiny_imported.yaml)"
+    assert said == [
+        f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
+        f"recap: missing: in/own/pack.zip {named}; 1. ask; 2. put it there; size not known; none",
+        f"recap: missing: in/nobody/knows.tsv {named}; not in the list of outside files: put it there",
+    ]
+    assert "2 more are missing (one line each above)" in str(refusal.value)
+    assert "have 1 of 3 made with --config fetch=true inputs=in" in str(refusal.value)
+
+
+def test_a_folder_that_holds_a_listed_archive_is_not_taken_for_the_archive(params):
+    paths = needing(params, "web/a.zip/x.tsv")
+    assert [each.how for each in requirements(paths)] == ["hand"]
+
+
+def test_weights_and_tokenizers_of_the_hub_are_said_with_their_revision(params):
+    edited(params, "features/tiny_grid.yaml", weights="pretrained", revision="a" * 40)
+    pairs = {"kind": "bpe", "tokenizer": "hub:openai-community/gpt2", "max_length": 9}
+    edited(params, "datasets/tiny_scenes.yaml", vocabulary=pairs)
+    paths = Paths(load_plan(yaml.safe_load((params / "tiny.yaml").read_text())))
+    found = {each.path: each for each in requirements(paths)}
+    assert {each.how for each in found.values()} == {"hub"}
+    assert found[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
+    assert line(found["hub:openai-community/gpt2"]).endswith("(datasets/tiny_scenes.yaml); from the hub; 0.51 GiB; MIT")
+    assert acquired(list(found.values()), paths).fetched == {}

@@ -1,0 +1,81 @@
+"""What COCO's server is sent is planned with the rows, and what cannot be sent is refused before the first job."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recap.core.errors import ConfigError
+from recap.plan.inputs import data_files, feature_files, missing_inputs
+from recap.plan.paths import Paths
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def planned(scale="paper", table="xlan/t2", row=None):
+    return RunPlan(Profile(name="mine", tables=[table], scale=scale), ROOT / "params", row)
+
+
+def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
+    plan = planned()
+    found = plan.submissions()
+    assert [each.algorithm for each in found] == ["xlan_t2_xlan_r101", "xlan_t2_xtransformer_r101"]
+    assert len(found[0].run.members) == 4
+    assert (found[0].test.dataset, found[0].test.features) == ("coco_test2014", "bottom_up_adaptive_test2014")
+    assert found[0].shown("val2014").dataset == "coco"
+    paths = Paths(plan)
+    assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(paths)
+    assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
+    assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
+    assert missing_inputs(paths)["resources/coco/test2014.zip"] == "datasets/coco_test2014.yaml"
+
+
+def test_a_row_without_features_of_the_test_pictures_is_not_sent():
+    plan = planned(table="acf/t3")
+    assert [each.algorithm for each in plan.submissions()] == ["acf_t3_acf_grid"]
+    assert plan.tables["acf/t3"].server.not_sent["acf_roi"]
+
+
+def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():
+    assert planned(scale="scenes").submissions() == []
+    assert planned(row="xlan/t2/xlan_r101").submissions() == []
+
+
+def test_rows_of_the_papers_own_are_told_apart_from_those_that_it_quotes():
+    at_paper = planned().tables["xlan/t2"]
+    assert [row.id for row in at_paper.not_run] == ["xlan_senet154", "xtransformer_senet154"]
+    assert "hip" in [row.id for row in at_paper.quoted]
+    photos = planned("photos", "xlan/t1").tables["xlan/t1"]
+    assert [(row.id, row.reason) for row in photos.not_run][0] == ("xlan_ens", "the row is not run at scale photos")
+    assert "updown" in [row.id for row in photos.quoted]
+
+
+def changed(tmp_path, **tables):
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    for name, (old, new) in tables.items():
+        path = tmp_path / "params" / "xlan" / "tables" / f"{name}.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+    return lambda: RunPlan(Profile(name="mine", tables=["xlan/t2"], scale="paper"), tmp_path / "params")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("test: coco_test2014", "test: flickr8k", "server.test: data set 'flickr8k' has references"),
+        ("dataset: coco,", "dataset: coco_test2014,", "data set 'coco_test2014' has pictures without captions"),
+        (
+            "bottom_up_adaptive: bottom_up_adaptive_test2014",
+            "bottom_up_adaptive: mobilenetv2_xray_standardised",
+            "features 'mobilenetv2_xray_standardised' are made from training pictures or captions",
+        ),
+        ("server: {test: coco_test2014", "server: {not_sent: {gone: why}, test: coco_test2014", "'gone' is no row id"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(tmp_path, old, new, sentence):
+    plan = changed(tmp_path, t2=(old, new))
+    with pytest.raises(ConfigError, match=sentence):
+        plan()

@@ -1,0 +1,150 @@
+"""Miniatures have the names, members and fields of the published files, and the project's readers read them."""
+
+import csv
+import json
+import tarfile
+import zipfile
+from shutil import unpack_archive
+
+import pytest
+import torch
+
+from helpers.importing import run_import
+from recap.core.errors import ConfigError
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+from recap.rehearsal.files import write_list, write_outside_file
+from recap.rehearsal.world import World
+from recap.settings.versions import LIST, read_versions
+
+WORLD = World(train=8, held_out=2, web=6, studies=5, address="http://127.0.0.1:1")
+COCO = {
+    "kind": "coco",
+    "annotations": ["karpathy/caption_datasets.zip"],
+    "images": ["coco/train2014.zip", "coco/val2014.zip"],
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return the function that writes miniatures below one folder."""
+    return lambda *names: [write_outside_file(name, WORLD, tmp_path) for name in names]
+
+
+def members(path):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    with tarfile.open(path) as archive:
+        return archive.getnames()
+
+
+def corpus_of(folder, **spec):
+    build_corpus(name="x", spec=spec, inputs=folder, out=folder / "corpus")
+    return Corpus.read(folder / "corpus" / "corpus.parquet")
+
+
+def test_karpathys_zip_and_pictures_become_a_corpus(tmp_path, written):
+    archive, train, val = written("karpathy/caption_datasets.zip", "coco/train2014.zip", "coco/val2014.zip")
+    assert members(archive) == ["dataset_coco.json", "dataset_flickr8k.json", "dataset_flickr30k.json"]
+    assert members(train)[0] == "train2014/COCO_train2014_000000000009.jpg"
+    with zipfile.ZipFile(archive) as file:
+        images = json.loads(file.read("dataset_coco.json"))["images"]
+    keys = {"filepath", "sentids", "filename", "imgid", "split", "sentences", "cocoid"}
+    assert all(set(image) == keys for image in images)
+    assert {image["split"] for image in images} == {"train", "restval", "val", "test"}
+    assert set(images[0]["sentences"][0]) == {"tokens", "raw", "imgid", "sentid"}
+    corpus = corpus_of(tmp_path, **COCO, partial=True)
+    assert [len(corpus.image_ids(split)) for split in ("train", "val", "test")] == [8, 2, 2]
+
+
+def test_cocos_own_annotations_and_karpathys_lists_give_the_same_split(tmp_path, written):
+    names = ["coco/annotations_trainval2014.zip", "coco/karpathy_val_images.txt", "coco/karpathy_test_images.txt"]
+    archive, val_list, _ = written(*names, "coco/train2014.zip", "coco/val2014.zip")[:3]
+    kinds = ("instances", "person_keypoints", "captions")
+    assert sorted(members(archive)) == sorted(
+        f"annotations/{kind}_{part}.json" for kind in kinds for part in ("train2014", "val2014")
+    )
+    path, _, number = val_list.read_text().splitlines()[0].partition(" ")
+    assert path == f"val2014/COCO_val2014_{int(number):012d}.jpg"
+    lists = {"annotations": names[:1], "val_list": names[1], "test_list": names[2], "partial": True}
+    corpus = corpus_of(tmp_path, **{**COCO, **lists})
+    assert [len(corpus.image_ids(split)) for split in ("train", "val", "test")] == [8, 2, 2]
+
+
+def test_x_rays_have_two_views_in_the_order_of_their_report(tmp_path, written):
+    pictures, reports, _, projections = written(
+        "iu_xray/NLMCXR_png.tgz",
+        "iu_xray/NLMCXR_reports.tgz",
+        "iu_xray/annotation.json",
+        "iu_xray/indiana_projections.csv",
+    )
+    assert members(pictures)[:2] == ["CXR1_IM-0001-1001.png", "CXR1_IM-0001-2001.png"]
+    assert members(reports)[0] == "ecgen-radiology/1.xml"
+    with projections.open() as file:
+        assert list(csv.DictReader(file))[0] == {
+            "uid": "1",
+            "filename": "1_IM-0001-1001.dcm.png",
+            "projection": "Frontal",
+        }
+    corpus = corpus_of(
+        tmp_path,
+        kind="iu_xray",
+        reports="iu_xray/NLMCXR_reports.tgz",
+        images=["iu_xray/NLMCXR_png.tgz"],
+        annotations="iu_xray/annotation.json",
+        projections="iu_xray/indiana_projections.csv",
+    )
+    assert [len(corpus.image_ids(split)) for split in ("train", "val", "test")] == [5, 2, 2]
+    assert {len(views) for views in corpus.views().values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "begin", "count"),
+    [
+        ("bottom_up/trainval.zip", "bottom_up_tsv", "trainval/karpathy_", (10, 14)),
+        ("bottom_up/trainval_36.zip", "bottom_up_tsv", "trainval_36/trainval_resnet101_", (36, 36)),
+        ("bottom_up/test2014.zip", "bottom_up_tsv", "test2014/test2014_resnet101_", (10, 11)),
+        ("grid_feats/X-101-features.tgz", "grid_feats_pth", "", (49, 49)),
+    ],
+)
+def test_archives_of_features_are_imported(tmp_path, written, name, format, begin, count):
+    (path,) = written(name)
+    assert all(member.startswith(begin) for member in members(path))
+    unpack_archive(path, tmp_path / "out")
+    files = sorted((tmp_path / "out").rglob("*.tsv*"))
+    if not files:
+        flat = tmp_path / "flat"
+        flat.mkdir()
+        files = [flat]
+        for file in (tmp_path / "out").rglob("*.pth"):
+            file.rename(flat / file.name)
+        assert torch.load(next(flat.iterdir()), weights_only=True).shape[:2] == (1, 2048)
+    store = run_import(tmp_path, format, *files)
+    assert store.read(store.ids[:1].tolist())[0].shape[-1] == 2048
+    counts = store.rows(store.ids.tolist())
+    assert (min(counts), max(counts)) == count
+
+
+def test_oscars_lines_are_found_through_their_index_and_have_boxes(tmp_path, written):
+    path, _ = written("oscar/features.tsv", "oscar/features.lineidx")
+    store = run_import(tmp_path, "vinvl_tsv", path)
+    assert store.read(store.ids[:1].tolist())[0].shape[-1] == 2054
+    assert "boxes" in store.columns()
+
+
+def test_the_list_of_a_rehearsal_has_addresses_and_hashes_of_miniatures_where_it_had_any(tmp_path, written):
+    names = ["coco/train2014.zip", "bottom_up/trainval.zip"]
+    served = dict(zip(names, written(*names), strict=True))
+    write_list(LIST, tmp_path / "list.csv", served=served, url="http://127.0.0.1:5")
+    listed, real = read_versions(tmp_path / "list.csv"), read_versions()
+    assert list(listed) == list(real)
+    assert listed[names[0]].urls == ("http://127.0.0.1:5/coco/train2014.zip",)
+    assert listed[names[0]].bytes == served[names[0]].stat().st_size
+    assert listed[names[0]].hash != real[names[0]].hash and listed[names[1]].hash is None
+    assert listed["coco/val2014.zip"] == real["coco/val2014.zip"]
+
+
+def test_a_file_without_a_miniature_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="mine/captions.json: a rehearsal has no miniature of this file"):
+        write_outside_file("mine/captions.json", WORLD, tmp_path)

@@ -1,0 +1,64 @@
+"""The rehearsal's server: files with Range, and repositories as the hub's own library wants them."""
+
+import json
+import os
+import subprocess
+import sys
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from recap.rehearsal import hub
+from recap.rehearsal.server import serve
+from recap.rehearsal.web import web_picture
+
+FROM_HUB = """
+import json, sys
+from huggingface_hub import HfApi, hf_hub_download
+from recap.data.vocabulary.bpe import load_byte_pairs
+from recap.features.backbones import create
+from recap.settings.features.grid import GridFeatures
+from pathlib import Path
+weights = hf_hub_download("openai-community/gpt2", "model.safetensors", revision="a" * 40)
+words = load_byte_pairs("hub:openai-community/gpt2", inputs=Path(), max_length=30)
+network = create(GridFeatures(kind="grid", backbone="test_vit.r160_in1k", weights="pretrained", image_size=112))
+print(json.dumps([Path(weights).parent.name, words.decode(words.encode(["a", "red", "dog"])), len(words.rows),
+    sum(value.numel() for value in network.parameters())]))
+"""
+
+
+def fetched(url, **headers):
+    with urlopen(Request(url, headers=headers)) as answer:
+        return answer.status, dict(answer.headers), answer.read()
+
+
+def test_the_rest_of_a_file_is_sent_if_it_is_still_the_same_file(tmp_path):
+    (tmp_path / "a.bin").write_bytes(bytes(range(100)))
+    with serve(tmp_path) as url:
+        _, headers, whole = fetched(f"{url}/a.bin")
+        status, _, rest = fetched(f"{url}/a.bin", Range="bytes=90-", **{"If-Range": headers["ETag"]})
+        assert (status, rest) == (206, whole[90:])
+        assert fetched(f"{url}/a.bin", Range="bytes=90-", **{"If-Range": '"other"'})[::2] == (200, whole)
+        for name in ("b.bin", "../a.bin", "web/x.jpg"):
+            with pytest.raises(HTTPError, match="404"):
+                fetched(f"{url}/{name}")
+
+
+def test_pictures_of_web_pages_are_made_when_they_are_asked_for(tmp_path):
+    with serve(tmp_path, made=web_picture) as url:
+        assert fetched(f"{url}/web/7.jpg")[2] == web_picture("web/7.jpg") != web_picture("web/8.jpg")
+
+
+def test_the_hubs_own_library_loads_weights_and_byte_pairs(tmp_path):
+    hub.write_timm("test_vit.r160_in1k", tmp_path / "hub" / "timm" / "test_vit.r160_in1k")
+    hub.write_gpt2(tmp_path / "hub" / "openai-community" / "gpt2", width=8, feed_forward=16, layers=1, positions=20)
+    with serve(tmp_path) as url:
+        environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0"}
+        done = subprocess.run([sys.executable, "-c", FROM_HUB], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    commit, text, pieces, parameters = json.loads(done.stdout)
+    assert commit == "a" * 40 and text == "a red dog"
+    names = json.loads((tmp_path / "hub/openai-community/gpt2/vocab.json").read_text())
+    assert pieces == len(names) + 1  # <eos> and <unk> are one piece
+    assert parameters > 100_000

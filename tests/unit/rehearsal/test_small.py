@@ -1,0 +1,81 @@
+"""The copied parameter files: the tables and rows of the paper, in tiny sizes, and fewer of them in the short form."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from recap.core.plugins import VARIABLE
+from recap.plan.load import unchecked_plan
+from recap.rehearsal.cut import cut_rows
+from recap.rehearsal.prepare import rehearsable
+from recap.rehearsal.small import write_small
+from recap.rehearsal.workflow import PLUGIN, job_counts
+from recap.settings.params import read_mapping
+
+PARAMS = Path("params")
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A small copy of the parameter files, for stand-ins."""
+    monkeypatch.setenv(VARIABLE, PLUGIN)
+    write_small(PARAMS, tmp_path / "params", detectron2=False)
+    return tmp_path / "params"
+
+
+def planned(params, paper, **changes):
+    values = read_mapping(params / paper / "profile.yaml")
+    return unchecked_plan({**values, "scale": "paper", "params_dir": str(params), **changes})
+
+
+def rows(plan):
+    return {table: [row.id for row in found.rows] for table, found in plan.tables.items()}
+
+
+@pytest.mark.parametrize("paper", rehearsable(PARAMS))
+def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(small, paper):
+    plan, original = planned(small, paper), planned(PARAMS, paper)
+    assert rows(plan) == rows(original)
+    assert {plan.get("models", run.model).d_model for run in plan.trained()} == {16}
+    recipes = [plan.recipe(run.recipe) for run in plan.scored()]
+    assert {stage.epochs for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage} == {2}
+    assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
+
+
+@pytest.mark.parametrize("paper", rehearsable(PARAMS))
+def test_the_short_form_has_every_data_set_form_of_features_model_and_stage(small, paper):
+    plan = planned(small, paper)
+    short = planned(small, paper, **cut_rows(plan))
+
+    def work(plan):
+        runs = plan.scored()
+        features = {plan.get("features", name).kind for run in runs for name in plan.feature_names(run.features)}
+        models = {(plan.get("models", run.model).kind, bool(run.members)) for run in runs}
+        figures = {figure.settings.kind for figure in plan.model_figures}
+        return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
+
+    assert work(short) == work(plan)
+    assert len(short.trained()) < len(plan.trained())
+    assert bool(short.profile.studies) == bool(plan.profile.studies)
+    assert bool(short.figures) == bool(plan.figures)
+
+
+def test_networks_of_the_hub_are_small_ones_of_like_kind_and_fit_their_grid(small):
+    swin, clip = (read_mapping(small / "features" / f"{name}.yaml") for name in ("swin_l_384_grid", "clip_rn50_crops"))
+    assert (swin["backbone"], swin["image_size"]) == ("test_vit.r160_in1k", 12 * 16)
+    assert (clip["backbone"], clip["embedding"]) == ("test_resnet.r160_in1k", "pooled")
+    assert read_mapping(small / "features" / "bottom_up_r101.yaml")["kind"] == "stand_in_regions"
+
+
+def test_with_detectron2_detectors_stay_what_they_are(tmp_path):
+    write_small(PARAMS, tmp_path / "params", detectron2=True)
+    regions = read_mapping(tmp_path / "params" / "features" / "bottom_up_r101.yaml")
+    assert (regions["kind"], regions["weights"]) == ("regions", "random")
+
+
+def test_the_jobs_of_a_plan_are_counted_by_rule():
+    heading = "Job stats:\njob          count\n---------  -------\n"
+    said = f"{heading}all              1\ntrain_xe        12\ntotal           13\n"
+    assert job_counts(f"first\n{said}\nthen\n") == Counter({"train_xe": 12})
+    assert job_counts("Nothing to be done: all requested files are up to date.") == Counter()
