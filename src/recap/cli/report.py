@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recap.settings.specs import ComparedTable
 
 
 def add_statistics(commands: Commands) -> None:
@@ -27,7 +31,7 @@ def add_statistics(commands: Commands) -> None:
 
 
 def _statistics(a: Arguments) -> None:
-    settings = typed(a, "ComparedTable")
+    settings: ComparedTable = typed(a, "ComparedTable")
     from recap.statistics.compare import compare_table
 
     compare_table(
@@ -40,7 +44,7 @@ def _statistics(a: Arguments) -> None:
             run: [a.runs / training for training in trainings]
             for run, trainings in (settings.trainings.items() if a.runs else ())
         },
-        server={run: Path(folder) for run, folder in settings.get("server", {}).items()},
+        server={run: Path(folder) for run, folder in settings.server.items()},
     )
 
 
@@ -94,7 +98,7 @@ def _add_captions(commands: Commands) -> None:
 
 
 def _captions(a: Arguments) -> None:
-    settings = typed(a, "ComparedTable")
+    settings: ComparedTable = typed(a, "ComparedTable")
     from recap.reporting.figures import write_samples
 
     write_samples(
