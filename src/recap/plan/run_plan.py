@@ -98,6 +98,7 @@ class RunPlan(LoadedFiles):
         faithful = all(row.as_printed for row in rows)
         self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
         scale = self.scale.settings if self.scale else None
+        ids = {row.id for row in made}
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
@@ -107,9 +108,12 @@ class RunPlan(LoadedFiles):
             baseline=file.baseline,
             quoted=quoted,
             not_run=own,
-            server=server,
+            server=server
+            and server.model_copy(
+                update={"not_sent": {key: why for key, why in server.not_sent.items() if key in ids}}
+            ),
             rows=rows,
-            examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
+            examples=file.examples if file.examples and file.examples.row in ids else None,
         )
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):
