@@ -36,10 +36,12 @@ def _missing(report: Report) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
-    hint = "" if report.plan.profile.fetch else "; the workflow makes all but those by hand with --config fetch=true"
+    gettable = not report.plan.profile.fetch and any(each.how != "hand" for each in missing)
+    hint = "; the workflow makes all but those by hand with --config fetch=true" if gettable else ""
     yield f"Missing outside files: {len(missing)} ({_ways(missing)}){hint}"
     inputs = f"{report.plan.profile.inputs}/"
-    yield from _columns([_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))])
+    rows = [_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))]
+    yield from _columns(list(dict.fromkeys(rows)))  # the files of one archive are one line
 
 
 def _ways(missing: Sequence[Requirement]) -> str:
@@ -48,7 +50,7 @@ def _ways(missing: Sequence[Requirement]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
-def _file(each: Requirement, inputs: str) -> list[str]:
+def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     entry = each.entry
     size = _gib(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "? GiB"
     digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
@@ -60,7 +62,9 @@ def _file(each: Requirement, inputs: str) -> list[str]:
         source = entry.note if entry and entry.note else f"named by {each.named_by}"
     licence = shorten(entry.licence, 24, placeholder=" ...") if entry else ""
     path = each.path.removeprefix(inputs).removeprefix(HUB)
-    return [each.how, path, size, digest, licence, shorten(source, _NOTE, placeholder=" ...")]
+    if each.archive and entry:
+        path, digest = f"{entry.name}/", "-"
+    return each.how, path, size, digest, licence, shorten(source, _NOTE, placeholder=" ...")
 
 
 def _tools(report: Report) -> Iterator[str]:
@@ -156,8 +160,8 @@ def _number(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Return minutes, hours or days, whichever is short."""
-    for unit, size in (("days", 86_400), ("hours", 3600)):
+    """Return seconds, minutes, hours or days, whichever is short."""
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds / 60:,.1f} minutes"
+    return f"{seconds:.0f} seconds"

@@ -13,6 +13,8 @@ from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.step_costs import Estimate, StepCosts
 from recap.plan.step_shapes import StepShape, decoding_shape, distinct, training_shape
+from recap.plan.submissions import VAL, Submission
+from recap.settings.datasets.coco_pictures import PARTS
 
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 _FLOAT = 4  # bytes
@@ -47,7 +49,7 @@ class TrainingCost:
 
 @dataclass(frozen=True)
 class EvaluationCost:
-    """The decoding of a scored run's test images, without its metrics."""
+    """The decoding of images by a scored run, without its metrics."""
 
     images: int
     gflop: float
@@ -114,10 +116,12 @@ class Costs:
 
     def evaluation(self, scored: Run) -> EvaluationCost:
         """Return the cost of decoding the test images; all members of an ensemble decode each."""
-        of_one, models = scored.parts()[0], len(scored.parts())
-        estimate = self._of(decoding_shape(self.amounts, of_one), of_one)
-        images = self.amounts.counts(scored.dataset).test
-        return EvaluationCost(images, estimate.gflop * images * models, _sum((estimate, images * models)))
+        return self._decoding(scored, self.amounts.counts(scored.dataset).test)
+
+    def submission(self, submission: Submission) -> EvaluationCost:
+        """Return the cost of captions of the pictures that COCO's server scores."""
+        images = PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
+        return self._decoding(submission.run, images)
 
     @cached_property
     def stores(self) -> list[StoreCost]:
@@ -140,6 +144,11 @@ class Costs:
         return [shape for group in groups.values() for shape in group[:1]] + [
             shape for group in groups.values() for shape in group[1:]
         ]
+
+    def _decoding(self, scored: Run, images: int) -> EvaluationCost:
+        of_one, models = scored.parts()[0], len(scored.parts())
+        estimate = self._of(decoding_shape(self.amounts, of_one), of_one)
+        return EvaluationCost(images, estimate.gflop * images * models, _sum((estimate, images * models)))
 
     def _store(self, dataset: str, features: str) -> StoreCost:
         streams = self.amounts.stored(dataset, features)
