@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_a_deleted_view_is_made_again_from_the_results(finished):
     assert finished.planned() == {"publish": 1, "all": 1}
 
 
-VERSIONED = ["Snakefile", "dvc.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
+VERSIONED = ["Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
 
 
 def put_under_dvc(folder):
@@ -133,8 +134,8 @@ def put_under_dvc(folder):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (folder / name).parent.mkdir(exist_ok=True)
         copy(ROOT / name, folder / name)
-    stages = folder / "dvc.yaml"
-    stages.write_text(stages.read_text().replace("demo", "tiny"))
+    for name in ("dvc.yaml", "dvc.profiles.yaml"):
+        (folder / name).write_text((folder / name).read_text().replace("demo", "tiny"))
     (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):
@@ -162,6 +163,9 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     dvc(folder, "repro")
     assert written(folder) == before
     assert "up to date" in dvc(folder, "repro")
+    # On a disk without reflinks the results are links to DVC's cache, and read-only.
+    linked = [file for file in folder.glob("results/**/*.safetensors") if file.stat().st_nlink > 1]
+    assert all(not file.stat().st_mode & stat.S_IWUSR for file in linked)
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     dvc(folder, "repro")
     after = written(folder)
@@ -214,3 +218,21 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     model.write_bytes(flipped)
     refused = clone.snakemake("--dry-run")
     assert f"recap: {model.relative_to(clone.folder)}: changed since made" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_second_profile_is_kept_beside_the_first(finished):
+    """It follows the test that put the folder under DVC."""
+    folder = finished.folder
+    other = (folder / "params" / "tiny.yaml").read_text().replace("name: tiny", "name: other")
+    (folder / "params" / "other.yaml").write_text(other)
+    words = [sys.executable, "-m", "recap", "artifacts", "add", "params/other.yaml", "--inputs", "somewhere"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.stdout == "dvc repro report@other\n", done.stderr
+    before = written(folder)
+    dvc(folder, "repro", "data@other")
+    assert (folder / "results" / "other" / "data" / "tiny_scenes" / "corpus.parquet").is_file()
+    lock = (folder / "dvc.lock").read_text()
+    assert "data@tiny" in lock and "data@other" in lock and "--config inputs=somewhere" in lock
+    assert written(folder) == before and finished.planned() == {}
