@@ -9,6 +9,7 @@ from functools import cached_property
 
 from recap.plan.amounts import Amounts
 from recap.plan.inputs import used_stores
+from recap.plan.paths import Stores
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.step_costs import Estimate, StepCosts
@@ -126,7 +127,7 @@ class Costs:
     @cached_property
     def stores(self) -> list[StoreCost]:
         """The feature stores, with those that they are made from."""
-        return [self._store(run.dataset, run.features) for run in used_stores(self.plan)]
+        return [self._store(run) for run in used_stores(self.plan)]
 
     def store(self, dataset: str, features: str) -> StoreCost:
         """Return one of the feature stores."""
@@ -150,10 +151,11 @@ class Costs:
         estimate = self._of(decoding_shape(self.amounts, of_one), of_one)
         return EvaluationCost(images, estimate.gflop * images * models, _sum((estimate, images * models)))
 
-    def _store(self, dataset: str, features: str) -> StoreCost:
+    def _store(self, store: Stores) -> StoreCost:
+        dataset, features = store.dataset, store.features
         streams = self.amounts.stored(dataset, features)
         number = _NUMBER_BYTES[self.plan.get("features", features).dtype]
-        images, everything = self.amounts.used_images(dataset), self.amounts.counts(dataset).images
+        images, everything = self.amounts.used_images(store), self.amounts.counts(dataset).images
         of_vectors = (stream.vectors * (stream.width * number + stream.beside) for stream in streams.values())
         each = _PER_IMAGE + _OFFSET * len(streams) + sum(of_vectors)
         return StoreCost(

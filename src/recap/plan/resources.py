@@ -101,6 +101,7 @@ class Resources:
         settings = self.plan.get("features", features)
         pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
         seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
+        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
         disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
         return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
 
