@@ -38,6 +38,14 @@ def add_fetch(commands: Commands) -> None:
     parser.set_defaults(function=_by_hand)
     parser = command(
         commands,
+        "spice",
+        purpose="SPICE's parser models, fetched and put where pycocoevalcap looks for them",
+        example="recap data spice --into resources",
+    )
+    _list_options(parser)
+    parser.set_defaults(function=_spice)
+    parser = command(
+        commands,
         "check-addresses",
         purpose="ask every address of the list once, without downloading, and print what it says",
         example="recap data check-addresses --write",
@@ -131,6 +139,15 @@ def _by_hand(a: Arguments) -> None:
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (a.into / file.name).exists() else ""
             print("\n  ".join([f"{a.into / file.name}{here}: {file.licence}", *steps(file.note)]))
+
+
+def _spice(a: Arguments) -> None:
+    from recap.data.files.download import Transfer
+    from recap.metrics.spice_models import install_spice_models
+    from recap.settings.versions import read_versions
+
+    for place in install_spice_models(read_versions(a.list), into=a.into, transfer=Transfer()):
+        print(place)
 
 
 def _check_addresses(a: Arguments) -> None:
