@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, checked, chosen, paths, spec
+from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -107,7 +107,7 @@ def _add_subset(commands: Commands) -> None:
 def _subset(a: Arguments) -> None:
     from recap.data.subsets.subsample import draw_subset
 
-    draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
+    draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
 
 
 def _add_used(commands: Commands) -> None:
@@ -159,7 +159,13 @@ def _add_conceptual(commands: Commands) -> None:
     integer: Any = {"type": int, "metavar": "N"}
     seconds: Any = {"type": float, "metavar": "S"}
     parser.add_argument(
-        "--min-side", default=384, help="shorter side that larger pictures get, in pixels (384)", **integer
+        "--min-side",
+        default=384,
+        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
+        **integer,
+    )
+    parser.add_argument(
+        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
     )
     parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
     parser.add_argument(
@@ -177,5 +183,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published"
+    names = "tsv out min_side workers attempts timeout backoff rounds published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))
