@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace, counts
+from recap.cost.report import costs_of, report
+from recap.cost.screen import screen
+from recap.plan.named import named_plan
+from recap.plan.paths import Paths
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +40,25 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
     published = json.loads((finished.folder / "mlflow" / "tiny.published.json").read_text())
     assert published["runs"] == 3 + 1
+
+
+@pytest.mark.smoke
+def test_it_made_what_the_plan_predicted(finished, monkeypatch):
+    monkeypatch.chdir(finished.folder)
+    plan = named_plan(Path("params"), "params/tiny.yaml")
+    paths, costs = Paths(plan), costs_of(plan)
+    for run in plan.trained():
+        made = json.loads(Path(paths.results, "runs", run.path, "training.json").read_text())
+        assert costs.training(run).steps == made["steps"]
+        assert costs.training(run).weights == 4 * made["parameters"]
+        assert Path(paths.weights(run)).stat().st_size == pytest.approx(costs.training(run).weights, rel=0.2)
+    (store,) = costs.stores
+    assert Path(paths.store(store.dataset, store.features)).stat().st_size == pytest.approx(store.bytes, rel=0.05)
+    for run in plan.scored():
+        captions = json.loads(Path(paths.scores(run)[0]).read_text())
+        assert len(captions) == costs.evaluation(run).images
+    text = screen(report(plan, costs, tflops=10), places=2)
+    assert "Outside files: all are here." in text
 
 
 @pytest.mark.smoke

@@ -11,8 +11,10 @@ import torch
 from recap.core.errors import FeatureError
 from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import caption_images
+from recap.features.store import FeatureStore
 from recap.models.attention_maps import attention_maps
-from recap.reporting.attention import AttentionMap, grid_boxes
+from recap.reporting.attention import AttentionMap, Box, grid_boxes
+from recap.runs.inputs import BOXES
 
 
 def caption_with_attention(
@@ -29,13 +31,13 @@ def caption_with_attention(
     Args:
         run: the run folder.
         label: of the model in the figure.
-        features: the feature stores that training saw; the main stream holds square grids.
+        features: the feature stores that training saw; the main stream holds regions with boxes, or square grids.
         vocabulary: the vocabulary of the training.
         image_ids: images to caption.
         beam: of the search.
 
     Raises:
-        RecapError: a file does not fit, the vectors are no square grid, or the model exposes no attention.
+        RecapError: a file does not fit, nothing says where the vectors are, or the model exposes no attention.
     """
     found = caption_images(
         run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
@@ -44,12 +46,29 @@ def caption_with_attention(
     for image in image_ids:
         images = found.sources.read([image])
         mask = images.main.mask
-        side = math.isqrt(int(mask.sum()))
-        if side * side != int(mask.sum()):
-            raise FeatureError(f"{features[0]}: image {image} has {int(mask.sum())} vectors, no square grid to draw")
+        boxes = vector_boxes(found.sources.stores[0], image)
         tokens = torch.tensor([[[BOS, *found.captions[image]]]])
         maps = attention_maps(found.model, tokens, found.model.encode(images))[0, 0]  # [T, N]
         words = found.words(image)
         weights = maps[: len(words), mask[0]].tolist()
-        figures[image] = AttentionMap(label, words, grid_boxes(side), weights)
+        figures[image] = AttentionMap(label, words, boxes, weights)
     return figures
+
+
+def vector_boxes(store: FeatureStore, image: int) -> list[Box]:
+    """Return where the vectors of an image are, as fractions of it: their boxes, or else the cells of a square grid.
+
+    Raises:
+        FeatureError: the store has neither.
+    """
+    if BOXES in store.columns():
+        size = torch.from_numpy(store.sizes([image])[0]).float()
+        if not size.all():
+            raise FeatureError(f"{store.path}: image {image} has boxes, but no size of the picture to draw them in")
+        scaled = (store.column([image], BOXES)[0].float() / size.repeat(2)).clamp(0, 1)
+        return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
+    vectors = int(store.rows([image])[0])
+    side = math.isqrt(vectors)
+    if side * side != vectors:
+        raise FeatureError(f"{store.path}: image {image} has {vectors} vectors without boxes, no square grid to draw")
+    return grid_boxes(side)

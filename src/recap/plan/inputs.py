@@ -9,6 +9,7 @@ from recap.plan.paths import Paths
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
+from recap.settings.datasets import WebPictures
 from recap.settings.language_models import LANGUAGE_MODEL
 from recap.settings.vocabulary import HUB
 
@@ -28,9 +29,10 @@ def used_features(paths: Paths) -> list[str]:
 
 
 def feature_files(paths: Paths) -> list[str]:
-    """Return the stores of all runs with those that they are made from, and weights that are trained first."""
+    """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
     stores = used_stores(paths.plan)
-    files = {paths.store(run.dataset, run.features) for run in stores}
+    kinds = (paths.store, paths.used_images, paths.extractor)
+    files = {file(run.dataset, run.features) for run in stores for file in kinds}
     trained = (file for run in stores for file in paths.trained_backbone(run))
     return sorted(files.union(trained, language_model_files(paths)))
 
@@ -103,10 +105,14 @@ def hub_files(paths: Paths, model: ModelConfig | None = None) -> dict[str, str]:
     }
 
 
-def pictures_to_fetch(paths: Paths) -> dict[str, str]:
-    """Return the lists of pictures that are fetched from addresses in TSVs -> the TSV, of all data sets."""
+def pictures_to_fetch(paths: Paths) -> dict[str, WebPictures]:
+    """Return what pictures are fetched from the open web, by the path of the list that says which, of all data sets."""
     found = [paths.plan.get("datasets", name).web_pictures() for name in paths.plan.datasets()]
-    return {paths.outside(file): paths.outside(tsv) for each in found for file, tsv in each.items()}
+    return {
+        paths.outside(file): replace(pictures, tsv=paths.outside(pictures.tsv))
+        for each in found
+        for file, pictures in each.items()
+    }
 
 
 def used_stores(plan: RunPlan) -> list[Run]:

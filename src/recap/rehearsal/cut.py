@@ -24,7 +24,9 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     features, kind of model, stage, ensemble or kind of figure. Of studies and figures over a setting one stays.
     """
     study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
-    figure = next(iter(plan.profile.figures), None)
+    # A line over the rows of one table needs fewer rows than one over several tables.
+    lines = {name: load_named(plan.params, "figures", name).line_of for name in plan.profile.figures}
+    figure = min(lines, key=lambda name: lines[name] == "row", default=None)
     needed = _rows_of_study(plan, study) if study else set()
     if figure:
         needed |= _cut_figure(plan, figure)
