@@ -62,6 +62,19 @@ def one_of(names):
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
+def may_grow(stores):
+    """Return feature stores as inputs whose times do not count: one that grows makes no run again.
+
+    What changes the numbers in them changes the notes of their extractors, which are inputs, too.
+    """
+    return [ancient(store) for store in stores]
+
+
+def growing_features(wildcards):
+    """Return the feature stores of a run, which may grow."""
+    return may_grow(PATHS.features(wildcards))
+
+
 def limits(need):
     """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards."""
     return {

@@ -37,7 +37,8 @@ rule evaluate:
         products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=PATHS.features,
+        features=growing_features,
+        extractors=PATHS.extractors,
         model=scored_weights,
     output:
         captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
@@ -76,7 +77,8 @@ use rule evaluate as evaluate_ensemble with:
         products,
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
         vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=PATHS.features,
+        features=growing_features,
+        extractors=PATHS.extractors,
         model=members,
     output:
         captions=f"{ENSEMBLE}/captions.test.json",

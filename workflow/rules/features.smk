@@ -1,13 +1,26 @@
 """Feature vectors of all pictures of a data set in one packed file."""
 
+from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.plan.inputs import used_features
 from recap.plan.jobs import extractor_code, extractor_spec
 from recap.plan.source import code_digest
+from recap.plan.used_images import not_fewer, used_subsets
+
+from workflow.records import read_record
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
 DETECTOR_RECAP = f"PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} exec python -P -m recap" if CONDA else RECAP
 BACKBONE = PATHS.backbone("{dataset}", "{features}")
+STORE = PATHS.store("{dataset}", "{features}")
+USED = PATHS.used_images("{dataset}", "{features}")
+# What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
+# under a second name, from which it grows.
+SHARDS, KEPT = f"{WORK}/shards/{{dataset}}/{{features}}", f"{WORK}/stores/{{dataset}}/{{features}}.h5"
+# A store in several parts is made by a job for each, with a GPU of its own, and one that merges them.
+PARTS = PROFILE.execution.extraction_parts
+PART = f"{WORK}/parts/{{dataset}}/{{features}}/{{part}}.json"
+EXTRACTED, OF_PART = (temp(PART), "-{part}") if PARTS > 1 else (STORE, "")
 
 
 def features_spec(wildcards):
@@ -42,6 +55,27 @@ def products_of_features(wildcards):
 def pictures_of(wildcards):
     """Return the pictures that an extractor reads; imported features need none."""
     return images_of(wildcards) if PLAN.get("features", wildcards.features).from_pictures else []
+
+
+def part_options(wildcards, output):
+    """Return the options of a job that makes a part of a store."""
+    return ["--part", f"{wildcards.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else []
+
+
+def boxes_of_features(wildcards):
+    """Return the store whose boxes are cut out, if any; it may grow."""
+    return may_grow(PATHS.boxes(wildcards))
+
+
+def cells_of_features(wildcards):
+    """Return the store whose grid is pooled, if any; it may grow."""
+    return may_grow(PATHS.cells(wildcards))
+
+
+def subsets_of_features(wildcards):
+    """Return the subsets of all runs that read a store; a list of images that serves more runs stays as it is."""
+    record = read_record(PATHS.used_images(wildcards.dataset, wildcards.features))
+    return not_fewer(used_subsets(PATHS, wildcards), record.get("input") or [])
 
 
 def features_where(condition):
@@ -101,19 +135,58 @@ rule tune:
         " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
-rule features:
+rule used_images:
+    """What features are made of: the images that some run reads."""
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        subsets=subsets_of_features,
+    output:
+        USED,
+    log:
+        f"{LOGS}/used_images/{{dataset}}/{{features}}.log",
+    params:
+        code=code_digest("recap.data.subsets.used", without=PICTURE_SOURCE),
+    shell:
+        "{RECAP} --log-file {log:q}" " data used --corpus {input.corpus:q} --subsets {input.subsets:q} --out {output:q}"
+
+
+rule extractor:
+    """What runs depend on in place of a store, which is another file whenever it grows."""
+    input:
         images=pictures_of,
         weights=features_weights,
         trained=PATHS.trained_backbone,
-        boxes=PATHS.boxes,
-        cells=PATHS.cells,
+        stores=PATHS.made_from,
         products=products_of_features,
     output:
-        f"{R}/features/{{dataset}}/{{features}}.h5",
+        PATHS.extractor("{dataset}", "{features}"),
     log:
-        f"{LOGS}/features/{{dataset}}/{{features}}.log",
+        f"{LOGS}/extractor/{{dataset}}/{{features}}.log",
+    wildcard_constraints:
+        features=features_where(lambda settings: True),
+    params:
+        spec=features_spec,
+        code=features_code,
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " features note --spec {params.spec.file:q} --code {params.code} --files {input:q} --out {output:q}"
+
+
+rule features:
+    input:
+        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        used=USED,
+        images=pictures_of,
+        weights=features_weights,
+        trained=PATHS.trained_backbone,
+        boxes=boxes_of_features,
+        cells=cells_of_features,
+        stores=PATHS.made_from,
+        products=products_of_features,
+    output:
+        EXTRACTED,
+    log:
+        f"{LOGS}/features/{{dataset}}/{{features}}{OF_PART}.log",
     wildcard_constraints:
         features=features_where(lambda settings: not settings.needs_detectron2),
     threads: 2
@@ -124,17 +197,20 @@ rule features:
     params:
         spec=features_spec,
         code=features_code,
-        # Finished shards survive a killed job, which declared outputs would not.
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+        part=part_options,
+        shards=SHARDS,
+        kept=KEPT,
+        out=STORE,
         trained=lambda wildcards, input: [f"--trained={file}" for file in input.trained],
         boxes=lambda wildcards, input: [f"--boxes={file}" for file in input.boxes],
         cells=lambda wildcards, input: [f"--cells={file}" for file in input.cells],
         products=lambda wildcards, input: ["--products", *input.products] if input.products else [],
     shell:
         "{RECAP} --log-file {log:q}"
-        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} {params.cells:q} {params.products:q} --device {DEVICE}"
-        " --threads {threads} {resources.execution} --shards {params.shards:q} --out {output:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --used {input.used:q}"
+        " --images {input.images:q} --inputs {PROFILE.inputs:q} {params.trained:q} {params.boxes:q} {params.cells:q}"
+        " {params.products:q} --device {DEVICE} --threads {threads} {resources.execution} {params.part:q}"
+        " --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
 
 
 # detectron2 has no wheels: `snakemake --sdm conda` runs this rule in an environment that has it. Without that option
@@ -142,12 +218,13 @@ rule features:
 rule detector_features:
     input:
         corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        used=USED,
         images=pictures_of,
         weights=features_weights,
     output:
-        f"{R}/features/{{dataset}}/{{features}}.h5",
+        EXTRACTED,
     log:
-        f"{LOGS}/detector_features/{{dataset}}/{{features}}.log",
+        f"{LOGS}/detector_features/{{dataset}}/{{features}}{OF_PART}.log",
     wildcard_constraints:
         features=features_where(lambda settings: settings.needs_detectron2),
     conda:
@@ -160,9 +237,29 @@ rule detector_features:
     params:
         spec=features_spec,
         code=features_code,
-        shards=f"{WORK}/shards/{{dataset}}/{{features}}",
+        part=part_options,
+        shards=SHARDS,
+        kept=KEPT,
+        out=STORE,
     shell:
         "{DETECTOR_RECAP} --log-file {log:q}"
-        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
-        " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
-        " {resources.execution} --shards {params.shards:q} --out {output:q}"
+        " features extract --spec {params.spec.file:q} --corpus {input.corpus:q} --used {input.used:q}"
+        " --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
+        " {resources.execution} {params.part:q} --shards {params.shards:q} --kept {params.kept:q} --out {params.out:q}"
+
+
+if PARTS > 1:
+
+    rule merge_features:
+        input:
+            [PART.replace("{part}", str(number)) for number in range(1, PARTS + 1)],
+        output:
+            STORE,
+        log:
+            f"{LOGS}/merge_features/{{dataset}}/{{features}}.log",
+        params:
+            shards=SHARDS,
+            kept=KEPT,
+        shell:
+            "{RECAP} --log-file {log:q}"
+            " features merge {input:q} --shards {params.shards:q} --kept {params.kept:q} --out {output:q}"

@@ -130,7 +130,8 @@ for figure in PLAN.model_figures:
         input:
             corpus=PATHS.corpus(figure.runs[0]),
             vocabulary=PATHS.vocabulary(figure.runs[0]),
-            features=PATHS.features(figure.runs[0]),
+            features=may_grow(PATHS.features(figure.runs[0])),
+            extractors=PATHS.extractors(figure.runs[0]),
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
             models=[f"{R}/runs/{run.path}/model.safetensors" for run in figure.runs],
         output:

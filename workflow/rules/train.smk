@@ -6,7 +6,12 @@ from recap.plan.run_spec import execution, run_spec
 
 def train_inputs(stage):
     """Return the function that gives the files that one stage of a run is trained on."""
-    return lambda wildcards: PATHS.training_inputs(run_named(wildcards, stage=stage))
+
+    def files(wildcards):
+        found = PATHS.training_inputs(run_named(wildcards, stage=stage))
+        return found | {"features": may_grow(found["features"])}
+
+    return files
 
 
 def train_spec(stage):

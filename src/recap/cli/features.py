@@ -19,6 +19,7 @@ def add_features(commands: Commands) -> None:
     """Add the commands of this group."""
     _add_extract(commands)
     _add_merge(commands)
+    _add_note(commands)
     _add_pretrain(commands)
     _add_tune(commands)
     _add_import(commands)
@@ -100,6 +101,26 @@ def _merge(a: Arguments) -> None:
     from recap.features.writer import merge_parts
 
     merge_parts(a.parts, **chosen(a, "out shards kept"))
+
+
+def _add_note(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "note",
+        purpose="write down what makes a feature store, whichever images it holds",
+        example="recap features note --spec spec.json --code 0123456789abcdef --files photos.zip --out extractor.json",
+    )
+    spec(parser, "Features")
+    parser.add_argument("--code", required=True, metavar="DIGEST", help="of the extractor's source")
+    parser.add_argument("--files", type=Path, nargs="*", default=[], metavar="PATH", help="all that it reads")
+    paths(parser, out="the note, another one when settings, source or a file's size or time change")
+    parser.set_defaults(function=_note)
+
+
+def _note(a: Arguments) -> None:
+    from recap.features.attributes import write_note
+
+    write_note(_settings(a, "Features"), **chosen(a, "code files out"))
 
 
 def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:

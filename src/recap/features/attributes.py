@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from recap.core.errors import FeatureError
+from recap.core.files import checksums
+from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
@@ -22,6 +26,23 @@ def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **mor
         "weights_sha256": weights_sha256,
         "made_with": made_with,
     }
+
+
+def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: Path) -> None:
+    """Write down what makes a store, whichever images it holds: settings, source, and size and time of what is read.
+
+    Raises:
+        FeatureError: a file is missing.
+    """
+    states = {}
+    for path in files:
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise FeatureError(f"{path}: cannot be read ({error.strerror}); correct the path") from error
+        states[str(path)] = [found.st_size, found.st_mtime_ns]
+    write_json(out, {"settings": spec.identity(), "code": code, "files": states})
+    checksums.record(out)
 
 
 def check_extractor(store: FeatureStore, spec: FeaturesConfig) -> None:

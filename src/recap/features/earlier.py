@@ -27,10 +27,14 @@ class Earlier:
         self._job, self._notes = job, notes
         self.stores: dict[int, FeatureStore] = {}
 
-    def add(self, path: Path | None) -> FeatureStore | None:
+    def add(self, path: Path | None, *, others: bool = False) -> FeatureStore | None:
         """Take the images of a store or shard that no other has given; return it if it is of this job.
 
         A damaged one, or an image that is not what the job would make, is left out with a message.
+
+        Args:
+            path: of the store.
+            others: take also its images that are not looked for; what they are made from is compared when they are.
         """
         if path is None or not path.exists():
             return None
@@ -41,12 +45,14 @@ class Earlier:
             return None
         if store.attributes.get("job") != self._job or store.origins is None:
             return None
-        wanted = np.isin(store.ids, self._ids) & [image_id not in self.stores for image_id in store.ids.tolist()]
-        if wanted.any():
+        asked = np.isin(store.ids, self._ids)
+        wanted = asked & [image_id not in self.stores for image_id in store.ids.tolist()]
+        if wanted.any() or others:
             intact = store.intact()
             current = self._current(store, wanted & intact)
             self._say(path, int((wanted & ~intact).sum()), int((wanted & intact & ~current).sum()))
-            self.stores |= dict.fromkeys(store.ids[current].tolist(), store)
+            found = current | (intact & ~asked) if others else current
+            self.stores |= dict.fromkeys(store.ids[found].tolist(), store)
         return store
 
     def forget(self, path: Path) -> None:

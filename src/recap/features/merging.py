@@ -39,6 +39,9 @@ def merge(
         FeatureError: features are not of one form, or the disk is too small.
     """
     sources = _by_store(stores)
+    if kept is not None and [(store.path, len(store)) for store, _ in sources] == [(kept, len(stores))]:
+        _give(kept, out)
+        return
     kinds = _one_form([store for store, _ in sources])
     index = _index(sources, list(dict.fromkeys(name.split("/")[0] for name in kinds)))
     name = set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
@@ -58,7 +61,7 @@ def merge(
             if _is_shard(store):
                 store.path.unlink()
         if kept is not None:
-            _link(unfinished, kept)
+            _keep(unfinished, kept)
         _place(unfinished, out)
 
 
@@ -133,16 +136,35 @@ def _need_room(path: Path, sources: Sequence[tuple[FeatureStore, list[int]]], ki
     need_room(path, kinds, needed)
 
 
-def _link(path: Path, kept: Path) -> None:
-    """Give a file another name; where the disk cannot, the store is extracted whole when it is to hold more images."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    temporary = kept.with_name(f".{kept.name}.link")
-    temporary.unlink(missing_ok=True)
+def _keep(path: Path, kept: Path) -> None:
+    """Give a finished file another name; where the disk cannot, the store is extracted anew when it is to grow."""
     try:
-        temporary.hardlink_to(path)
-        temporary.replace(kept)
+        _link(path, kept)
     except OSError as error:
         log.warning(f"{kept}: the disk has no second name for the store ({error.strerror}), so it cannot grow later")
+
+
+def _link(path: Path, name: Path) -> None:
+    name.parent.mkdir(parents=True, exist_ok=True)
+    temporary = name.with_name(f".{name.name}.link")
+    temporary.unlink(missing_ok=True)
+    temporary.hardlink_to(path)
+    temporary.replace(name)
+
+
+def _give(kept: Path, out: Path) -> None:
+    """Give a kept store its place among the results again."""
+    try:
+        _link(kept, out)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_file(kept, out)
+
+
+def _copy_file(path: Path, out: Path) -> None:
+    with atomic_path(out) as temporary:
+        shutil.copyfile(path, temporary)
 
 
 def _place(path: Path, out: Path) -> None:
@@ -153,6 +175,5 @@ def _place(path: Path, out: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        with atomic_path(out) as temporary:
-            shutil.copyfile(path, temporary)
+        _copy_file(path, out)
         path.unlink()

@@ -57,7 +57,8 @@ def build_store(
         extract: gets the image ids of the missing shards, one list per shard, and yields their features in that order.
         streams: names of the streams that every image has, the main one first.
         origins: what each image is made from (default: nothing that could change).
-        kept: another name of the finished store, whose images are taken when ``out`` is gone and more are asked for.
+        kept: another name of the finished store. When ``out`` is gone and more images are asked for, those that it has
+            are taken; none of them is dropped.
         part: extract a share of the shards alone, and note what all parts are merged by.
 
     Raises:
@@ -77,7 +78,7 @@ def build_store(
         log.info(f"{out}: already there, made by this job")
         remove_shards(shards)
         return
-    pieces = _pieces(ordered, earlier, shards=shards, job=job, shard_size=shard_size, finished=(out, kept))
+    pieces = _pieces(ordered, earlier, shards=shards, job=job, shard_size=shard_size, out=out, kept=kept)
     own = pieces if part is None else part.share(pieces)
     missing = _missing(own, earlier)
     if len(missing) < len(own):
@@ -113,9 +114,9 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
     earlier = Earlier(said.ids, job=job, notes=None)
     unfinished = sorted(shards.glob(f"{job}-*{MERGING}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     # The parts have compared the others with their pictures; what they made anew comes first.
-    others = [*sorted(shards.glob(f"{job}-*{SHARD}")), out, kept]
-    for path in [*(shards / name for name in said.shards), *unfinished, *others]:
+    for path in [*(shards / name for name in said.shards), *unfinished, *sorted(shards.glob(f"{job}-*{SHARD}")), out]:
         earlier.add(path)
+    earlier.add(kept, others=True)
     if lacking := earlier.lacks(said.ids):
         raise FeatureError(
             f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} others; delete "
@@ -132,11 +133,12 @@ def _pieces(
     shards: Path,
     job: str,
     shard_size: int,
-    finished: Sequence[Path | None],
+    out: Path,
+    kept: Path | None,
 ) -> list[Shard]:
     """Return the shards that are needed beside finished stores, whatever the parts have made so far."""
-    for path in finished:
-        earlier.add(path)
+    earlier.add(out)
+    earlier.add(kept, others=True)
     if earlier.stores:
         log.info(f"{len(ids)} images: {len(earlier.stores)} are in an earlier store")
     rest = earlier.lacks(ids)

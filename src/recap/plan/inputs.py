@@ -28,9 +28,10 @@ def used_features(paths: Paths) -> list[str]:
 
 
 def feature_files(paths: Paths) -> list[str]:
-    """Return the stores of all runs with those that they are made from, and weights that are trained first."""
+    """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
     stores = used_stores(paths.plan)
-    files = {paths.store(run.dataset, run.features) for run in stores}
+    kinds = (paths.store, paths.used_images, paths.extractor)
+    files = {file(run.dataset, run.features) for run in stores for file in kinds}
     trained = (file for run in stores for file in paths.trained_backbone(run))
     return sorted(files.union(trained, language_model_files(paths)))
 

@@ -14,6 +14,7 @@ from recap.settings.language_models import LANGUAGE_MODEL
 from recap.settings.vocabulary import HUB
 
 RUN_FILES = ("config.yaml", "model.safetensors", "history.csv", "training.json")
+SUBSETS = "subsets"  # folder of a data set's draws
 SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
@@ -64,7 +65,7 @@ class Paths:
 
     def subset(self, run: Run) -> str:
         """Return the training captions that a run sees."""
-        return self.of_dataset(run.dataset, f"subsets/{run.subset}/seed-{run.seed}.json")
+        return self.of_dataset(run.dataset, f"{SUBSETS}/{run.subset}/seed-{run.seed}.json")
 
     def images(self, dataset: str) -> list[str]:
         """Return folders or zips with the pictures of a data set."""
@@ -87,6 +88,18 @@ class Paths:
         """Return the stores of a run, one for each of its features."""
         return [self.store(run.dataset, name) for name in self.plan.feature_names(run.features)]
 
+    def used_images(self, dataset: str, features: str) -> str:
+        """Return the list of the images that a store must hold."""
+        return f"{self.results}/features/{dataset}/{features}.images.txt"
+
+    def extractor(self, dataset: str, features: str) -> str:
+        """Return the note of what makes a store, which stays the same while the store grows."""
+        return f"{self.results}/features/{dataset}/{features}.extractor.json"
+
+    def extractors(self, run: Stores) -> list[str]:
+        """Return the notes of what makes the stores of a run."""
+        return [self.extractor(run.dataset, name) for name in self.plan.feature_names(run.features)]
+
     def backbone(self, dataset: str, features: str) -> str:
         """Return the weights of an extractor that are trained first."""
         return f"{self.results}/features/{dataset}/{features}.backbone.safetensors"
@@ -95,6 +108,12 @@ class Paths:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
         return [self.backbone(run.dataset, run.features)] if trained else []
+
+    def made_from(self, run: Stores) -> list[str]:
+        """Return the notes of what makes the stores that a store is made from."""
+        settings = self.plan.get("features", run.features)
+        names = (settings.boxes_from(), settings.cells_from())
+        return [self.extractor(run.dataset, name) for name in names if name]
 
     def boxes(self, run: Stores) -> list[str]:
         """Return the store whose boxes are cut out, if any."""
@@ -161,6 +180,7 @@ class Paths:
             "vocabulary": self.vocabulary(run),
             "subset": self.subset(run),
             "features": self.features(run),
+            "extractors": self.extractors(run),
         }
         if run.stage == "scst":
             return files | {"init": self.weights(self.plan.first_stage(run))}

@@ -161,9 +161,27 @@ def test_store_grows_by_the_new_images_alone_and_equals_one_made_at_once(tmp_pat
     second = Counting()
     assert build(tmp_path, second, kept=kept).read_bytes() == whole
     assert second.seen == [image_id for image_id in IDS if image_id not in (10, 12, 17, 23)]
+    assert not (tmp_path / "shards").exists()
+
+
+def test_store_that_is_kept_loses_no_image_when_fewer_are_asked_for_and_is_not_copied(tmp_path, monkeypatch):
+    kept = tmp_path / "kept.h5"
+    path = build(tmp_path, Counting(), kept=kept)
+    whole = path.read_bytes()
+    path.unlink()
+    monkeypatch.setattr(merging, "_copy", lambda *arguments: pytest.fail("copied"))
     fewer = Counting()
-    assert FeatureStore(build(tmp_path, fewer, ids=IDS[3:6], kept=kept)).ids.tolist() == IDS[3:6]
+    assert build(tmp_path, fewer, ids=IDS[3:6], kept=kept).read_bytes() == whole
+    assert path.samefile(kept)
     assert fewer.seen == []
+    monkeypatch.undo()
+    path.unlink()
+    other = Counting()
+    assert FeatureStore(build(tmp_path, other, ids=[1, 12], kept=kept)).ids.tolist() == [1, *IDS]
+    assert other.seen == [1]
+    path.unlink()
+    build(tmp_path, other, ids=[1, 12], kept=kept, job="b" * 16)
+    assert FeatureStore(path).ids.tolist() == [1, 12]
 
 
 def test_store_by_hand_grows_from_itself_and_a_changed_set_keeps_finished_shards(tmp_path):

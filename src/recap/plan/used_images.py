@@ -1,0 +1,41 @@
+"""Which images the runs of a plan read: what their subsets draw, and all images for validation and test.
+
+No other image needs a picture or features. A corpus and draws from it say which images these are, so their lists are
+files of the workflow (``recap.data.subsets.used``); here is which draws a store must serve.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.plan.paths import SUBSETS, Paths, Stores
+from recap.plan.run_plan import RunPlan
+
+
+def used_subsets(paths: Paths, store: Stores) -> list[str]:
+    """Return the subsets of all runs that read a feature store, or one that is made from it."""
+    plan = paths.plan
+    runs = [run for run in plan.trained() if run.dataset == store.dataset]
+    return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
+
+
+def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
+    """Return the subsets that a list of images was made from, if it serves these, too; else these.
+
+    So a plan of one row, or of fewer tables, leaves lists and stores as they are.
+    """
+    before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
+    return before if set(wanted) <= set(before) else wanted
+
+
+def sources(plan: RunPlan, features: str) -> set[str]:
+    """Return the features of a run, with those whose boxes or cells they are made from."""
+    found: set[str] = set()
+    todo = list(plan.feature_names(features))
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            settings = plan.get("features", name)
+            todo += [each for each in (settings.boxes_from(), settings.cells_from()) if each]
+    return found
