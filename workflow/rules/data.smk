@@ -88,6 +88,25 @@ for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
             " data unpack {params.folder:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
+rule web_pictures:
+    """Pictures and records of finished shards are no outputs: a killed or repeated job goes on from them."""
+    input:
+        lambda wildcards: ACQUIRED.pictures[wildcards.pictures].tsv,
+    output:
+        "{pictures}",
+    log:
+        f"{LOGS}/web_pictures/{{pictures}}.log",
+    wildcard_constraints:
+        pictures=one_of(ACQUIRED.pictures),
+    localrule: True
+    params:
+        out=subpath(output[0], parent=True),
+        min_side=lambda wildcards: ACQUIRED.pictures[wildcards.pictures].min_side,
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " data conceptual-download --tsv {input:q} --out {params.out:q} --min-side {params.min_side}"
+
+
 # A rule has one list of outputs, so data sets whose readers write other files have a separate rule.
 for PRODUCTS, NAMES in datasets_by_products().items():
 

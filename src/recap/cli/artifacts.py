@@ -12,10 +12,33 @@ from recap.core.errors import ConfigError, RecapError
 
 def add_artifacts(commands: Commands) -> None:
     """Add the commands of this group."""
+    _add_add(commands)
     _add_push(commands)
     _add_pull(commands)
     _add_verify(commands)
     _add_clean(commands)
+
+
+def _add_add(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "add",
+        purpose="let DVC keep the results of a profile: an entry in dvc.profiles.yaml, for which dvc.yaml has stages",
+        example="recap artifacts add params/xlan/profile.yaml --scale photos --inputs /data/flickr8k",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="of the profile: params/demo.yaml")
+    parser.add_argument("--scale", metavar="NAME", help="of a paper's profile")
+    parser.add_argument("--inputs", metavar="FOLDER", help="folder of outside files (the profile's)")
+    parser.add_argument("--fetch", action="store_true", help="fetch missing outside files")
+    parser.add_argument("--conda", action="store_true", help="run detectors in their conda environment")
+    parser.set_defaults(function=_add)
+
+
+def _add(a: Arguments) -> None:
+    from recap.artifacts.profiles import add
+
+    name = add(a.file, scale=a.scale, inputs=a.inputs, fetch=a.fetch, conda=a.conda)
+    print(f"dvc repro report@{name}")
 
 
 def _add_push(commands: Commands) -> None:
@@ -23,16 +46,16 @@ def _add_push(commands: Commands) -> None:
         commands,
         "push",
         purpose="record finished results for git and send them to the DVC remote (docs/artifacts.md)",
-        example="recap artifacts push",
+        example="recap artifacts push xlan_photos",
     )
-    _add_inputs(parser)
+    _add_profile(parser, "that have results")
     parser.set_defaults(function=_push)
 
 
 def _push(a: Arguments) -> None:
     from recap.artifacts.transfer import push
 
-    push(inputs=a.inputs)
+    push(a.profile, inputs=a.inputs)
 
 
 def _add_pull(commands: Commands) -> None:
@@ -40,16 +63,16 @@ def _add_pull(commands: Commands) -> None:
         commands,
         "pull",
         purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
-        example="recap artifacts pull",
+        example="recap artifacts pull xlan_photos",
     )
-    _add_inputs(parser)
+    _add_profile(parser, "whose results dvc.lock names")
     parser.set_defaults(function=_pull)
 
 
 def _pull(a: Arguments) -> None:
     from recap.artifacts.transfer import pull
 
-    pull(inputs=a.inputs)
+    pull(a.profile, inputs=a.inputs)
 
 
 def _add_verify(commands: Commands) -> None:
@@ -113,7 +136,10 @@ def _confirmed(profile: str, paths: list[Path]) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _add_inputs(parser: Parser) -> None:
+def _add_profile(parser: Parser, default: str) -> None:
+    parser.add_argument(
+        "profile", nargs="?", metavar="PROFILE", help=f"its name (default: all in dvc.profiles.yaml {default})"
+    )
     parser.add_argument(
         "--inputs", metavar="FOLDER", help="folder of outside files, as given to Snakemake with --config inputs=FOLDER"
     )

@@ -159,7 +159,13 @@ def _add_conceptual(commands: Commands) -> None:
     integer: Any = {"type": int, "metavar": "N"}
     seconds: Any = {"type": float, "metavar": "S"}
     parser.add_argument(
-        "--min-side", default=384, help="shorter side that larger pictures get, in pixels (384)", **integer
+        "--min-side",
+        default=384,
+        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
+        **integer,
+    )
+    parser.add_argument(
+        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
     )
     parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
     parser.add_argument(
@@ -177,5 +183,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published"
+    names = "tsv out min_side workers attempts timeout backoff rounds published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))

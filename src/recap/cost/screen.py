@@ -10,6 +10,7 @@ from recap.cost.report import Report
 from recap.plan.cost import state_bytes
 from recap.plan.outside import Requirement
 from recap.plan.schedule import chains, makespan
+from recap.settings.vocabulary import HUB
 
 _GIB = 2**30
 _NOTE = 110  # characters of a note or of an address
@@ -35,13 +36,14 @@ def _missing(report: Report) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
-    yield f"Missing outside files: {len(missing)} ({_ways(missing)})"
+    hint = "" if report.plan.profile.fetch else "; the workflow makes all but those by hand with --config fetch=true"
+    yield f"Missing outside files: {len(missing)} ({_ways(missing)}){hint}"
     inputs = f"{report.plan.profile.inputs}/"
     yield from _columns([_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))])
 
 
 def _ways(missing: Sequence[Requirement]) -> str:
-    meant = {"fetch": "fetched", "unpack": "unpacked", "hub": "from the hub", "hand": "by hand"}
+    meant = {"fetch": "to fetch", "unpack": "to unpack", "hub": "from the hub", "hand": "by hand"}
     counts = {word: sum(each.how == how for each in missing) for how, word in meant.items()}
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
@@ -57,7 +59,8 @@ def _file(each: Requirement, inputs: str) -> list[str]:
     else:
         source = entry.note if entry and entry.note else f"named by {each.named_by}"
     licence = shorten(entry.licence, 24, placeholder=" ...") if entry else ""
-    return [each.how, each.path.removeprefix(inputs), size, digest, licence, shorten(source, _NOTE, placeholder=" ...")]
+    path = each.path.removeprefix(inputs).removeprefix(HUB)
+    return [each.how, path, size, digest, licence, shorten(source, _NOTE, placeholder=" ...")]
 
 
 def _tools(report: Report) -> Iterator[str]:

@@ -20,7 +20,7 @@ _TRAINED = 4  # copies of the parameters in memory: weights, gradients, two mome
 _STATE = 3  # copies in a checkpoint: weights, two moments
 _PER_IMAGE = 8 + 8 + 32  # bytes of an image's id, size and digest in a store
 _OFFSET = 8  # bytes of an image in the index of each stream
-_HEADER = 2**15  # bytes of a store's header, with the alignment of its arrays
+_HEADER = 3 * 2**12  # bytes of a store's header, with the alignment of its arrays
 _NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 

@@ -21,6 +21,7 @@ _PROGRAM_MB = 1500  # Python with torch, a corpus and a part of a mapped store
 _METRICS_MB, _SPICE_MB = 3000, 9000  # Java of METEOR and of the tokenizer; of SPICE
 _PICTURES_MB = 6000  # a backbone or a detector, with a batch of pictures
 _MINUTES = 30  # to begin, to read, to write
+_LOGS_MB = 100  # and other small files
 _LATER = 3  # times the estimate of a machine that was measured: others are slower
 _ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
 _CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
@@ -117,4 +118,4 @@ class Resources:
 
 
 def _need(memory: float, minutes: float, disk: float) -> Need:
-    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), math.ceil(disk))
+    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), _LOGS_MB + math.ceil(disk))

@@ -46,8 +46,7 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     paths = existing(job.inputs / source for source in spec.sources)
     files = Corpus.read(job.corpus).files() if job.corpus else None
     source: Source = FORMATS.get(spec.format)(paths, ImageIdLookup(files), spec)
-    wanted = job.wanted(files, job.corpus) if files and job.corpus else None
-    ids = _wanted(source, paths, wanted, spec.damaged)
+    ids = _wanted(source, paths, job.wanted(files, job.corpus) if files and job.corpus else None, spec.damaged)
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         for group in groups:
@@ -77,7 +76,7 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
 
 
 def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None, damaged: Collection[int]) -> list[int]:
-    """Return the ids to import: all, or those of the corpus, of which only damaged ones may be missing."""
+    """Return the ids to import: all, or those with these files, of which only damaged ones may be missing."""
     there = source.ids()
     if lost := sorted(set(damaged) - set(there)):
         log.warning(f"{paths[0]}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` says")

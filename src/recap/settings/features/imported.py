@@ -51,9 +51,9 @@ class ImportedFeatures(FeaturesConfig):
     )
 
     def outside_files(self) -> list[str]:
-        """Return the sources, and the index that lies beside each TSV of VinVL's form."""
-        beside = [str(PurePosixPath(source).with_suffix(".lineidx")) for source in self.sources]
-        return [*self.sources, *(beside if self.format == "vinvl_tsv" else [])]
+        """Return the sources, and the index that must be beside a TSV of VinVL's form."""
+        indexed = self.sources if self.format == "vinvl_tsv" else []
+        return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
 
     def targets(self) -> list[str]:
         """Return the importer, and what reads this format."""
