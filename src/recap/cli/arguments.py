@@ -137,7 +137,12 @@ def add_compute(parser: Parser, *, images_required: bool = True) -> None:
         metavar="PATH",
         help="folders or zips with the pictures",
     )
+    add_device(parser)
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
+
+
+def add_device(parser: Parser) -> None:
+    """Add ``--device``."""
     parser.add_argument(
         "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
     )
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments, checked, chosen, paths, spec, typed
 from recap.cli.parser import Commands, Parser, command
+from recap.core.errors import ConfigError
 
 
 def add_figures(commands: Commands) -> None:
@@ -36,11 +37,15 @@ def _add_figure(commands: Commands) -> None:
 
 
 def _figure(a: Arguments) -> None:
-    figure = typed(a, "TableFigure")
-    from recap.evaluation.figure import write_figure
+    figure, runs, labels = typed(a, "TableFigure"), a.runs, a.labels
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
+    from recap.evaluation.figure import DrawnModels, write_figure
 
-    given = chosen(a, "corpus vocabulary features runs labels heading out")
-    write_figure(figure=figure, image_roots=a.images, **given)
+    files = chosen(a, "corpus vocabulary features heading")
+    write_figure(figure, DrawnModels(dict(zip(labels, runs, strict=True)), image_roots=a.images, **files), a.out)
 
 
 def _add_sweep(commands: Commands) -> None:

@@ -16,9 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.seeding import derived_seed
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, SPECIAL
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.diverse import search
-from recap.decoding.step import with_banned_tokens
+from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
@@ -26,7 +25,7 @@ from recap.nn.fast.linear import fixed_weights
 from recap.plan.step_costs import StepCost
 from recap.plan.step_shapes import StepShape
 from recap.runs.captions import caption_tensor
-from recap.runs.counters import Counters
+from recap.runs.folder import Counters
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.distributed import Group
@@ -112,7 +111,6 @@ def _step(
         objective=_objective(model, shape, captions),
         stage=shape.settings,
         d_model=shape.model.noam_width,
-        device=device,
         group=Group(device=device),
         state=state,
     )
