@@ -11,12 +11,12 @@ from pathlib import Path
 from recap.core.process.gpus import devices
 from recap.data.corpus.parts_of_speech import HINT, tagger
 from recap.metrics.java import java_executable
-from recap.metrics.spice import MODEL_JARS, spice_status
+from recap.metrics.spice import spice_status
 from recap.plan.inputs import used_stores
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import METRICS
 
-_TAGGERS = HINT.partition(": ")[2]
+_TAGGERS = HINT.partition(": ")[2].partition(", or ")[0]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ def _of_metrics(plan: RunPlan) -> Iterator[Tool]:
         places = package.submodule_search_locations if package else None
         folder = Path(places[0]) / "spice" if places else None
         found = folder is not None and spice_status(java=java, folder=folder) == "ok"
-        where = f"put {' and '.join(MODEL_JARS)} into {folder / 'lib'}" if folder else "pip install pycocoevalcap==1.2"
-        yield Tool("SPICE's models", found, "SPICE is 'not run' in every table", where)
+        yield Tool("SPICE's models", found, "SPICE is 'not run' in every table", _get_models(plan, folder))
     yield Tool("tagger", tagger() is not None, "data cards lack the shares of nouns, verbs and others", _TAGGERS)
 
 
@@ -70,3 +69,11 @@ def _of_machine(plan: RunPlan) -> Iterator[Tool]:
         yield Tool("GPU", bool(devices()), "all trainings and extractors run on CPU cores", "see the hours below")
     latex = shutil.which("pdflatex") is not None
     yield Tool("LaTeX", latex, "tables are written as .tex, but cannot be set here", "apt install texlive-latex-extra")
+
+
+def _get_models(plan: RunPlan, folder: Path | None) -> str:
+    """Return the command that puts SPICE's models into its folder."""
+    if folder is None:
+        return "pip install pycocoevalcap==1.2"
+    inputs = plan.profile.inputs
+    return f"recap data fetch 'spice/*.jar' --into {inputs} && cp {inputs}/spice/*.jar {folder / 'lib'}"
