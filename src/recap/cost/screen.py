@@ -13,7 +13,7 @@ from recap.plan.schedule import chains, makespan
 from recap.settings.vocabulary import HUB
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-_NOTE = 110  # characters of a note or of an address
+_NOTE = 110  # characters of a note that are shown
 _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 
@@ -52,7 +52,7 @@ def _ways(missing: Sequence[Requirement]) -> str:
 
 def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     entry = each.entry
-    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "? GiB"
+    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "?"
     digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
     if each.archive:
         source = f"from {each.archive.name}"
@@ -60,11 +60,11 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
         source = entry.urls[0]
     else:
         source = entry.note if entry and entry.note else f"named by {each.named_by}"
-    licence = shorten(entry.licence, 24, placeholder=" ...") if entry else ""
+    licence = _cut(entry.licence, 24) if entry else ""
     path = each.path.removeprefix(inputs).removeprefix(HUB)
     if each.archive and entry:
         path, digest = f"{entry.name}/", "-"
-    return each.how, path, size, digest, licence, shorten(source, _NOTE, placeholder=" ...")
+    return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
 
 
 def _tools(report: Report) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _tools(report: Report) -> Iterator[str]:
     here = ", ".join(tool.name for tool in report.tools if tool.found)
     if lacking:
         yield f"Missing tools{f' (here: {here})' if here else ''}:"
-        rows = [[tool.name, tool.without, shorten(tool.get, _NOTE, placeholder=" ...")] for tool in lacking]
+        rows = [[tool.name, tool.without, tool.get] for tool in lacking]
         yield from _columns(rows)
     else:
         yield f"Tools: {here}, all are here."
@@ -88,12 +88,12 @@ def _disk(report: Report) -> Iterator[str]:
     yield "Disk:"
     rows = [["downloads", _size(sum(known)), f"and {unknown} whose size is not published" if unknown else ""]]
     if archives:
-        rows.append(["unpacked", "? GiB", f"what is needed of {', '.join(sorted(archives))}"])
+        rows.append(["unpacked", "?", f"what is needed of {', '.join(sorted(archives))}"])
     rows.append(["feature stores", _size(stores, any(store.at_most for store in report.stores)), ""])
     for store in report.stores:
         some = f"{store.images:,} of {store.all_images:,} images" if store.images < store.all_images else ""
         some = some or counted(store.images, "image")
-        size = "? GiB" if store.bytes is None else _size(store.bytes, store.at_most)
+        size = "?" if store.bytes is None else _size(store.bytes, store.at_most)
         rows.append([f"  {store.dataset}/{store.features}", size, some])
     rows.append(["weights", _size(weights), f"and up to {_size(state)} for the state of each training that is running"])
     copy = "links to these files" if report.links else "a second copy: set `dvc config cache.type` to link instead"
@@ -150,7 +150,13 @@ def _columns(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Iter
         yield "  " + "  ".join(f"{text:{'>' if n in right else '<'}{width}}" for n, (text, width) in cells).rstrip()
 
 
+def _cut(text: str, width: int = _NOTE) -> str:
+    return shorten(text, width, placeholder=" ...", break_on_hyphens=False)
+
+
 def _size(size: float, at_most: bool = False) -> str:
+    if not size:
+        return "0"
     unit, name = next(((unit, name) for name, unit in _UNITS if size >= unit), (_UNITS[0][1], _UNITS[0][0]))
     return f"{'at most ' if at_most else ''}{size / unit:.1f} {name}"
 
