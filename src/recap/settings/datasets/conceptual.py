@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
+from recap.settings.base import neutral
 from recap.settings.datasets import DATASETS, DatasetConfig
 from recap.settings.outside import OutsideFile
 
@@ -29,10 +30,21 @@ class ConceptualDataset(DatasetConfig):
     )
     val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
     seed: int = Field(0, description="seed of that draw")
+    survival: float | None = neutral(
+        None,
+        gt=0,
+        le=1,
+        description="share of the training addresses that have a picture, at least: only rows that draws need are "
+        "fetched, and a subset is a share of all rows; without it, all are fetched, and it is a share of the pictures",
+    )
 
     def outside_files(self) -> list[str]:
         """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
         return [self.train, self.validation, *self.web_pictures()]
+
+    def training_pictures(self) -> str:
+        """Return the list of fetched pictures of the training split."""
+        return f"{self.images}/train/{SURVIVORS}"
 
     def web_pictures(self) -> dict[str, str]:
         """Return both lists of fetched pictures -> the TSV with their addresses."""
