@@ -18,7 +18,7 @@ def add_artifacts(commands: Commands) -> None:
         "add",
         _add,
         purpose="let DVC keep the results of a profile: an entry in dvc.profiles.yaml, for which dvc.yaml has stages",
-        example="recap artifacts add params/xlan/profile.yaml --scale photos --inputs /data/flickr8k",
+        example="recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k",
     )
     add.add_argument("file", type=Path, metavar="FILE", help="of the profile: params/demo.yaml")
     add.add_argument("--scale", metavar="NAME", help="of a paper's profile")
@@ -30,14 +30,14 @@ def add_artifacts(commands: Commands) -> None:
         "push",
         _push,
         purpose="record finished results for git and send them to the DVC remote (docs/artifacts.md)",
-        example="recap artifacts push xlan_photos",
+        example="recap artifacts push flickr8k",
     )
     pull = command(
         commands,
         "pull",
         _pull,
         purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
-        example="recap artifacts pull xlan_photos",
+        example="recap artifacts pull flickr8k",
     )
     inputs = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"
     for parser, default in ((push, "that have results"), (pull, "whose results dvc.lock names")):

@@ -117,7 +117,8 @@ def _add_used(commands: Commands) -> None:
         purpose="list the images that runs on some subsets read, so that no others need features",
         example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
     )
-    parser.add_argument("--subsets", type=Path, nargs="+", required=True, metavar="PATH", help="what `subset` wrote")
+    parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
+    parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
     paths(parser, "corpus", out="image ids, one a line")
     parser.set_defaults(function=_used)
 
@@ -125,7 +126,7 @@ def _add_used(commands: Commands) -> None:
 def _used(a: Arguments) -> None:
     from recap.data.subsets.used import write_used
 
-    write_used(**chosen(a, "corpus subsets out"))
+    write_used(**chosen(a, "corpus subsets parts out"))
 
 
 def _add_overlap(commands: Commands) -> None:

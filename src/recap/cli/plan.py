@@ -17,9 +17,9 @@ def add_plan(commands: Commands) -> None:
         "plan",
         purpose="what a paper needs and costs: missing files and tools, disk, steps, hours; nothing is made",
         example="""
-            recap plan xlan
+            recap plan demo
             recap plan params/demo.yaml
-            recap plan visualgpt --scale photos --inputs data --time
+            recap plan flickr8k --inputs data --time
         """,
     )
     parser.add_argument("profile", help="name of a paper (params/PAPER/profile.yaml), or the YAML of a profile")

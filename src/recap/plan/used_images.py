@@ -10,6 +10,7 @@ from pathlib import Path
 
 from recap.plan.paths import SUBSETS, Paths, Stores
 from recap.plan.run_plan import RunPlan
+from recap.plan.submissions import VAL
 
 
 def used_subsets(paths: Paths, store: Stores) -> list[str]:
@@ -17,6 +18,13 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     plan = paths.plan
     runs = [run for run in plan.trained() if run.dataset == store.dataset]
     return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
+
+
+def sent_parts(paths: Paths, store: Stores) -> list[str]:
+    """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
+    plan = paths.plan
+    runs = [each.run for each in plan.submissions() if each.run.dataset == store.dataset]
+    return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
