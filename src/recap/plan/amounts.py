@@ -126,7 +126,7 @@ class Amounts:
     def used_images(self, dataset: str) -> int:
         """Return how many images of a data set any run reads: the expected union of all draws, validation and test."""
         counts = self.counts(dataset)
-        return round(counts.train * self._used_shares[dataset]) + counts.val + counts.test
+        return round(counts.train * self._used_shares.get(dataset, 0.0)) + counts.val + counts.test
 
     @cached_property
     def _used_shares(self) -> dict[str, float]:

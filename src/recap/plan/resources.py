@@ -6,7 +6,7 @@ They are limits, not predictions: a training that is stopped at its limit saves 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from recap.plan.amounts import UnknownSize
@@ -27,6 +27,7 @@ _ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
 _CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
 _PICTURE_SECONDS = {True: 1.0, False: 20.0}  # a limit for one picture, on a GPU or not
 _SCORING_MINUTES = 60
+_SERVER_PICTURES = 9  # times those of a test split: 40,775 for 5,000
 _CAPTION_MB, _PICTURE_MB, _READ_SECONDS = 0.004, 1.0, 0.1  # of a corpus: more than any data set here takes
 
 
@@ -82,6 +83,11 @@ class Resources:
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
         memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
         return _need(memory, self._minutes(cost) + _SCORING_MINUTES, _PROGRAM_MB)
+
+    def captions(self, run: Run) -> Need:
+        """Return the limits of captions for a server, of more pictures than an evaluation has."""
+        need = self.evaluation(run)
+        return replace(need, runtime=_SERVER_PICTURES * need.runtime)
 
     def _store(self, dataset: str, features: str) -> Need:
         """Return the limits of a feature store, whose shards are there beside it at the end."""

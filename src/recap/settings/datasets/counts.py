@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from recap.settings.base import Strict
 
@@ -10,10 +10,10 @@ from recap.settings.base import Strict
 class Counts(Strict):
     """Images of each split, and captions of all."""
 
-    train: PositiveInt
-    val: PositiveInt
+    train: NonNegativeInt
+    val: NonNegativeInt
     test: PositiveInt
-    captions: PositiveInt
+    captions: NonNegativeInt
 
     @property
     def images(self) -> int:
