@@ -259,6 +259,8 @@ if PARTS > 1:
             STORE,
         log:
             f"{LOGS}/merge_features/{{dataset}}/{{features}}.log",
+        resources:
+            **store_limits(),
         params:
             shards=SHARDS,
             kept=KEPT,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, checked, chosen, paths, spec
+from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -107,7 +107,7 @@ def _add_subset(commands: Commands) -> None:
 def _subset(a: Arguments) -> None:
     from recap.data.subsets.subsample import draw_subset
 
-    draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
+    draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
 
 
 def _add_used(commands: Commands) -> None:

@@ -6,7 +6,8 @@ They are limits, not predictions: a training that is stopped at its limit saves 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from recap.plan.amounts import UnknownSize
@@ -14,6 +15,7 @@ from recap.plan.cost import Costs, EvaluationCost, TrainingCost, state_bytes
 from recap.plan.load import uses_gpus
 from recap.plan.run import Run
 from recap.plan.step_costs import ASSUMED_TFLOPS
+from recap.plan.submissions import Submission
 from recap.settings.datasets import PICTURES
 
 _MB = 10**6
@@ -27,7 +29,6 @@ _ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
 _CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
 _PICTURE_SECONDS = {True: 1.0, False: 20.0}  # a limit for one picture, on a GPU or not
 _SCORING_MINUTES = 60
-_SERVER_PICTURES = 9  # times those of a test split: 40,775 for 5,000
 _CAPTION_MB, _PICTURE_MB, _READ_SECONDS = 0.004, 1.0, 0.1  # of a corpus: more than any data set here takes
 
 
@@ -75,19 +76,21 @@ class Resources:
 
     def _evaluation(self, run: Run) -> Need:
         """Return the limits of an evaluation, its metrics among them."""
+        return self._decoding(run, self.costs.evaluation)
+
+    def submission(self, submission: Submission) -> Need:
+        """Return the limits of captions for COCO's server."""
+        return self._decoding(submission.run, lambda _: self.costs.submission(submission))
+
+    def _decoding(self, run: Run, cost_of: Callable[[Run], EvaluationCost]) -> Need:
         try:
-            cost = self.costs.evaluation(run)
+            cost = cost_of(run)
             weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         except UnknownSize:
             return UNKNOWN
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
         memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
         return _need(memory, self._minutes(cost) + _SCORING_MINUTES, _PROGRAM_MB)
-
-    def captions(self, run: Run) -> Need:
-        """Return the limits of captions for a server, of more pictures than an evaluation has."""
-        need = self.evaluation(run)
-        return replace(need, runtime=_SERVER_PICTURES * need.runtime)
 
     def _store(self, dataset: str, features: str) -> Need:
         """Return the limits of a feature store, whose shards are there beside it at the end."""
@@ -98,6 +101,7 @@ class Resources:
         settings = self.plan.get("features", features)
         pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
         seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
+        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
         disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
         return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt
 
 from recap.settings.base import Strict
 
@@ -12,7 +12,7 @@ class Counts(Strict):
 
     train: NonNegativeInt
     val: NonNegativeInt
-    test: PositiveInt
+    test: NonNegativeInt
     captions: NonNegativeInt
 
     @property
