@@ -119,6 +119,7 @@ def _add_used(commands: Commands) -> None:
         example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
     )
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
+    parser.add_argument("--whole", action="store_true", help="list all images of the corpus")
     paths(parser, "corpus", out="image ids, one a line")
     parser.set_defaults(function=_used)
 
@@ -126,7 +127,7 @@ def _add_used(commands: Commands) -> None:
 def _used(a: Arguments) -> None:
     from recap.data.subsets.used import write_used
 
-    write_used(**chosen(a, "corpus subsets out"))
+    write_used(**chosen(a, "corpus subsets out whole"))
 
 
 def _add_wanted(commands: Commands) -> None:

@@ -21,6 +21,12 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
 
 
+def reads_all(paths: Paths, store: Stores) -> bool:
+    """Return whether all images of a data set are read: those that a server scores lie in any split."""
+    sent = (each.run for each in paths.plan.submissions() if each.run.dataset == store.dataset)
+    return any(store.features in sources(paths.plan, run.features) for run in sent)
+
+
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
     """Return the subsets that a list of images was made from, if it serves these, too; else these.
 
