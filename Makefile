@@ -7,7 +7,8 @@
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
-# make repro    the demo through DVC, which keeps every version of the results
+# make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,
+#               FETCH=yes fetches its outside files, CONDA=yes runs detectors in their conda environment
 # make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
 # make clean    remove what one profile made (make clean PROFILE=flickr8k) after asking (CONFIRM=yes: without)
 
@@ -24,6 +25,8 @@ SCALE ?=
 FOLDER ?=
 INPUTS ?=
 CONFIRM ?=
+FETCH ?=
+CONDA ?=
 CORES ?= all
 PORT ?= 5000
 
@@ -61,10 +64,14 @@ rehearse: $(INSTALLED)
 	$(if $(PAPER),,$(error say which paper: make rehearse PAPER=xlan; known are: $(PAPERS)))
 	$(BIN)/python -P -m recap rehearse "$(PAPER)" $(if $(FOLDER),--folder "$(FOLDER)")
 
+repro: export INPUTS := $(INPUTS)
 repro: $(INSTALLED)
-	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
+	$(if $(wildcard $(FILE)),,$(error there is no $(FILE); name a PROFILE or a PAPER))
+	$(BIN)/python -P -m recap artifacts add "$(FILE)" $(if $(SCALE),--scale $(SCALE)) $(if $(INPUTS),--inputs "$$INPUTS") \
+	    $(if $(filter yes,$(FETCH)),--fetch) $(if $(filter yes,$(CONDA)),--conda)
+	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro 'report@$(NAME)'
 	@# MLflow's view is no output of a stage: after a pull DVC has nothing to do, and the view is still to be made.
-	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile params/demo.yaml
+	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile "$(FILE)" $(if $(SCALE)$(INPUTS),--config $(CONFIG))
 
 install: $(INSTALLED)
 

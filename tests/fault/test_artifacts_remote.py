@@ -12,18 +12,19 @@ from recap.artifacts import transfer
 from recap.cli import main
 from recap.core.process.failures import NOTHING_TO_DO
 
+PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}}"
 STAGES = """
-vars:
-  - profile: mine
-  - config: --configfile params/mine.yaml
+vars: [dvc.profiles.yaml]
 stages:
   data:
-    cmd: "true"
-    outs:
-      - results/${profile}/data:
-          persist: true
-      - results/${profile}/curves.csv:
-          persist: true
+    foreach: ${profiles}
+    do:
+      cmd: "true"
+      outs:
+        - results/${key}/data:
+            persist: true
+        - results/${key}/curves.csv:
+            persist: true
 """
 PUSHED = {
     "results/mine/data/a/corpus.txt": b"words",
@@ -51,6 +52,7 @@ def pushed(tmp_path_factory):
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         (project / file).write_bytes(content)
     (project / "dvc.yaml").write_text(STAGES)
+    (project / "dvc.profiles.yaml").write_text(PROFILES)
     dvc(project, "init", "--no-scm")
     dvc(project, "remote", "add", "-d", "store", "../store")
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +68,7 @@ def clone(pushed, tmp_path, monkeypatch):
     shutil.copytree(pushed / "store", tmp_path / "store")
     clone = tmp_path / "clone"
     (clone / ".dvc").mkdir(parents=True)
-    for name in ("dvc.yaml", "dvc.lock", "dvc.listings.json", ".dvc/config"):
+    for name in ("dvc.yaml", "dvc.profiles.yaml", "dvc.lock", "dvc.listings.json", ".dvc/config"):
         shutil.copy(pushed / "project" / name, clone / name)
     monkeypatch.chdir(clone)
     return clone

@@ -14,6 +14,8 @@ from pathlib import Path
 from PIL import Image
 
 STATUSES = {"403": 403, "404": 404, "429": 429, "500": 500}
+# Where it may redirect to besides.
+ELSEWHERE = {"loop": "/loop/0.jpg", "inward": "http://169.254.169.254/latest/1.jpg", "file": "file:///etc/passwd"}
 # What a server may do with /<kind>/<number>.jpg; "flaky" and "busy" answer well from the second time on.
 KINDS = ("ok", *STATUSES, "flaky", "busy", "cut", "half", "html", "empty", "noise", "stall", "drip", "huge", "moved")
 
@@ -41,12 +43,16 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
     def do_GET(self) -> None:
-        kind, number = self.path.strip("/").removesuffix(".jpg").split("/")
+        # As a proxy it is asked for whole addresses.
+        kind, number = self.path.rsplit("/", 2)[-2:]
+        number = number.removesuffix(".jpg")
         with self.server.lock:
             self.server.asked[self.path] += 1
             first = self.server.asked[self.path] == 1
         if kind == "moved":
             return self._answer(302, b"", Location=f"/ok/{number}.jpg")
+        if kind in ELSEWHERE:
+            return self._answer(302, b"", Location=ELSEWHERE[kind])
         if kind in STATUSES or (first and kind in ("flaky", "busy")):
             status = STATUSES.get(kind, 500 if kind == "flaky" else 429)
             extra = {"Retry-After": "0"} if status == 429 else {}

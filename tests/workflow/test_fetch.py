@@ -7,8 +7,11 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from PIL import Image
 
+from helpers.conceptual_web import picture_server, write_tsv
 from helpers.generators import write_flickr
+from recap.data.corpus.corpus import Corpus
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -65,7 +68,10 @@ def test_a_file_of_the_users_own_says_where_to_get_it(listed):
     listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/own.zip")
     refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
     assert refused.returncode == 1
-    assert "missing: in/web/own.zip (datasets/tiny_photos.yaml); the zip of a certain page; size" in refused.stderr
+    assert (
+        "missing: in/web/own.zip (datasets/tiny_photos.yaml); by hand: the zip of a certain page; size"
+        in refused.stderr
+    )
     assert "missing: in/web/dataset.json (datasets/tiny_photos.yaml); http://127.0.0.1" in refused.stderr
 
 
@@ -113,3 +119,25 @@ def test_members_are_unpacked_and_an_archive_that_is_not_to_be_kept_is_removed(p
     assert sorted(path.suffix for path in (folder / "photos").rglob("*.*") if path.suffix == ".bin") == []
     assert (folder / "pack.zip").exists() == (keep == "true")
     assert packed.planned("data_all", config=on) == {}
+
+
+def test_pictures_of_the_open_web_are_fetched_and_those_that_are_gone_are_left_out(workspace):
+    workspace.change("tiny.yaml", "[tiny]", "[photos]")
+    keys = "train: t.tsv\nvalidation: v.tsv\nval_pairs: 2\nmin_side: 32"
+    for old, new in (("karpathy", "conceptual"), ("annotations: captions.json", keys), ("[photos]", "photos")):
+        workspace.change("datasets/tiny_photos.yaml", old, new)
+    with picture_server() as web:
+        for name, kinds, first in (("t", ["ok"] * 6 + ["404"], 0), ("v", ["ok", "ok"], 100)):
+            rows = [(f"photo {n} of a dog", web.url(kind, first + n)) for n, kind in enumerate(kinds)]
+            write_tsv(workspace.folder / f"in/{name}.tsv", rows)
+        refused = workspace.snakemake("data_all", config=("inputs=in",))
+        assert "have 2 of 2 made with --config fetch=true inputs=in" in refused.stderr
+        # Also what reads the folder of the pictures, which is not there, is planned.
+        assert workspace.planned("features_all", config=("inputs=in", "fetch=true"))["features"] == 1
+        corpus = "results/tiny/data/tiny_photos/corpus.parquet"
+        done = workspace.snakemake(corpus, config=("inputs=in", "fetch=true"))
+    assert done.returncode == 0, done.stderr
+    pictures = sorted((workspace.folder / "in/photos/train/00000").iterdir())
+    assert [path.name for path in pictures] == [f"000000{number}.jpg" for number in range(6)]
+    assert Image.open(pictures[0]).size == (32, 40)
+    assert len(Corpus.read(workspace.folder / corpus).files()) == 8

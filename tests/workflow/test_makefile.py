@@ -26,5 +26,9 @@ def test_a_paper_is_run_at_a_scale_and_its_reports_are_shown():
     assert '--configfile "params/xlan/profile.yaml" --config scale=photos "inputs=$INPUTS"' in done.stdout
     assert "recap report show reports/xlan_photos" in done.stdout
     assert "recap artifacts clean 'xlan_photos'" in make("clean", "PAPER=xlan", "SCALE=photos").stdout
+    done = make("repro", "PAPER=xlan", "SCALE=photos", "INPUTS=there", "FETCH=yes")
+    assert 'artifacts add "params/xlan/profile.yaml" --scale photos --inputs "$INPUTS"' in done.stdout
+    assert "--fetch" in done.stdout and "--conda" not in done.stdout
+    assert "dvc repro 'report@xlan_photos'" in done.stdout
     done = make("run", "PAPER=xlam", "SCALE=photos")
     assert done.returncode == 2 and "there is no paper 'xlam'; known are: acf fusion " in done.stderr

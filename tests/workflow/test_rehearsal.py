@@ -6,11 +6,11 @@ import pytest
 
 from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
-from recap.rehearsal.prepare import rehearsable
 from recap.rehearsal.rehearse import rehearse
 from recap.rehearsal.summary import summary
 
 PARAMS = Path("params")
+PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def rehearsed(tmp_path):
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("paper", rehearsable(PARAMS))
+@pytest.mark.parametrize("paper", PAPERS)
 def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehearsed, paper):
     done = rehearsed(paper)
     assert done.run == done.planned and done.planned["train_xe"] and done.planned["table"]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace, counts
+from recap.cost.report import costs_of, report
+from recap.cost.screen import screen
+from recap.plan.named import named_plan
+from recap.plan.paths import Paths
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,25 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
     published = json.loads((finished.folder / "mlflow" / "tiny.published.json").read_text())
     assert published["runs"] == 3 + 1
+
+
+@pytest.mark.smoke
+def test_it_made_what_the_plan_predicted(finished, monkeypatch):
+    monkeypatch.chdir(finished.folder)
+    plan = named_plan(Path("params"), "params/tiny.yaml")
+    paths, costs = Paths(plan), costs_of(plan)
+    for run in plan.trained():
+        made = json.loads(Path(paths.results, "runs", run.path, "training.json").read_text())
+        assert costs.training(run).steps == made["steps"]
+        assert costs.training(run).weights == 4 * made["parameters"]
+        assert Path(paths.weights(run)).stat().st_size == pytest.approx(costs.training(run).weights, rel=0.2)
+    (store,) = costs.stores
+    assert Path(paths.store(store.dataset, store.features)).stat().st_size == pytest.approx(store.bytes, rel=0.05)
+    for run in plan.scored():
+        captions = json.loads(Path(paths.scores(run)[0]).read_text())
+        assert len(captions) == costs.evaluation(run).images
+    text = screen(report(plan, costs, tflops=10), places=2)
+    assert "Outside files: all are here." in text
 
 
 @pytest.mark.smoke
@@ -101,7 +125,7 @@ def test_a_deleted_view_is_made_again_from_the_results(finished):
     assert finished.planned() == {"publish": 1, "all": 1}
 
 
-VERSIONED = ["Snakefile", "dvc.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
+VERSIONED = ["Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
 
 
 def put_under_dvc(folder):
@@ -110,8 +134,8 @@ def put_under_dvc(folder):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (folder / name).parent.mkdir(exist_ok=True)
         copy(ROOT / name, folder / name)
-    stages = folder / "dvc.yaml"
-    stages.write_text(stages.read_text().replace("demo", "tiny"))
+    for name in ("dvc.yaml", "dvc.profiles.yaml"):
+        (folder / name).write_text((folder / name).read_text().replace("demo", "tiny"))
     (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):
@@ -139,6 +163,9 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     dvc(folder, "repro")
     assert written(folder) == before
     assert "up to date" in dvc(folder, "repro")
+    # Results are links to DVC's cache, and read-only.
+    models = [file.stat() for file in folder.glob("results/**/model.safetensors")]
+    assert models and all(found.st_nlink == 2 and not found.st_mode & stat.S_IWUSR for found in models)
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     dvc(folder, "repro")
     after = written(folder)
@@ -191,3 +218,21 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     model.write_bytes(flipped)
     refused = clone.snakemake("--dry-run")
     assert f"recap: {model.relative_to(clone.folder)}: changed since made" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_second_profile_is_kept_beside_the_first(finished):
+    """It follows the test that put the folder under DVC."""
+    folder = finished.folder
+    other = (folder / "params" / "tiny.yaml").read_text().replace("name: tiny", "name: other")
+    (folder / "params" / "other.yaml").write_text(other)
+    words = [sys.executable, "-m", "recap", "artifacts", "add", "params/other.yaml", "--inputs", "somewhere"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.stdout == "dvc repro report@other\n", done.stderr
+    before = written(folder)
+    dvc(folder, "repro", "data@other")
+    assert (folder / "results" / "other" / "data" / "tiny_scenes" / "corpus.parquet").is_file()
+    lock = (folder / "dvc.lock").read_text()
+    assert "data@tiny" in lock and "data@other" in lock and "--config inputs=somewhere" in lock
+    assert written(folder) == before and finished.planned() == {}

@@ -2,6 +2,7 @@
 
 from recap.core.errors import RecapError
 
+from workflow.links import make_writable
 from workflow.provenance import ProvenanceStore
 
 # The folders that DVC keeps. Each has a separate file, because the outputs of two stages may not overlap.
@@ -12,6 +13,7 @@ PROVENANCE = ProvenanceStore(
 )
 
 if workflow.is_main_process:
+    make_writable([R, REPORTS])
     try:
         PROVENANCE.restore()
     except RecapError as error:

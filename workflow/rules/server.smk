@@ -58,6 +58,7 @@ rule server_captions:
         part=one_of([VAL, TEST]),
     threads: lambda wildcards: execution(PLAN, sent_run(wildcards).recipe).threads
     resources:
+        **limits(lambda wildcards: NEEDS.submission(SENT[wildcards.run])),
         gpu=GPU,
     params:
         spec=lambda wildcards: as_json(evaluation_spec(PLAN, sent_run(wildcards).recipe).model_dump(mode="json")),

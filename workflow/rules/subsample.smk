@@ -10,19 +10,19 @@ WANTED_ROWS = f"{R}/data/wanted_rows"
 
 def draws_of(wildcards):
     """Return what is drawn from a list of web pictures."""
-    return web_draws(PATHS, f"{wildcards.pictures}/{SURVIVORS}")
+    return web_draws(PATHS, PATHS.outside(f"{wildcards.pictures}/{SURVIVORS}"))
 
 
 def wanted_rows(survivors):
     """Return the list of the rows to ask for, if draws need only some of those of a list of fetched pictures."""
-    folder = str(Path(survivors).parent)
-    return [f"{WANTED_ROWS}/{folder}.txt"] if web_draws(PATHS, survivors) else []
+    folder = Path(survivors).parent.relative_to(PROFILE.inputs)
+    return [f"{WANTED_ROWS}/{folder.as_posix()}.txt"] if web_draws(PATHS, survivors) else []
 
 
 rule wanted_rows:
     """Known before any picture is fetched, because draws go by numbers of rows."""
     input:
-        lambda wildcards: tsv_of_draws(PATHS, f"{wildcards.pictures}/{SURVIVORS}"),
+        lambda wildcards: tsv_of_draws(PATHS, PATHS.outside(f"{wildcards.pictures}/{SURVIVORS}")),
     output:
         f"{WANTED_ROWS}/{{pictures}}.txt",
     log:
@@ -31,7 +31,7 @@ rule wanted_rows:
         draws=lambda wildcards: as_json(draws_of(wildcards)),
         code=code_digest("recap.data.subsets.wanted"),
     shell:
-        "{RECAP} --log-file {log:q}" " data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
 
 
 rule subset:

@@ -48,6 +48,23 @@ def outputs(profile: str) -> list[Output]:
     Raises:
         DataError: there is none, or the file is damaged.
     """
+    chosen = [out for out in _every() if _is_of(out, profile)]
+    if not chosen:
+        raise DataError(f"{LOCK}: names no results of {profile!r}; `recap artifacts push {profile}` adds them")
+    return chosen
+
+
+def has_outputs(profile: str) -> bool:
+    """Return whether `dvc.lock` names results of a profile; errors as of `outputs`."""
+    return any(_is_of(out, profile) for out in _every())
+
+
+def _is_of(out: Output, profile: str) -> bool:
+    return f"{out.path}/".startswith((f"results/{profile}/", f"reports/{profile}/"))
+
+
+def _every() -> list[Output]:
+    """Return the results of all profiles that `dvc.lock` names."""
     try:
         outs = [out for stage in read_mapping(LOCK)["stages"].values() for out in stage.get("outs", [])]
         found = [Output(out["path"], out["md5"]) for out in outs]
@@ -56,17 +73,13 @@ def outputs(profile: str) -> list[Output]:
         raise DataError(f"{LOCK}: damaged, or not written by DVC 3; restore it from git") from error
     if wrong:
         raise DataError(f"{LOCK}: {wrong[0]!r} has no md5 or is no path in the project; restore the file from git")
-    chosen = [out for out in found if f"{out.path}/".startswith((f"results/{profile}/", f"reports/{profile}/"))]
-    if not chosen:
-        raise DataError(
-            f"{LOCK}: names no results of {profile!r}, which dvc.yaml names; `recap artifacts push` adds them"
-        )
-    return chosen
+    return found
 
 
 def write_listings(listings: dict[str, bytes]) -> None:
-    """Write the listings of folders as DVC has them, by path, one line per file."""
-    write_json(LISTINGS, {path: json.loads(text) for path, text in listings.items()})
+    """Write the listings of folders as DVC has them, by path, one line per file; those of other profiles stay."""
+    known = read_json(LISTINGS) if LISTINGS.exists() else {}
+    write_json(LISTINGS, {**known, **{path: json.loads(text) for path, text in listings.items()}})
 
 
 def read_listings(found: Iterable[Output]) -> dict[Output, bytes]:

@@ -1,10 +1,9 @@
-"""Pushes and pulls the results of one profile with DVC; DVC and Snakemake run as commands and are not imported."""
+"""Pushes and pulls the results of profiles with DVC; DVC and Snakemake run as commands and are not imported."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -12,33 +11,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recap.artifacts.dvc_cache import DvcCache, place
-from recap.artifacts.listings import LISTINGS, LOCK, Output, listed, outputs, read_listings, write_listings
+from recap.artifacts.listings import LISTINGS, LOCK, Output, has_outputs, listed, outputs, read_listings, write_listings
+from recap.artifacts.profiles import PROFILES, chosen, options_by_profile
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
 from recap.core.process.failures import NOTHING_TO_DO
-from recap.settings.params import read_mapping
-
-STAGES = Path("dvc.yaml")
 
 
-def push(*, inputs: str | None = None) -> None:
-    """Record the finished results of dvc.yaml's profile in dvc.lock and send them to the DVC remote.
+def push(profile: str | None = None, *, inputs: str | None = None) -> None:
+    """Record the finished results of a profile in dvc.lock and send them to the DVC remote.
 
     Args:
+        profile: its name; None: every profile of dvc.profiles.yaml that has results.
         inputs: the folder of outside files; None: the profile's.
 
     Raises:
         RecapError: results are missing or not up to date, no remote is set, or DVC fails.
     """
-    profile, config = _profile()
-    remote = _remote()
+    found, remote = chosen(profile, folder="results/{}"), _remote()
+    if not found:
+        raise ConfigError(f"{PROFILES}: none of its profiles has results here; run Snakemake before pushing")
+    for name, config in found.items():
+        _push(name, config, inputs, remote)
+
+
+def _push(profile: str, config: Sequence[str], inputs: str | None, remote: str) -> None:
     planned = _snakemake(config, inputs, "--dry-run", "kept_all")
     if NOTHING_TO_DO not in planned:
         raise RecapError(f"results/{profile}: some jobs have not run yet; run Snakemake before pushing")
     # A run that was killed after its last job has not written the provenance beside the results.
     _snakemake(config, inputs, "--cores", "1", "save_provenance")
-    _dvc("commit", "--force")
-    _dvc("push")
+    stages = [stage for stage in _dvc("stage", "list", "--name-only").split() if stage.endswith(f"@{profile}")]
+    _dvc("commit", "--force", *stages)
+    _dvc("push", *stages)
     cache = _cache()
     write_listings({out.path: cache.read(out.name) for out in outputs(profile) if out.is_folder})
     log.info(
@@ -46,23 +51,30 @@ def push(*, inputs: str | None = None) -> None:
     )
 
 
-def pull(*, inputs: str | None = None) -> None:
+def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
     """Pull the results that dvc.lock names from the DVC remote and publish them in MLflow, without any training.
 
     The remote is not trusted: results are written when every file has the md5 that dvc.lock and the listings name.
 
     Args:
+        profile: its name; None: every profile of dvc.profiles.yaml whose results dvc.lock names.
         inputs: the folder of outside files; None: the profile's.
 
     Raises:
         RecapError: there is no dvc.lock or no remote, DVC fails, or the remote has other files than those pushed.
     """
-    profile, config = _profile()
+    known = options_by_profile()
     if not LOCK.exists():
         raise RecapError(
             f"{LOCK}: no such file, so it is unknown which results to pull; `recap artifacts push` writes it"
         )
     remote = _remote()
+    locked = [name for name in known if has_outputs(name)]
+    for name in [profile] if profile else locked or list(known)[:1]:
+        _pull(name, chosen(name, folder="")[name], inputs, remote)
+
+
+def _pull(profile: str, config: Sequence[str], inputs: str | None, remote: str) -> None:
     found = outputs(profile)
     # An empty folder for DVC's notes: its own may say what a remote once answered, and which md5 a file once had.
     with tempfile.TemporaryDirectory() as notes:
@@ -106,19 +118,6 @@ def _fetch(found: list[Output], remote: str, notes: str) -> None:
 
 def _cache() -> DvcCache:
     return DvcCache(Path(_dvc("cache", "dir").strip()))
-
-
-def _profile() -> tuple[str, list[str]]:
-    """Return the profile that dvc.yaml names, and the options with which Snakemake reads it."""
-    if not STAGES.exists():
-        raise ConfigError(f"{STAGES}: no such file; run this in the project's folder")
-    variables = read_mapping(STAGES).get("vars")
-    listed = variables if isinstance(variables, list) else []
-    named = {key: str(value) for each in listed if isinstance(each, dict) for key, value in each.items()}
-    for key, example in (("profile", "demo"), ("config", "--configfile params/demo.yaml")):
-        if key not in named:
-            raise ConfigError(f"{STAGES}: vars names no {key}; add `- {key}: {example}` there")
-    return named["profile"], shlex.split(named["config"])
 
 
 def _remote() -> str:

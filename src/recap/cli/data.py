@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, checked, chosen, mapping, paths, spec
+from recap.cli.arguments import Arguments, chosen, mapping, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -108,7 +108,7 @@ def _add_subset(commands: Commands) -> None:
 def _subset(a: Arguments) -> None:
     from recap.data.subsets.subsample import draw_subset
 
-    draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
+    draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
 
 
 def _add_used(commands: Commands) -> None:
@@ -119,7 +119,7 @@ def _add_used(commands: Commands) -> None:
         example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
     )
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
-    parser.add_argument("--whole", action="store_true", help="list all images of the corpus")
+    parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
     paths(parser, "corpus", out="image ids, one a line")
     parser.set_defaults(function=_used)
 
@@ -127,7 +127,7 @@ def _add_used(commands: Commands) -> None:
 def _used(a: Arguments) -> None:
     from recap.data.subsets.used import write_used
 
-    write_used(**chosen(a, "corpus subsets out whole"))
+    write_used(**chosen(a, "corpus subsets parts out"))
 
 
 def _add_wanted(commands: Commands) -> None:
@@ -186,7 +186,13 @@ def _add_conceptual(commands: Commands) -> None:
     integer: Any = {"type": int, "metavar": "N"}
     seconds: Any = {"type": float, "metavar": "S"}
     parser.add_argument(
-        "--min-side", default=384, help="shorter side that larger pictures get, in pixels (384)", **integer
+        "--min-side",
+        default=384,
+        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
+        **integer,
+    )
+    parser.add_argument(
+        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
     )
     parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
     parser.add_argument(
@@ -204,5 +210,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published"
+    names = "tsv out min_side workers attempts timeout backoff rounds published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))

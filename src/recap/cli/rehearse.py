@@ -6,7 +6,6 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments
 from recap.cli.parser import Commands, command
-from recap.cli.train_row import SNAKEFILE
 
 
 def add_rehearse(commands: Commands) -> None:
@@ -16,8 +15,8 @@ def add_rehearse(commands: Commands) -> None:
         "rehearse",
         purpose="run a paper's whole workflow on miniatures of its data, in minutes",
         example="""
-            recap rehearse xlan
-            recap rehearse acf --short --folder /tmp/acf
+            recap rehearse mine
+            recap rehearse mine --short --folder /data/try
         """,
     )
     parser.add_argument("paper", metavar="PAPER", help="folder of params/")
@@ -35,9 +34,13 @@ def add_rehearse(commands: Commands) -> None:
 def _rehearse(a: Arguments) -> None:
     from tempfile import mkdtemp
 
+    from recap.cli.train_row import SNAKEFILE
+    from recap.core.files.atomic import write_text
     from recap.rehearsal.rehearse import rehearse
     from recap.rehearsal.summary import summary
 
     folder = a.folder or Path(mkdtemp(prefix=f"recap-{a.paper}-"))
     done = rehearse(a.paper, params=a.params, snakefile=SNAKEFILE, folder=folder, short=a.short, cores=a.cores)
-    print(summary(done))
+    said = summary(done)
+    write_text(folder / "summary.txt", f"{said}\n")
+    print(said)

@@ -1,11 +1,17 @@
-"""The detectors by name: their configurations in the release that trained them, and their tensors' names there."""
+"""The detectors by name: built as the release that trained them has them, with its names of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from recap.features.attribute_head import AttributeHead
+from recap.features.bottom_up import CaffeStem, caffe_anchors
+from recap.features.detectron import built, configured, dilated_stage, load
 from recap.settings.features.regions import RegionFeatures
 
 _PREDICTOR, _ATTRIBUTES = "roi_heads.box_predictor.", "roi_heads.attribute_predictor."
@@ -89,3 +95,40 @@ DETECTORS = {
         no_attribute=False,
     ),
 }
+
+
+def build_released(spec: RegionFeatures, *, inputs: Path, device: torch.device) -> tuple[Any, Any, str]:
+    """Build a detector as its release has it and load its weights.
+
+    Returns:
+        The model, its configuration in detectron2, and the hash of its weights.
+
+    Raises:
+        RecapError: detectron2 is absent, or the weights are missing or do not fit.
+    """
+    release = DETECTORS[spec.detector]
+    config = configured(release.config, release.options(spec))
+    model = built(config, seed=spec.seed, device=device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spec.seed)
+        if release.caffe:
+            model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
+            model.roi_heads.res5 = dilated_stage(config)
+        if spec.attributes:
+            model.attribute_head = AttributeHead(
+                classes=spec.classes,
+                attributes=spec.attributes,
+                size=release.attributes_from,
+                none=release.no_attribute,
+            )
+    if spec.anchors == "caffe":
+        (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
+        anchors.copy_(caffe_anchors())
+    weights = load(
+        model,
+        None if spec.weights == "random" else inputs / spec.weights,
+        key_map={**release.names, **spec.key_map},
+        unused=() if spec.attributes else ("attribute_head.",),
+        background_first=spec.background == "first",
+    )
+    return model.eval().to(device), config, weights

@@ -17,17 +17,14 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from recap.core.device import select_device
-from recap.features.attribute_head import AttributeHead
 from recap.features.attributes import describe
 from recap.features.batched import extract_alike
-from recap.features.bottom_up import CaffeStem, caffe_anchors
-from recap.features.detectors import DETECTORS
-from recap.features.detectron import built, configured, dilated_stage, load
+from recap.features.detectors import DETECTORS, build_released
 from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
 from recap.features.layout import GRID, REGION
 from recap.features.records import ImageFeatures
-from recap.features.resized import Resized, resize_scale
+from recap.features.resized import Resized, on_device, resize_scale
 from recap.features.selection import choose, rising_suppression, suppressed_confidence
 from recap.settings.features.regions import RegionFeatures
 
@@ -75,56 +72,22 @@ class Detector:
         Raises:
             RecapError: detectron2 is absent, or the weights are missing or do not fit.
         """
-        self.spec, self.device, self._release = spec, device, DETECTORS[spec.detector]
-        config = configured(self._release.config, self._release.options(spec))
-        self.model = built(config, seed=spec.seed, device=device)
-        if self._release.caffe:
-            self._as_released(config)
-        if spec.attributes:
-            self.model.attribute_head = self._attribute_head().to(device)
-        weights = load(
-            self.model,
-            None if spec.weights == "random" else inputs / spec.weights,
-            key_map={**self._release.names, **spec.key_map},
-            unused=() if spec.attributes else ("attribute_head.",),
-            background_first=spec.background == "first",
-        )
-        self._plain = self._undilated(config) if spec.grid and self._dilated else None
+        self.spec, self._release = spec, DETECTORS[spec.detector]
+        self.model, config, weights = build_released(spec, inputs=inputs, device=device)
+        self._plain = self._undilated(config, device) if spec.grid and self._dilated else None
         self.attributes = describe(spec, weights_sha256=weights, made_with=_made_with(device))
-
-    def _as_released(self, config: Any) -> None:
-        """Replace what detectron2 builds in another way than the network of bottom-up attention has it."""
-        self.model.backbone.stem = CaffeStem(self.model.backbone.stem.conv1)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.spec.seed)
-            self.model.roi_heads.res5 = dilated_stage(config).eval().to(self.device)
-        if self.spec.anchors == "caffe":
-            (anchors,) = self.model.proposal_generator.anchor_generator.cell_anchors
-            anchors.copy_(caffe_anchors())
-
-    def _attribute_head(self) -> AttributeHead:
-        spec, release = self.spec, self._release
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(spec.seed)
-            head = AttributeHead(
-                classes=spec.classes,
-                attributes=spec.attributes,
-                size=release.attributes_from,
-                none=release.no_attribute,
-            )
-        return head.eval()
 
     @property
     def _dilated(self) -> bool:
         return "res5" in self.model.backbone.output_shape()
 
-    def _undilated(self, config: Any) -> Any:
+    def _undilated(self, config: Any, device: torch.device) -> Any:
         """Return the fifth stage with stride 2 and without dilation, of the same weights."""
         from detectron2.modeling import build_backbone
 
         config.MODEL.RESNETS.RES5_DILATION = 1
         config.MODEL.RESNETS.OUT_FEATURES = ["res4", "res5"]
-        backbone = build_backbone(config).eval().to(self.device)
+        backbone = build_backbone(config).eval().to(device)
         backbone.load_state_dict(self.model.backbone.state_dict())
         return backbone
 
@@ -139,7 +102,7 @@ class Detector:
         They pass through the backbone together, and one after the other through what follows.
         """
         size = pictures[0].size
-        images = self.model.preprocess_image([{"image": each.pixels} for each in pictures])
+        images = self.model.preprocess_image([{"image": each} for each in on_device(pictures, self.model.device)])
         needs_maps = self.spec.regions or self._plain is None
         maps = self.model.backbone(images.tensor) if needs_maps else {}
         found = self._found(images, maps, size) if self.spec.regions else [(0, {}) for _ in pictures]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,11 @@ class Resized:
         resized = picture.resize((max(1, round(width * scale)), max(1, round(height * scale))), 2)  # bilinear
         pixels = torch.from_numpy(np.asarray(resized)[:, :, ::-1].copy()).permute(2, 0, 1)
         return Resized(image_id, (width, height), pixels)
+
+
+def on_device(pictures: Sequence[Resized], device: torch.device) -> list[Tensor]:
+    """Return the pixels of pictures of one size, brought to a device in one piece."""
+    return list(torch.stack([each.pixels for each in pictures]).to(device))
 
 
 def resize_scale(size: tuple[int, int], *, short: int, long: int) -> float:

@@ -24,7 +24,7 @@ from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
 from recap.features.layout import SEGMENT
 from recap.features.records import ImageFeatures
-from recap.features.resized import Resized
+from recap.features.resized import Resized, on_device
 from recap.settings.features.segments import SegmentFeatures
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Segmenter:
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
         """Return the segment features of pictures of one size."""
         width, height = pictures[0].size
-        asked = [{"image": each.pixels, "height": height, "width": width} for each in pictures]
+        pixels = on_device(pictures, self.model.device)
+        asked = [{"image": each, "height": height, "width": width} for each in pixels]
         answers = [answer["panoptic_seg"] for answer in self.model.inference(asked)]
         classes = [
             {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in own} for _, own in answers

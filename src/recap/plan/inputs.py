@@ -9,6 +9,7 @@ from recap.plan.paths import Paths
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings import ModelConfig
+from recap.settings.datasets import WebPictures
 from recap.settings.language_models import LANGUAGE_MODEL
 from recap.settings.vocabulary import HUB
 
@@ -104,10 +105,14 @@ def hub_files(paths: Paths, model: ModelConfig | None = None) -> dict[str, str]:
     }
 
 
-def pictures_to_fetch(paths: Paths) -> dict[str, str]:
-    """Return the lists of pictures that are fetched from addresses in TSVs -> the TSV, of all data sets."""
+def pictures_to_fetch(paths: Paths) -> dict[str, WebPictures]:
+    """Return what pictures are fetched from the open web, by the path of the list that says which, of all data sets."""
     found = [paths.plan.get("datasets", name).web_pictures() for name in paths.plan.datasets()]
-    return {paths.outside(file): paths.outside(tsv) for each in found for file, tsv in each.items()}
+    return {
+        paths.outside(file): replace(pictures, tsv=paths.outside(pictures.tsv))
+        for each in found
+        for file, pictures in each.items()
+    }
 
 
 def used_stores(plan: RunPlan) -> list[Run]:

@@ -12,6 +12,7 @@ from recap.core.log import log
 from recap.plan.inputs import hub_files, missing_inputs, pictures_to_fetch
 from recap.plan.paths import Paths
 from recap.settings import ModelConfig
+from recap.settings.datasets import WebPictures
 from recap.settings.versions import OutsideFile, entry_of, list_of, read_versions
 from recap.settings.vocabulary import HUB
 
@@ -46,13 +47,13 @@ class Acquired:
         fetched: path -> name in the list of outside files, of what a parameter file names.
         archives: the same of what is only unpacked.
         unpacked: path -> name in the list; the path is that of this folder, or of a file in it.
-        pictures: survivors list of fetched web pictures -> TSV with their addresses.
+        pictures: list of pictures of the open web -> what is fetched, with the path of the TSV.
     """
 
     fetched: dict[str, str] = field(default_factory=dict)
     archives: dict[str, str] = field(default_factory=dict)
     unpacked: dict[str, str] = field(default_factory=dict)
-    pictures: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, WebPictures] = field(default_factory=dict)
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
@@ -115,7 +116,8 @@ def line(needed: Requirement) -> str:
 def _facts(needed: Requirement) -> Iterator[str]:
     entry = needed.entry
     if entry is None:
-        yield "from the hub" if needed.how == "hub" else "not in the list of outside files: put it there"
+        unlisted = {"hub": "from the hub", "fetch": "fetched from the addresses in its TSV"}
+        yield unlisted.get(needed.how, "not in the list of outside files: put it there")
         return
     if needed.how == "hub":
         yield "from the hub"
@@ -124,7 +126,7 @@ def _facts(needed: Requirement) -> Iterator[str]:
     elif entry.urls:
         yield " or ".join(entry.urls)
     else:
-        yield entry.note
+        yield f"by hand: {entry.note}" if needed.how == "hand" else entry.note
     if entry.bytes is not None:
         yield f"{entry.bytes / 2**30:.3g} GiB"
     elif needed.how != "unpack":

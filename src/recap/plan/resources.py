@@ -6,6 +6,7 @@ They are limits, not predictions: a training that is stopped at its limit saves 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ from recap.plan.cost import Costs, EvaluationCost, TrainingCost, state_bytes
 from recap.plan.load import uses_gpus
 from recap.plan.run import Run
 from recap.plan.step_costs import ASSUMED_TFLOPS
+from recap.plan.submissions import Submission
 from recap.settings.datasets import PICTURES
 
 _MB = 10**6
@@ -21,6 +23,7 @@ _PROGRAM_MB = 1500  # Python with torch, a corpus and a part of a mapped store
 _METRICS_MB, _SPICE_MB = 3000, 9000  # Java of METEOR and of the tokenizer; of SPICE
 _PICTURES_MB = 6000  # a backbone or a detector, with a batch of pictures
 _MINUTES = 30  # to begin, to read, to write
+_LOGS_MB = 100  # and other small files
 _LATER = 3  # times the estimate of a machine that was measured: others are slower
 _ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
 _CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
@@ -73,8 +76,15 @@ class Resources:
 
     def _evaluation(self, run: Run) -> Need:
         """Return the limits of an evaluation, its metrics among them."""
+        return self._decoding(run, self.costs.evaluation)
+
+    def submission(self, submission: Submission) -> Need:
+        """Return the limits of captions for COCO's server."""
+        return self._decoding(submission.run, lambda _: self.costs.submission(submission))
+
+    def _decoding(self, run: Run, cost_of: Callable[[Run], EvaluationCost]) -> Need:
         try:
-            cost = self.costs.evaluation(run)
+            cost = cost_of(run)
             weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         except UnknownSize:
             return UNKNOWN
@@ -91,6 +101,7 @@ class Resources:
         settings = self.plan.get("features", features)
         pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
         seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
+        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
         disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
         return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
 
@@ -117,4 +128,4 @@ class Resources:
 
 
 def _need(memory: float, minutes: float, disk: float) -> Need:
-    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), math.ceil(disk))
+    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), _LOGS_MB + math.ceil(disk))

@@ -11,6 +11,7 @@ from typing import Any
 
 from recap.plan.paths import SUBSETS, Paths, Stores
 from recap.plan.run_plan import RunPlan
+from recap.plan.submissions import VAL
 from recap.settings.datasets.conceptual import ConceptualDataset
 
 
@@ -21,10 +22,11 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
 
 
-def reads_all(paths: Paths, store: Stores) -> bool:
-    """Return whether all images of a data set are read: those that a server scores lie in any split."""
-    sent = (each.run for each in paths.plan.submissions() if each.run.dataset == store.dataset)
-    return any(store.features in sources(paths.plan, run.features) for run in sent)
+def sent_parts(paths: Paths, store: Stores) -> list[str]:
+    """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
+    plan = paths.plan
+    runs = [each.run for each in plan.submissions() if each.run.dataset == store.dataset]
+    return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:

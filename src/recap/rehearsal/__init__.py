@@ -1,1 +1,1 @@
-"""Rehearsals of papers: the whole workflow on miniature copies of all outside files, served on this machine."""
+"""A paper's whole workflow on miniatures of its outside files, which are served on this machine."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from recap.rehearsal.archives import write_tgz, write_zip
+from recap.rehearsal.archives import Content, write_tgz, write_zip
 from recap.rehearsal.world import Photo, World, boxes, vectors
 
 _WIDTH = 2048
@@ -63,14 +64,34 @@ def _text(array: np.ndarray) -> bytes:
 
 
 def write_vinvl(photos: Sequence[Photo], path: Path) -> None:
-    """Write ``features.tsv`` of Oscar or VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
+    """Write ``features.tsv`` of VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
     path.write_bytes(b"".join(_vinvl_lines(photos)))
 
 
 def write_vinvl_index(photos: Sequence[Photo], path: Path) -> None:
     """Write ``features.lineidx``, which lies beside it: the first byte of each line."""
-    starts = accumulate((len(line) for line in _vinvl_lines(photos)), initial=0)
-    path.write_text("".join(f"{start}\n" for start in list(starts)[:-1]))
+    path.write_text(_starts(_vinvl_lines(photos)))
+
+
+def write_caption_pack(world: World, path: Path) -> None:
+    """Write ``coco_caption.zip`` of Oscar: a TSV and its index for each split; a line is the id and a JSON."""
+    files: dict[str, Content] = {}
+    for split, names in {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}.items():
+        lines = [_packed(line) for line in _vinvl_lines(world.split(*names))]
+        files[f"coco_caption/{split}.feature.tsv"] = b"".join(lines)
+        files[f"coco_caption/{split}.feature.lineidx"] = _starts(lines)
+    write_zip(path, files)
+
+
+def _packed(line: bytes) -> bytes:
+    """Return a line of VinVL's in the form of the packs for captioning."""
+    image_id, count, values = line.rstrip().split(b"\t")
+    return image_id + b"\t" + json.dumps({"num_boxes": int(count), "features": values.decode()}).encode() + b"\n"
+
+
+def _starts(lines: Iterable[bytes]) -> str:
+    """Return the first byte of each line."""
+    return "".join(f"{start}\n" for start in list(accumulate(map(len, lines), initial=0))[:-1])
 
 
 def _vinvl_lines(photos: Sequence[Photo]) -> Iterator[bytes]:

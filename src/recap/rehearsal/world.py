@@ -105,7 +105,7 @@ def report(number: int) -> str:
     sizes, sides = ("normal", "enlarged", "stable"), ("left", "right", "lower", "upper")
     return (
         f"The heart is {draw(sizes)} in size. The {draw(sides)} lung is clear. "
-        f"No effusion is seen in the {draw(sides)} zone; the mediastinum is {draw(sizes)}."
+        f"No nodule is seen in the {draw(sides)} zone; the mediastinum is {draw(sizes)}."
     )
 
 

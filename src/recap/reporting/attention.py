@@ -131,5 +131,7 @@ def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Imag
     soft = light.filter(ImageFilter.GaussianBlur(_BLUR))
     darkened = Pillow.composite(image, Pillow.new("RGB", image.size), soft)
     left, upper, right, lower = pixels[max(range(len(boxes)), key=lambda index: weights[index])]
-    ImageDraw.Draw(darkened).rectangle((left, upper, right - 1, lower - 1), outline=_RED, width=3)
+    ImageDraw.Draw(darkened).rectangle(
+        (left, upper, max(left, right - 1), max(upper, lower - 1)), outline=_RED, width=3
+    )
     return darkened

@@ -25,7 +25,7 @@ class BytePairRule(NamesFiles):
     kind: Literal["bpe"]
     tokenizer: OutsideFile = Field(
         description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the profile's `inputs`; "
-        "or `hub:openai-community/gpt2`"
+        "or `hub:openai-community/gpt2@COMMIT`"
     )
     max_length: PositiveInt = Field(60, description="captions are cut to this many pieces, between two words")
 

@@ -13,13 +13,14 @@ import pytest
 from recap.artifacts import transfer
 from recap.artifacts.dvc_cache import DvcCache
 from recap.artifacts.listings import LISTINGS, Output, listed, outputs, read_listings
+from recap.artifacts.profiles import options_by_profile
 from recap.cli import main
 from recap.core.errors import DataError
 
 pytestmark = pytest.mark.seconds
 
 ROOT = Path(__file__).resolve().parents[3]
-VARS = "vars:\n  - profile: mine\n  - config: --configfile params/mine.yaml\n"
+PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}, yours: {options: --configfile params/y.yaml}}"
 
 
 @pytest.fixture
@@ -76,22 +77,49 @@ def test_a_name_that_leads_elsewhere_is_refused(project, capsys, name):
 
 
 def test_push_and_pull_say_what_is_missing(project, capsys):
-    assert "dvc.yaml: no such file" in refused(capsys, "push")
-    (project / "dvc.yaml").write_text(VARS)
+    assert "dvc.profiles.yaml: no such file" in refused(capsys, "push")
+    (project / "dvc.profiles.yaml").write_text(PROFILES)
     assert "dvc.lock: no such file" in refused(capsys, "pull")
-    (project / "dvc.yaml").write_text("vars: true\n")
-    assert "vars names no profile" in refused(capsys, "pull")
-    (project / "dvc.yaml").write_text(VARS)
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
+    assert "names no profile 'mines'; did you mean 'mine'" in refused(capsys, "push", "mines").lower()
 
 
-@pytest.mark.parametrize("text", ["vars: true", "vars: 5", "vars: {profile: mine}", "stages: {}", "vars: [1, null]"])
-def test_a_list_of_stages_without_a_profile_is_named(project, capsys, text):
-    (project / "dvc.yaml").write_text(text)
-    assert "dvc.yaml: vars names no profile; add `- profile: demo` there" in refused(capsys, "push")
-    (project / "dvc.yaml").write_text("vars: [profile: mine]")
-    assert "vars names no config; add `- config: --configfile params/demo.yaml` there" in refused(capsys, "push")
+@pytest.mark.parametrize("text", ["profiles: true", "profiles: {}", "stages: {}", "profiles: [1, null]"])
+def test_a_list_without_a_profile_is_named(project, capsys, text):
+    (project / "dvc.profiles.yaml").write_text(text)
+    assert "dvc.profiles.yaml: names no profile" in refused(capsys, "push")
+    (project / "dvc.profiles.yaml").write_text("profiles: {mine: {option: x}}")
+    assert "mine has no options; write it with `recap artifacts add`" in refused(capsys, "push")
+
+
+def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
+    (project / "params").mkdir()
+    (project / "params" / "paper.yaml").write_text("name: paper\nscales: {small: {tables: [t]}, big: {tables: [t]}}\n")
+    (project / "dvc.profiles.yaml").write_text(PROFILES)
+    main(["artifacts", "add", "params/paper.yaml", "--scale", "small", "--inputs", "my data", "--fetch", "--conda"])
+    assert capsys.readouterr().out == "dvc repro report@paper_small\n"
+    found = options_by_profile()
+    assert list(found) == ["mine", "yours", "paper_small"]
+    config = ["--config", "scale=small", "inputs=my data", "fetch=true"]
+    assert found["paper_small"] == ["--sdm", "conda", "--configfile", "params/paper.yaml", *config]
+    main(["artifacts", "add", "params/paper.yaml", "--scale", "small"])
+    assert options_by_profile()["paper_small"] == ["--configfile", "params/paper.yaml", "--config", "scale=small"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["params/paper.yaml"], "choose a scale"),
+        (["params/gone.yaml"], "params/gone.yaml: no such file"),
+        (["params/paper.yaml", "--scale", "small", "--inputs", "${HOME}"], "has a dollar sign, a brace"),
+    ],
+)
+def test_a_profile_that_cannot_be_added_is_refused(project, capsys, words, sentence):
+    (project / "params").mkdir()
+    (project / "params" / "paper.yaml").write_text("name: paper\nscales: {small: {tables: [t]}}\n")
+    assert sentence in refused(capsys, "add", *words)
+    assert not (project / "dvc.profiles.yaml").exists()
 
 
 def of(*entries):

@@ -143,3 +143,17 @@ def test_the_truncation_of_visual_gpt_drops_the_last_pieces_and_the_end_of_long_
 def test_words_are_not_truncated_to_words():
     with pytest.raises(ConfigError, match="the vocabulary has words, not byte pairs"):
         _begins_word(Vocabulary(["a"], {"min_count": 1, "max_length": 9, "splits": "train"}))
+
+
+def test_a_pinned_tokenizer_of_the_hub_is_that_of_its_commit(folder, pairs, tmp_path, monkeypatch):
+    asked = []
+
+    def download(repository, file, revision=None):
+        asked.append((repository, file, revision))
+        pairs.tokenizer.save(str(tmp_path / file))
+        return str(tmp_path / file)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    for name in ("hub:o/gpt2@" + "a" * 40, "hub:o/gpt2"):
+        assert load_byte_pairs(name, inputs=tmp_path, max_length=40).encode(["a", "dog"]) == pairs.encode(["a", "dog"])
+    assert asked == [("o/gpt2", "tokenizer.json", "a" * 40), ("o/gpt2", "tokenizer.json", None)]

@@ -13,8 +13,10 @@ from PIL import Image
 
 from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from recap.core.errors import DataError, RecapError
+from recap.core.files.lock import exclusive
 from recap.data.datasets.conceptual import download as conceptual_download
 from recap.data.datasets.conceptual import shards as conceptual_shards
+from recap.data.datasets.conceptual import web_pictures
 from recap.data.datasets.conceptual.download import download
 from recap.data.datasets.conceptual.shards import SHARD, file_of, read_records
 
@@ -201,7 +203,8 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
     run(tmp_path, [web.url("ok", 0)])
     with pytest.raises(DataError, match="stored with min_side 48, not 64; use another folder"):
         run(tmp_path, [web.url("ok", 0)], min_side=64)
-    with conceptual_download._alone(tmp_path / "out"), pytest.raises(RecapError, match="another process downloads"):
+    held = exclusive(tmp_path / "out" / conceptual_download.LOCK, wait_seconds=0, what="the download")
+    with held, pytest.raises(RecapError, match="the download into .*out is still in use by process"):
         run(tmp_path, [web.url("ok", 0)])
 
 
@@ -232,3 +235,62 @@ def test_a_tsv_that_is_none_leaves_nothing_behind(tmp_path, content):
     with pytest.raises(DataError, match=r"t\.tsv: "):
         download(tsv=tmp_path / "t.tsv", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def rows_file(tmp_path, *numbers):
+    (tmp_path / "rows.txt").write_text("".join(f"{number}\n" for number in numbers))
+    return tmp_path / "rows.txt"
+
+
+def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tmp_path, monkeypatch):
+    monkeypatch.setattr(conceptual_shards, "SHARD", 4)
+    monkeypatch.setattr(conceptual_download, "SHARD", 4)
+    urls = [web.url("404" if number == 5 else "ok", number) for number in range(12)]
+    counts = run(tmp_path, urls, only=rows_file(tmp_path, 1, 5))
+    assert dict(web.asked) == {"/ok/1.jpg": 1, "/404/5.jpg": 1}
+    assert (counts["rows"], counts["ok"], counts["success_rate"]) == (12, 1, 0.5)
+    assert counts["statuses"]["not asked"] == 10
+    assert sorted(path.name for path in (tmp_path / "out/shards").iterdir()) == ["00000.parquet", "00001.parquet"]
+    counts = run(tmp_path, urls, only=rows_file(tmp_path, 2))
+    assert counts["this_run"] == {"kept": 1, "gone": 0, "fetched": 1, "failures": 0, "requests": 1}
+    assert [record.row for record in records(tmp_path) if record.ok] == [1, 2]
+    assert run(tmp_path, urls)["ok"] == 11
+    assert set(web.asked.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"), [("1\nx\n", "'x' is no number of a row"), (None, "no such list of rows")]
+)
+def test_a_list_of_rows_that_is_none(web, tmp_path, text, sentence):
+    if text:
+        (tmp_path / "rows.txt").write_text(text)
+    with pytest.raises(DataError, match=sentence):
+        run(tmp_path, [web.url("ok", 0)], only=tmp_path / "rows.txt")
+
+
+def test_pictures_keep_their_size_where_no_side_is_given(web, tmp_path):
+    run(tmp_path, [web.url("ok", 0)], min_side=0)
+    with Image.open(tmp_path / "out" / file_of(0)) as picture:
+        assert picture.size == (64, 80)
+
+
+def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{web.server_port}")
+    public = "http://93.184.215.14"
+    run(tmp_path, [web.url("loop", 0), f"{public}/inward/1.jpg", f"{public}/file/2.jpg", f"{public}/moved/3.jpg"])
+    statuses = [(record.status, record.error) for record in records(tmp_path)]
+    assert statuses[0] == ("redirect", "more than 5 in a row")
+    assert statuses[1][0] == statuses[2][0] == "redirect"
+    assert "an address within this machine or its network" in statuses[1][1]
+    assert "which is no address of the web" in statuses[2][1]
+    assert statuses[3] == ("ok", "")
+    assert sum(web.asked.values()) == 6 + 1 + 1 + 2
+
+
+def test_errors_say_something_and_no_address_of_memory(tmp_path):
+    class Odd(ValueError):
+        def __str__(self):
+            return "no way to <aiohttp.client.Key object at 0x7f21dd10> of a.Key object at 0xAB"
+
+    assert web_pictures._said(Odd()) == "no way to aiohttp.client.Key of a.Key"
+    assert web_pictures._said(TimeoutError()) == "TimeoutError"

@@ -29,6 +29,12 @@ def test_a_study_is_one_image_of_two_views_with_the_annotations_split(tmp_path):
     assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
 
 
+def test_words_are_cut_and_the_report_that_is_scored_stays_whole(tmp_path):
+    corpus = build(write_iu_xray(tmp_path / "in"), tmp_path / "out", max_words=4)
+    assert corpus.token_lists([8]) == [["the", "heart", "is", "normal"]]
+    assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
+
+
 def test_image_paths_count_views_in_the_order_of_the_xml(tmp_path):
     def turned(content):
         content["train"][0]["image_path"].reverse()

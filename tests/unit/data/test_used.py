@@ -23,8 +23,6 @@ def test_images_of_all_subsets_and_those_that_are_no_training_images_are_listed(
     assert read_used(tmp_path / "used.txt") == sorted(drawn | {8, 9})
     write_used(corpus=corpus, subsets=[], out=tmp_path / "used.txt")
     assert read_used(tmp_path / "used.txt") == [8, 9]
-    write_used(corpus=corpus, subsets=[], out=tmp_path / "used.txt", whole=True)
-    assert read_used(tmp_path / "used.txt") == list(range(10))
 
 
 @pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "1\n1\n"])

@@ -4,7 +4,10 @@ import pytest
 import torch
 from PIL import Image
 
-from recap.core.errors import ConfigError
+from helpers.feature_stores import SIZE, write_store
+from recap.core.errors import ConfigError, FeatureError
+from recap.evaluation.attention_figure import vector_boxes
+from recap.features.store import FeatureStore
 from recap.models.attention_maps import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
@@ -45,3 +48,19 @@ def test_figure_of_two_models(tmp_path):
     with Image.open(out) as figure:
         assert figure.size[0] == width
         assert figure.size[1] > height + 24
+
+
+def test_regions_are_where_their_boxes_are_and_other_vectors_are_cells_of_a_grid(tmp_path):
+    store = FeatureStore(write_store(tmp_path / "regions.h5", [7], stream="region", rows=3, boxes=True))
+    boxes = store.column([7], "boxes")[0] / torch.tensor([*SIZE, *SIZE])
+    assert vector_boxes(store, 7) == [tuple(box) for box in boxes.tolist()]
+    cells = FeatureStore(write_store(tmp_path / "cells.h5", [7], rows=4))
+    assert vector_boxes(cells, 7) == grid_boxes(2)
+    others = FeatureStore(write_store(tmp_path / "others.h5", [7], rows=3))
+    with pytest.raises(FeatureError, match="image 7 has 3 vectors without boxes, no square grid to draw"):
+        vector_boxes(others, 7)
+
+
+def test_a_box_that_is_thinner_than_a_pixel_is_drawn():
+    white = Image.new("RGB", (64, 64), (255, 255, 255))
+    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (220, 20, 20)

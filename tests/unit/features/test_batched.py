@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.batched import alike, extract_alike
 from recap.features.extraction import Pictures
@@ -94,6 +95,19 @@ def test_batches_hold_pictures_of_one_size_and_change_no_value(photos):
     assert sorted(alone.batches) == [[image_id] for image_id in range(9)]
     assert store.ids.tolist() == list(range(9))
     assert store.attributes["feature_hash"] == single.attributes["feature_hash"]
+
+
+def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
+    broken = photos("x.h5").images[0] / "7.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:50])
+    with pytest.raises(DataError, match=r"7\.png: truncated or no picture"):
+        extract(photos("x.h5"), batch_size=2, shard_size=6)
+    broken.write_bytes(whole)
+    resumed, store = extract(photos("x.h5"), batch_size=2, shard_size=6)
+    assert sorted(resumed.batches) == [[6], [7, 8]]
+    _, fresh = extract(photos("y.h5"), batch_size=2, shard_size=6)
+    assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]
 
 
 def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():

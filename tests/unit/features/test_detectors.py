@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -35,7 +36,8 @@ def needs_detectron(test):
 
 
 def spec(detector, **changes):
-    return RegionFeatures(**{"kind": "regions", "detector": detector, "weights": "random", **changes})
+    few = {"proposals": 30, "short_side": 96}  # a detector's time is that of its proposals
+    return RegionFeatures(**{"kind": "regions", "detector": detector, "weights": "random", **few, **changes})
 
 
 def noise(size, seed=0):
@@ -95,6 +97,19 @@ def test_a_detector_has_the_tensors_of_its_release(detector, tmp_path):
 
 
 @needs_detectron
+def test_a_file_of_the_released_layout_loads_with_its_anchors(tmp_path):
+    weights = {name: np.full(shape, 0.01, np.float32) for name, shape in released_layout("bottom_up_r101_c4").items()}
+    sizes = [(size / ratio**0.5, size * ratio**0.5) for size in (64, 128, 256, 512) for ratio in (0.5, 1, 2)]
+    anchors = [[-width / 2, -height / 2, width / 2, height / 2] for width, height in sizes]
+    weights["proposal_generator.anchor_generator.cell_anchors.0"] = np.array(anchors, np.float32)
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"model": weights, "__author__": "x"}))
+    model = Detector(spec("bottom_up_r101_c4", weights="a.pkl"), inputs=tmp_path, device=CPU).model
+    assert all((tensor == np.float32(0.01)).all() for tensor in model.state_dict().values())
+    with pytest.raises(FeatureError, match=r"a\.pkl: .*cell_anchors\.0' holds other numbers"):
+        Detector(spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"), inputs=tmp_path, device=CPU)
+
+
+@needs_detectron
 def test_the_panoptic_model_has_the_tensors_of_its_release(tmp_path):
     model = Segmenter(SegmentFeatures(kind="segments", weights="random"), inputs=tmp_path, device=CPU).model
     ours = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -133,7 +148,7 @@ def test_anchors_are_those_of_caffe():
 
 @needs_detectron
 def test_anchors_of_caffe_end_at_the_last_pixel(tmp_path):
-    settings = {"short_side": 96, "anchors": "caffe", "min_boxes": 300, "max_boxes": 300}
+    settings = {"anchors": "caffe", "min_boxes": 30, "max_boxes": 30}
     detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
     (found,) = detector([detector.prepare(1, noise((128, 96)))])
     right, bottom = found.values["region/boxes"][:, 2:].max(0)
@@ -146,7 +161,7 @@ def test_anchors_of_caffe_end_at_the_last_pixel(tmp_path):
 def test_regions_with_a_short_side_are_dropped(tmp_path):
     sides = []
     for least in (0, 40):
-        settings = spec("bottom_up_r101_c4", short_side=96, least_side=least, min_boxes=300, max_boxes=300)
+        settings = spec("bottom_up_r101_c4", least_side=least, min_boxes=30, max_boxes=30)
         detector = Detector(settings, inputs=tmp_path, device=CPU)
         (found,) = detector([detector.prepare(1, noise((128, 96)))])
         boxes = found.values["region/boxes"]
@@ -156,7 +171,7 @@ def test_regions_with_a_short_side_are_dropped(tmp_path):
 
 @needs_detectron
 def test_a_fixed_number_of_regions_by_rising_suppression(tmp_path):
-    settings = {"short_side": 96, "selection": "rising", "min_boxes": 9, "max_boxes": 9, "boxes": "regressed"}
+    settings = {"selection": "rising", "min_boxes": 9, "max_boxes": 9, "boxes": "regressed"}
     detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
     (found,) = detector([detector.prepare(1, noise((128, 96)))])
     scores = found.values["region/class_scores"]
@@ -167,7 +182,7 @@ def test_a_fixed_number_of_regions_by_rising_suppression(tmp_path):
 @needs_detectron
 @pytest.mark.parametrize("detector", [*VISUAL_GENOME, "faster_rcnn_r50_c4"])
 def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, detector):
-    settings = {"short_side": 96, "grid": 3, "dtype": "float32", "min_boxes": 5, "max_boxes": 9}
+    settings = {"grid": 3, "dtype": "float32", "min_boxes": 5, "max_boxes": 9}
     extractor = Detector(spec(detector, **settings), inputs=tmp_path, device=CPU)
     pictures = [extractor.prepare(number, noise((128, 96), number)) for number in range(3)]
     for together, picture in zip(extractor(pictures), pictures, strict=True):
@@ -197,13 +212,28 @@ def same(found, expected):
 
 @needs_detectron
 def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
-    settings = {"short_side": 96, "min_boxes": 5, "max_boxes": 5}
+    settings = {"min_boxes": 5, "max_boxes": 5}
     detector = Detector(spec("faster_rcnn_r50_c4", **settings), inputs=tmp_path, device=CPU)
     (found,) = detector([detector.prepare(1, noise((128, 96)))])
     assert found.values["region"].dtype == np.float16
     detector.model.roi_heads.res5[2].conv3.norm.bias += 1e6
     (found,) = detector([detector.prepare(1, noise((128, 96)))])
     assert found.values["region"].dtype == np.float32  # which the store then refuses with what to do
+
+
+@pytest.mark.gpu
+@needs_detectron
+@pytest.mark.parametrize("detector", VISUAL_GENOME)
+def test_a_gpu_gives_regions_of_pictures_in_a_batch(tmp_path, detector):
+    settings = {"grid": 3, "min_boxes": 5, "max_boxes": 5}
+    extractor = Detector(spec(detector, **settings), inputs=tmp_path, device=torch.device("cuda"))
+    found = extractor([extractor.prepare(number, noise((128, 96), number)) for number in range(3)])
+    assert [each.image_id for each in found] == [0, 1, 2]
+    for each in found:
+        assert (each.values["region"].shape, each.values["grid"].shape) == ((5, 2048), (9, 2048))
+        assert each.values["region"].dtype == each.values["grid"].dtype == np.float16
+        assert np.isfinite(each.values["region"]).all()
+        assert ((each.values["region/boxes"] >= 0) & (each.values["region/boxes"] <= [128, 96, 128, 96])).all()
 
 
 class Small(torch.nn.Module):
@@ -273,6 +303,6 @@ def test_settings_that_no_release_has_are_refused(changes, words):
 
 
 def test_options_of_releases_leave_old_settings_as_they_were():
-    described = spec("bottom_up_r101_c4").identity()
+    described = RegionFeatures(kind="regions", detector="bottom_up_r101_c4", weights="random").identity()
     assert not {"anchors", "selection", "proposals", "least_side", "box_weights", "background"} & set(described)
     assert json.dumps(described)

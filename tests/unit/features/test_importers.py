@@ -21,7 +21,14 @@ from helpers.feature_files import (
     write_pth,
     write_vinvl,
 )
-from helpers.importing import check_regions, import_settings, run_import, with_field, write_corpus_of
+from helpers.importing import (
+    check_regions,
+    import_settings,
+    refuses_import,
+    run_import,
+    with_field,
+    write_corpus_of,
+)
 from recap.core.errors import FeatureError
 from recap.features.attributes import check_extractor
 from recap.features.store import FeatureStore
@@ -55,13 +62,7 @@ def test_windows_line_ends_and_empty_lines(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_vinvl_through_its_lineidx(tmp_path, packed):
-    store = run_import(tmp_path, "vinvl_tsv", write_vinvl(tmp_path, packed=packed))
-    assert store.columns() == ["boxes"]
-    for image_id in SIZES:
-        vectors, shares = with_box(image_id)
-        np.testing.assert_allclose(store.read([image_id])[0][0], vectors, rtol=1e-3)
-        np.testing.assert_allclose(store.column([image_id], "boxes")[0], shares, rtol=1e-6)
-        assert store.sizes([image_id]).tolist() == [[1, 1]]
+    check_vinvl(run_import(tmp_path, "vinvl_tsv", write_vinvl(tmp_path, packed=packed)))
 
 
 @pytest.mark.parametrize(
@@ -157,3 +158,56 @@ def test_the_command_imports_and_says_one_sentence_when_it_cannot(tmp_path):
     done = subprocess.run([*command, "--source", tmp_path / "b.tsv"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("b.tsv: no such file or folder of features; correct the path")
+
+
+def test_vinvl_in_a_file_for_each_split(tmp_path):
+    path = write_vinvl(tmp_path)
+    lines = path.read_bytes().splitlines()
+    for split, lines_of in {"train": lines[:1], "val": lines[1:]}.items():
+        write_lines(tmp_path / f"{split}.feature.tsv", lines_of)
+        starts = np.cumsum([0, *(len(line) + 1 for line in lines_of[:-1])])
+        (tmp_path / f"{split}.feature.lineidx").write_text("".join(f"{start}\n" for start in starts))
+    spec = import_settings("vinvl_tsv", "train.feature.tsv", "val.feature.tsv")
+    assert spec.outside_files()[2:] == ["train.feature.lineidx", "val.feature.lineidx"]
+    check_vinvl(run_import(tmp_path, "vinvl_tsv", "train.feature.tsv", "val.feature.tsv"))
+
+
+def check_vinvl(store):
+    """Check vectors, and the boxes that end them."""
+    assert store.ids.tolist() == sorted(SIZES) and store.columns() == ["boxes"]
+    for image_id in SIZES:
+        vectors, shares = with_box(image_id)
+        np.testing.assert_array_equal(store.read([image_id])[0][0], vectors)
+        np.testing.assert_array_equal(store.column([image_id], "boxes")[0], shares)
+        assert store.sizes([image_id]).tolist() == [[1, 1]]
+
+
+def test_maps_in_a_folder_for_each_split(tmp_path):
+    flat = run_import(tmp_path, "grid_feats_pth", write_pth(tmp_path / "flat"))
+    for number, file in enumerate(sorted((tmp_path / "flat").iterdir())):
+        place = tmp_path / "split" / ("train2014", "val2014")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        file.rename(place / file.name)
+    split = run_import(tmp_path / "split", "grid_feats_pth", tmp_path / "split")
+    assert split.ids.tolist() == flat.ids.tolist()
+    np.testing.assert_array_equal(split.read([7])[0], flat.read([7])[0])
+
+
+def test_a_whole_line_is_taken_in_place_of_a_damaged_one(tmp_path):
+    whole = [six_columns(image_id) for image_id in SIZES]
+    # The published file: the line breaks off, its end stands alone, and the image comes again.
+    write_lines(tmp_path / "a.tsv", [whole[0][:-9], whole[0][-9:].replace(b"\t", b""), *whole])
+    refuses_import(tmp_path, "line 2: has no tab|image id 42 is duplicated", "bottom_up_tsv", "a.tsv")
+    check_regions(run_import(tmp_path, "bottom_up_tsv", "a.tsv", damaged=[42]))
+
+
+def test_an_image_without_a_whole_line_is_left_out_where_the_settings_say_so(tmp_path, caplog):
+    whole = [six_columns(image_id) for image_id in SIZES]
+    write_lines(tmp_path / "a.tsv", [whole[0][:-9], *whole[1:]])
+    corpus = write_corpus_of(tmp_path, {image_id: f"{image_id}.jpg" for image_id in SIZES})
+    refuses_import(tmp_path, "image id 42|line 1", "bottom_up_tsv", "a.tsv", corpus=corpus)
+    store = run_import(tmp_path, "bottom_up_tsv", "a.tsv", corpus=corpus, damaged=[42])
+    assert store.ids.tolist() == [7, 123]
+    assert "image id 42: no whole entry; left out, as `damaged` says" in caplog.text
+    with pytest.raises(FeatureError, match="42"):
+        store.read([42])

@@ -6,7 +6,7 @@ from helpers.plans import PARAMS
 from recap.plan.load import load_plan
 from recap.plan.paths import Paths
 from recap.plan.run import Run
-from recap.plan.used_images import not_fewer, reads_all, sources, used_subsets, web_draws
+from recap.plan.used_images import not_fewer, sent_parts, sources, used_subsets, web_draws
 
 
 def paths_of(*tables, **more):
@@ -30,9 +30,9 @@ def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_fro
 
 def test_pictures_that_a_server_scores_may_be_any_of_a_data_set():
     paths = paths_of("xlan/t2")
-    assert reads_all(paths, store("coco", "bottom_up_adaptive"))
-    assert not reads_all(paths, store("coco", "another"))
-    assert not reads_all(paths_of("xlan/t3"), store("coco", "bottom_up_adaptive"))
+    assert sent_parts(paths, store("coco", "bottom_up_adaptive")) == ["val2014"]
+    assert sent_parts(paths, store("coco", "another")) == []
+    assert sent_parts(paths_of("xlan/t3"), store("coco", "bottom_up_adaptive")) == []
 
 
 def test_a_list_that_serves_more_runs_is_left_as_it_is(tmp_path):

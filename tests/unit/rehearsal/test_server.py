@@ -50,6 +50,7 @@ def test_pictures_of_web_pages_are_made_when_they_are_asked_for(tmp_path):
         assert fetched(f"{url}/web/7.jpg")[2] == web_picture("web/7.jpg") != web_picture("web/8.jpg")
 
 
+@pytest.mark.slow
 def test_the_hubs_own_library_loads_weights_and_byte_pairs(tmp_path):
     hub.write_timm("test_vit.r160_in1k", tmp_path / "hub" / "timm" / "test_vit.r160_in1k")
     hub.write_gpt2(tmp_path / "hub" / "openai-community" / "gpt2", width=8, feed_forward=16, layers=1, positions=20)

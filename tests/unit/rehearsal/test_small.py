@@ -51,7 +51,7 @@ def test_the_short_form_has_every_data_set_form_of_features_model_and_stage(smal
     def work(plan):
         runs = plan.scored()
         features = {plan.get("features", name).kind for run in runs for name in plan.feature_names(run.features)}
-        models = {(plan.get("models", run.model).kind, bool(run.members)) for run in runs}
+        models = {plan.get("models", run.model).kind for run in runs} | {bool(run.members) for run in runs}
         figures = {figure.settings.kind for figure in plan.model_figures}
         return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
 

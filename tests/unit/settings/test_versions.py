@@ -47,7 +47,9 @@ def test_list_and_document_agree_about_pickles():
 
 def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
     file = read_versions(PARAMS / "data_versions.csv")["iu_xray/indiana_projections.csv"]
-    with pytest.raises(DataError, match=r"cannot be fetched from any address; .* of the Kaggle data set .* Put it at"):
+    with pytest.raises(
+        DataError, match=r"cannot be fetched from any address; .* open the Kaggle data set .* Put it at"
+    ):
         fetch_files([file], into=tmp_path / "in", transfer=Transfer())
     (tmp_path / "indiana_projections.csv").write_text("uid,filename,projection\n")
     fetch_files([file], into=tmp_path / "in", source=tmp_path, transfer=Transfer())
@@ -89,3 +91,32 @@ def test_no_two_files_share_a_hash_or_an_address():
     files = read_versions(PARAMS / "data_versions.csv").values()
     for values in ([file.hash for file in files if file.hash], [url for file in files for url in file.urls]):
         assert len(set(values)) == len(values)
+
+
+def test_every_file_by_hand_has_numbered_steps_and_every_archive_to_be_unpacked_a_glob_with_its_folders():
+    files = read_versions(PARAMS / "data_versions.csv").values()
+    own = [file for file in files if not file.urls and not file.archive and not file.name.startswith("hub/")]
+    assert len(own) >= 8
+    assert [file.name for file in own if "1. " not in file.note and not named_beside(file)] == []
+    assert {file.name for file in files if file.archive} >= {
+        "bottom_up/trainval",
+        "grid_feats/X-101",
+        "oscar/coco_caption",
+    }
+
+
+def named_beside(file):
+    """Say whether a note speaks of another file of the list, or of what takes the file's place."""
+    return file.name in ("conceptual/images", "vinvl/features.lineidx", "weights/mobilenetv2_100_imagenet.safetensors")
+
+
+def test_what_rows_load_from_the_hub_is_listed_with_bytes_and_licence():
+    files = read_versions(PARAMS / "data_versions.csv")
+    named = {spec.hub() for spec in shipped("features")} | {
+        getattr(spec.vocabulary, "tokenizer", None) for spec in shipped("datasets")
+    }
+    entries = {name: files[name.partition("@")[0].replace("hub:", "hub/")] for name in named - {None}}
+    assert len(entries) >= 12
+    assert all(entry.bytes and entry.licence for entry in entries.values())
+    for name, entry in entries.items():
+        assert name.partition("@")[2] in ("", entry.version)

@@ -149,7 +149,7 @@ class BytePairVocabulary:
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
-    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>``.
+    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``.
 
     Raises:
         DataError: a file is missing or holds no byte pairs, or the hub cannot be reached.
@@ -168,7 +168,7 @@ def _from_files(path: Path, files: Sequence[Path]) -> Tokenizer:
         if not file.is_file():
             raise DataError(
                 f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
-                "`tokenizer: hub:openai-community/gpt2`"
+                "`tokenizer: hub:openai-community/gpt2@COMMIT`"
             )
     if len(files) == 1:
         return _of_json(path.read_bytes(), path)
@@ -204,16 +204,18 @@ def _one_sentence(path: str | Path) -> Iterator[None]:
 
 
 def _from_hub(name: str) -> Tokenizer:
-    from tokenizers import Tokenizer
+    """Load the tokenizer.json of NAME or NAME@REVISION."""
+    from huggingface_hub import hf_hub_download
 
+    repository, _, revision = name.partition("@")
     try:
-        return _plain(Tokenizer.from_pretrained(name))
-    except Exception as error:  # the library raises plain exceptions
-        reason = first_line(error)
+        path = Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
+    except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
-            f"{HUB}{name}: cannot be fetched ({reason}); without a network, name a folder with vocab.json and "
-            "merges.txt"
+            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a folder with vocab.json "
+            "and merges.txt"
         ) from error
+    return _of_json(path.read_bytes(), path)
 
 
 def _plain(tokenizer: Tokenizer) -> Tokenizer:

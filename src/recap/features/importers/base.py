@@ -76,6 +76,10 @@ class EntryIndex:
             raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
         self._entries[image_id] = entry
 
+    def remove(self, image_id: int) -> None:
+        """Forget the entry of an image."""
+        del self._entries[image_id]
+
     def __getitem__(self, image_id: int) -> Any:
         return self._entries[image_id]
 

@@ -31,8 +31,9 @@ class BottomUpTsv:
         Raises:
             FeatureError: a file is missing, or an image is duplicated.
         """
-        self._lines = Lines(plain_files(paths, "TSV files"), lookup)
+        self._lines = Lines(plain_files(paths, "TSV files"), lookup, damaged=spec.damaged)
         self.ids, self.origins = self._lines.ids, self._lines
+        self._lines.settle(self.read)
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return vectors and boxes of one image, and classes and attributes where the file has them.

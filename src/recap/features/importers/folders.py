@@ -101,8 +101,9 @@ class NpzFolder:
 
 
 def _files(folder: Path, suffix: str, lookup: ImageIdLookup) -> EntryIndex:
+    """Find the files of a folder and of those in it: published maps are in one for each split."""
     places = EntryIndex()
-    for path in sorted(folder.glob(f"*{suffix}")) if folder.is_dir() else []:
+    for path in sorted(folder.rglob(f"*{suffix}")) if folder.is_dir() else []:
         places.add(lookup.image_id(path.name, str(path)), path, str(path))
     if not places.ids():
         raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +46,7 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     paths = existing(job.inputs / source for source in spec.sources)
     files = Corpus.read(job.corpus).files() if job.corpus else None
     source: Source = FORMATS.get(spec.format)(paths, ImageIdLookup(files), spec)
-    ids = _wanted(source, paths, job.wanted(files, job.corpus) if files and job.corpus else None)
+    ids = _wanted(source, paths, job.wanted(files, job.corpus) if files and job.corpus else None, spec.damaged)
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         for group in groups:
@@ -75,11 +75,14 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     return store
 
 
-def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None) -> list[int]:
-    """Return the ids to import: all, or those with these files, none of which may be missing."""
+def _wanted(source: Source, paths: Sequence[Path], files: dict[int, str] | None, damaged: Collection[int]) -> list[int]:
+    """Return the ids to import: all, or those with these files, of which only damaged ones may be missing."""
     there = source.ids()
+    if lost := sorted(set(damaged) - set(there)):
+        log.warning(f"{paths[0]}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` says")
     if files is None:
         return there
+    files = {image_id: file for image_id, file in files.items() if image_id not in lost}
     missing = sorted(set(files) - set(there))
     if missing:
         raise FeatureError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from recap.core.errors import FeatureError
 from recap.core.progress import progress
@@ -17,21 +18,57 @@ _LONGEST_ID = 1024
 class Lines:
     """The lines of several files by image id; memory holds their positions, never their content."""
 
-    def __init__(self, files: Sequence[Path], lookup: ImageIdLookup, *, offsets: Sequence[int] | None = None) -> None:
-        """Find all lines; ``offsets`` are the byte positions of the lines of the only file, if they are known.
+    def __init__(
+        self,
+        files: Sequence[Path],
+        lookup: ImageIdLookup,
+        *,
+        offsets: Mapping[Path, Sequence[int]] | None = None,
+        damaged: Collection[int] = (),
+    ) -> None:
+        """Find all lines.
+
+        Args:
+            files: the files.
+            lookup: turns names into image ids.
+            offsets: of each file the byte positions of its lines, if they are known.
+            damaged: images that may have several lines, of which `settle` takes a whole one; as many lines without an
+                image id are passed over.
 
         Raises:
-            FeatureError: an image is duplicated, a line has no tab, or there are no lines.
+            FeatureError: an image is duplicated, a line has no image id, or there are no lines.
         """
         self._entries = EntryIndex()
+        self._doubtful: dict[int, list[Any]] = {}
+        broken = 0
         for file in files:
-            found = _starts(file) if offsets is None else _given(file, offsets)
+            found = _starts(file) if offsets is None else _given(file, offsets[file])
             for number, (start, name) in enumerate(progress(found, name=file.name, unit="lines"), start=1):
                 where = f"{file}, line {number}"
-                text = name.decode("utf-8", "replace").strip()
-                self._entries.add(lookup.image_id(text, where), (file, start, where), where)
+                try:
+                    image_id = lookup.image_id(_first(name, where), where)
+                except FeatureError:
+                    broken += 1
+                    if broken > len(damaged):
+                        raise
+                    continue
+                if image_id in damaged:
+                    self._doubtful.setdefault(image_id, []).append((file, start, where))
+                else:
+                    self._entries.add(image_id, (file, start, where), where)
         if not self._entries.ids():
             raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
+
+    def settle(self, read: Callable[[int], object]) -> None:
+        """Keep of each image that has damaged lines the first that can be read; an image without one is left out."""
+        for image_id, entries in self._doubtful.items():
+            for entry in entries:
+                self._entries.add(image_id, entry, entry[2])
+                try:
+                    read(image_id)
+                    break
+                except FeatureError:
+                    self._entries.remove(image_id)
 
     def ids(self) -> list[int]:
         """Return the ids of all images."""
@@ -58,17 +95,17 @@ class Lines:
 
 
 def _starts(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield byte position and first field of each line, reading the file once."""
+    """Yield byte position and beginning of each line, reading the file once."""
     position = 0
     with path.open("rb") as file:
         for line in file:
             if line.strip():
-                yield position, _first(line, path, position)
+                yield position, line[:_LONGEST_ID]
             position += len(line)
 
 
 def _given(path: Path, offsets: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield the given positions and the first field found there."""
+    """Yield the given positions and the beginnings of the lines there."""
     size = path.stat().st_size
     with path.open("rb") as file:
         for position in offsets:
@@ -79,11 +116,11 @@ def _given(path: Path, offsets: Sequence[int]) -> Iterator[tuple[int, bytes]]:
                     f"{path}: no line starts at byte {position}, where its .lineidx says; the two files do not belong "
                     "together or one is truncated: fetch both again"
                 )
-            yield position, _first(file.read(_LONGEST_ID), path, position)
+            yield position, file.read(_LONGEST_ID)
 
 
-def _first(line: bytes, path: Path, position: int) -> bytes:
-    name, tab, _ = line[:_LONGEST_ID].partition(b"\t")
+def _first(line: bytes, where: str) -> str:
+    name, tab, _ = line.partition(b"\t")
     if not tab:
-        raise FeatureError(f"{path}: the line at byte {position} has no tab after an image id; truncated or no TSV")
-    return name
+        raise FeatureError(f"{where}: has no tab after an image id; truncated or no TSV")
+    return name.decode("utf-8", "replace").strip()

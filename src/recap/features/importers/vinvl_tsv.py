@@ -1,4 +1,5 @@
-"""VinVL and Oscar regions: ``features.tsv`` with its ``features.lineidx`` (byte position of each line).
+"""VinVL and Oscar regions: ``features.tsv`` with its ``features.lineidx`` (byte position of each line), or one of each
+for every split (``train.feature.tsv``).
 
 A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for captioning, image id and a JSON
 with ``num_boxes`` and ``features``. The last six numbers are x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part of the
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
-from recap.features.importers.base import ImageIdLookup, no_rows, only_path, plain_files
+from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_vectors, whole
 from recap.features.layout import REGION
@@ -24,19 +25,21 @@ _CORNERS = slice(-6, -2)
 
 
 class VinvlTsv:
-    """Regions of one TSV."""
+    """Regions of one TSV or several."""
 
     streams = (REGION,)
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the images through the .lineidx beside the TSV.
+        """Find the images through the .lineidx beside each TSV.
 
         Raises:
-            FeatureError: one of the two files is missing or they do not fit, or an image is duplicated.
+            FeatureError: a file is missing, a TSV and its .lineidx do not fit, or an image is duplicated.
         """
-        (path,) = plain_files([only_path(paths, "TSV file")], "one TSV file")
-        self._lines = Lines([path], lookup, offsets=_offsets(path.with_suffix(".lineidx")))
+        files = plain_files(paths, "TSV files")
+        offsets = {path: _offsets(path.with_suffix(".lineidx")) for path in files}
+        self._lines = Lines(files, lookup, offsets=offsets, damaged=spec.damaged)
         self.ids, self.origins = self._lines.ids, self._lines
+        self._lines.settle(self.read)
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the vectors of one image.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -14,6 +15,14 @@ from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
 DATASETS = Kinds("recap.settings.datasets")
 # The product with the pictures of a data set whose reader makes or collects them.
 PICTURES = "images.zip"
+
+
+@dataclass(frozen=True)
+class WebPictures:
+    """Pictures behind addresses: the TSV with these, and the shorter side to which larger ones are shrunk (0: none)."""
+
+    tsv: str
+    min_side: int
 
 
 class DatasetConfig(NamesFiles):
@@ -47,8 +56,8 @@ class DatasetConfig(NamesFiles):
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
 
-    def web_pictures(self) -> dict[str, str]:
-        """Return lists of pictures that are fetched from the addresses in a TSV -> that TSV, relative to `inputs`."""
+    def web_pictures(self) -> dict[str, WebPictures]:
+        """Return what pictures are fetched from the open web, by the list that says which, relative to `inputs`."""
         return {}
 
 

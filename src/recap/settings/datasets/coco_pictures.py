@@ -9,6 +9,9 @@ from pydantic import Field
 from recap.settings.datasets import DATASETS, DatasetConfig
 from recap.settings.outside import OutsideFile
 
+# Pictures of the parts of COCO that the caption server scores; the part is the folder of a picture's name.
+PARTS = {"val2014": 40_504, "test2014": 40_775}
+
 
 class PicturesAlone(DatasetConfig):
     """A data set without references: its pictures can be captioned, and nothing can be trained on it or scored."""

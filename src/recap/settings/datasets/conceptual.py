@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from recap.settings.base import neutral
-from recap.settings.datasets import DATASETS, DatasetConfig
+from recap.settings.datasets import DATASETS, DatasetConfig, WebPictures
 from recap.settings.outside import OutsideFile
 
 # What `recap data conceptual-download` writes beside the pictures: which of them are there.
@@ -30,6 +30,11 @@ class ConceptualDataset(DatasetConfig):
     )
     val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
     seed: int = Field(0, description="seed of that draw")
+    min_side: NonNegativeInt = neutral(
+        384,
+        description="shorter side to which larger pictures are shrunk when they are fetched, in pixels; no less than "
+        "what the extractors read; 0: pictures are not shrunk",
+    )
     survival: float | None = neutral(
         None,
         gt=0,
@@ -46,7 +51,7 @@ class ConceptualDataset(DatasetConfig):
         """Return the list of fetched pictures of the training split."""
         return f"{self.images}/train/{SURVIVORS}"
 
-    def web_pictures(self) -> dict[str, str]:
-        """Return both lists of fetched pictures -> the TSV with their addresses."""
+    def web_pictures(self) -> dict[str, WebPictures]:
+        """Return both lists of fetched pictures, and what is fetched."""
         parts = {"train": self.train, "validation": self.validation}
-        return {f"{self.images}/{part}/{SURVIVORS}": tsv for part, tsv in parts.items()}
+        return {f"{self.images}/{part}/{SURVIVORS}": WebPictures(tsv, self.min_side) for part, tsv in parts.items()}

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
+from recap.settings.base import neutral
 from recap.settings.datasets import DATASETS, PICTURES, DatasetConfig
 from recap.settings.outside import OutsideFile
 from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
@@ -32,6 +33,9 @@ class IuXrayDataset(DatasetConfig):
     split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
     views: PositiveInt = Field(2, description="pictures per study, where the split is drawn; fewer: left out")
     max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
+    max_words: PositiveInt | None = neutral(
+        None, description="words of a report that a model learns; for byte pairs, which `vocabulary` cuts by pieces"
+    )
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
 
     def pictures_per_image(self) -> int:

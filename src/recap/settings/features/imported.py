@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from recap.core.plugins import Registry
+from recap.settings.base import neutral
 from recap.settings.features import FEATURES, FeaturesConfig
 from recap.settings.features.stored import BOX_BYTES, StoredStream
 from recap.settings.names import OneOf
@@ -43,6 +44,11 @@ class ImportedFeatures(FeaturesConfig):
     grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
+    damaged: list[int] = neutral(
+        [],
+        description="of the TSV formats: ids of images with damaged lines; a whole line of the same image is taken, an "
+        "image without one is left out, and as many lines without an id are passed over",
+    )
 
     def outside_files(self) -> list[str]:
         """Return the sources, and the index that must be beside a TSV of VinVL's form."""

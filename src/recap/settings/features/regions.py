@@ -66,8 +66,10 @@ class RegionFeatures(FeaturesConfig):
         description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures them; caffe: "
         "those of Caffe in their order, with proposals that end at the last pixel (weights of MILVLG)",
     )
-    box_weights: tuple[PositiveFloat, PositiveFloat, PositiveFloat, PositiveFloat] = neutral(
-        (10.0, 10.0, 5.0, 5.0),
+    box_weights: list[PositiveFloat] = neutral(
+        [10.0, 10.0, 5.0, 5.0],
+        min_length=4,
+        max_length=4,
         description="by which regression deltas are divided, for boxes 'regressed'; MILVLG's and Caffe's: 1, 1, 1, 1",
     )
     background: Literal["last", "first"] = neutral(

@@ -8,20 +8,20 @@ never asked again; so its fetching would have to be watched, and its resuming do
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError, RecapError
+from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, naming_full_disk
 from recap.core.files.json_files import read_json, write_json
+from recap.core.files.lock import exclusive
 from recap.core.log import log
 from recap.data.datasets.conceptual.shards import (
     GONE,
@@ -53,6 +53,7 @@ class _Run:
     web: Web
     pool: Executor
     expected: Mapping[int, str] | None
+    wanted: Collection[int] | None
     counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "gone": 0, "fetched": 0, "failures": 0})
 
 
@@ -67,6 +68,7 @@ def download(
     backoff: float = 1.0,
     rounds: int = 3,
     published: Path | None = None,
+    only: Path | None = None,
 ) -> dict[str, Any]:
     """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command continues.
 
@@ -78,52 +80,70 @@ def download(
         tsv: one caption TAB url per line, plain or gzipped.
         out: gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per row) and
             ``survivors.json`` (counts and success rate).
-        min_side: shorter side to which larger pictures are shrunk, in pixels; smaller ones are not enlarged.
+        min_side: shorter side to which larger pictures are shrunk, in pixels; smaller ones are not enlarged. 0: no
+            picture is shrunk.
         workers: requests at once.
         attempts, timeout, backoff, rounds: requests per url in a round, seconds per request, seconds before the second
             one (then doubled), rounds per shard.
         published: the survivors list of another download; only pictures with the hashes listed there are kept.
+        only: text file with the number of a row per line, from 0; no others are asked for. A later run with other
+            rows adds theirs.
 
     Raises:
-        DataError: the TSV is broken, or ``out`` belongs to a download with another ``min_side``.
+        DataError: the TSV or the list of rows is broken, or ``out`` belongs to a download with another ``min_side``.
         RecapError: another process downloads into ``out``.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
     with naming_full_disk(out / LOCK):
         out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
         _same_min_side(out, min_side)
         expected = None
         if published is not None:
             expected = {record.row: record.source_sha256 for record in read_records(published) if record.ok}
+        wanted = None if only is None else _numbers(only)
         web = {"workers": workers, "attempts": attempts, "timeout": timeout, "backoff": backoff}
-        counts, shards = asyncio.run(_download(tsv, out, min_side, expected, rounds, web))
-        result = {**write_survivors(out, shards), "this_run": counts}
+        counts = asyncio.run(_download(tsv, out, min_side, expected, wanted, rounds, web))
+        result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
 
 
+def _numbers(path: Path) -> frozenset[int]:
+    """Read a list of rows."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such list of rows; correct --only")
+    lines = path.read_text(encoding="utf-8", errors="replace").split()
+    if bad := next((line for line in lines if not (line.isascii() and line.isdigit())), None):
+        raise DataError(f"{path}: {bad[:40]!r} is no number of a row; write one per line")
+    return frozenset(map(int, lines))
+
+
 async def _download(
-    tsv: Path, out: Path, min_side: int, expected: Mapping[int, str] | None, rounds: int, web: Mapping[str, Any]
-) -> tuple[dict[str, int], int]:
-    """Run all rounds; return what was done, and the number of shards."""
-    again: list[int] | None = None
-    shards = 0
+    tsv: Path,
+    out: Path,
+    min_side: int,
+    expected: Mapping[int, str] | None,
+    wanted: Collection[int] | None,
+    rounds: int,
+    web: Mapping[str, Any],
+) -> dict[str, int]:
+    """Run all rounds; return what was done."""
+    again = None if wanted is None else sorted({number // SHARD for number in wanted})
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         async with opened_web(**web) as opened:
-            run = _Run(out, min_side, opened, pool, expected)
+            run = _Run(out, min_side, opened, pool, expected, wanted)
             for turn in range(rounds):
-                number, again = await _round(run, _shards(tsv, again), first=turn == 0)
-                shards = shards or number
+                again = await _round(run, _shards(tsv, again), first=turn == 0)
                 log.info(
                     f"{tsv.name}: round {turn + 1}: {run.counts['fetched']} fetched, {len(again)} shards to ask again"
                 )
                 if not again:
                     break
-            return {**run.counts, "requests": opened.asked}, shards
+            return {**run.counts, "requests": opened.asked}
 
 
-def _shards(tsv: Path, wanted: list[int] | None) -> Iterator[tuple[int, list[Row]]]:
+def _shards(tsv: Path, wanted: list[int] | None = None) -> Iterator[tuple[int, list[Row]]]:
     """Yield the rows of each shard of a TSV, or of those wanted."""
     chosen = None if wanted is None else set(wanted)
     for shard, rows in groupby(read_tsv(tsv), key=lambda row: row.number // SHARD):
@@ -131,13 +151,12 @@ def _shards(tsv: Path, wanted: list[int] | None) -> Iterator[tuple[int, list[Row
             yield shard, list(rows)
 
 
-async def _round(run: _Run, shards: Iterator[tuple[int, list[Row]]], *, first: bool) -> tuple[int, list[int]]:
-    """Go through shards, a few at once; return their number and those to ask again."""
+async def _round(run: _Run, shards: Iterator[tuple[int, list[Row]]], *, first: bool) -> list[int]:
+    """Go through shards, a few at once; return those to ask again."""
     busy: set[asyncio.Task[tuple[int, bool]]] = set()
-    number, again = 0, []
+    again = []
     try:
         for shard, rows in shards:
-            number += 1
             busy.add(asyncio.create_task(_shard(run, shard, rows, first=first)))
             if len(busy) >= _IN_FLIGHT:
                 done, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +165,7 @@ async def _round(run: _Run, shards: Iterator[tuple[int, list[Row]]], *, first: b
     finally:
         for task in busy:
             task.cancel()
-    return number, sorted(again)
+    return sorted(again)
 
 
 async def _shard(run: _Run, shard: int, rows: list[Row], *, first: bool) -> tuple[int, bool]:
@@ -158,7 +177,8 @@ async def _shard(run: _Run, shard: int, rows: list[Row], *, first: bool) -> tupl
     if first:
         run.counts["kept"] += sum(records[number].ok for number in settled)
         run.counts["gone"] += sum(not records[number].ok for number in settled)
-    missing = [row for row in rows if row.number not in settled]
+    asked = rows if run.wanted is None else [row for row in rows if row.number in run.wanted]
+    missing = [row for row in asked if row.number not in settled]
     fetched = await asyncio.gather(*(_record(run, row) for row in missing))
     records.update({record.row: record for record in fetched})
     await loop.run_in_executor(run.pool, write_shard, run.out, shard, records)
@@ -167,7 +187,7 @@ async def _shard(run: _Run, shard: int, rows: list[Row], *, first: bool) -> tupl
     fresh = sum(not record.ok and record.status not in GONE and record.row not in known for record in fetched)
     run.counts["fetched"] += sum(record.ok for record in fetched)
     run.counts["failures"] += sum(not record.ok for record in fetched)
-    return shard, fresh > FRESH * len(rows)
+    return shard, fresh > FRESH * len(asked)
 
 
 def _whole(run: _Run, shard: int, rows: list[Row]) -> dict[int, Record]:
@@ -215,16 +235,6 @@ def _store(run: _Run, row: Row, file: str, content: bytes) -> Record:
         original_height=picture.original_height,
         source_sha256=picture.source_sha256,
     )
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RecapError(f"{out}: another process downloads into this folder; wait for it") from error
-        yield
 
 
 def _same_min_side(out: Path, min_side: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path
 from recap.core.files.json_files import write_json
+from recap.data.datasets.conceptual.tsv import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 OK = "ok"
+NOT_ASKED = "not asked"
 # Failures that asking again will not change; all others are asked again by the next run.
 GONE = ("http 404", "http 410", "bad url", "other picture")
 SHARD = 500
@@ -116,11 +118,17 @@ def kept(out: Path, record: Record) -> bool:
     return whole
 
 
-def write_survivors(out: Path, shards: int) -> dict[str, Any]:
+def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> dict[str, Any]:
     """Join the records of all shards to ``survivors.parquet``, count them in ``survivors.json``, return the counts.
 
-    The counts: rows, ok, success_rate, bytes, statuses, and the ten hosts with most failures.
+    A row without a record of its url has the status NOT_ASKED. The counts: rows, ok, success_rate of those asked for,
+    bytes, statuses, and the ten hosts with most failures.
+
+    Args:
+        out: the folder of the download.
+        shards: number and rows of every shard of the TSV.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     statuses: Counter[str] = Counter()
@@ -130,19 +138,25 @@ def write_survivors(out: Path, shards: int) -> dict[str, Any]:
         atomic_path(out / "survivors.parquet") as temporary,
         pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
     ):
-        for shard in range(shards):
-            table = pq.ParquetFile(shard_path(out, shard)).read()
-            writer.write_table(table)
-            statuses.update(table["status"].to_pylist())
-            size += sum(table["bytes"].to_pylist())
-            hosts.update(
-                url.split("/", 3)[2] if url.count("/") > 1 else url
-                for url, status in zip(table["url"].to_pylist(), table["status"].to_pylist(), strict=True)
-                if status != OK
-            )
-    rows = statuses.total()
-    counts: dict[str, Any] = {"rows": rows, "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
-    counts["success_rate"] = round(statuses[OK] / rows, 6) if rows else 0.0
+        for shard, rows in shards:
+            known = read_shard(out, shard)
+            records = [_of(row, known.get(row.number)) for row in rows]
+            writer.write_table(pa.Table.from_pylist([asdict(record) for record in records], schema=schema()))
+            statuses.update(record.status for record in records)
+            size += sum(record.bytes for record in records)
+            hosts.update(_host(record.url) for record in records if record.status not in (OK, NOT_ASKED))
+    rows_of_all = statuses.total()
+    asked = rows_of_all - statuses[NOT_ASKED]
+    counts: dict[str, Any] = {"rows": rows_of_all, "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
+    counts["success_rate"] = round(statuses[OK] / asked, 6) if asked else 0.0
     counts["worst_hosts"] = dict(hosts.most_common(10))
     write_json(out / "survivors.json", counts)
     return counts
+
+
+def _of(row: Row, known: Record | None) -> Record:
+    return known if known is not None and known.url == row.url else Record(row.number, row.url, NOT_ASKED)
+
+
+def _host(url: str) -> str:
+    return url.split("/", 3)[2] if url.count("/") > 1 else url

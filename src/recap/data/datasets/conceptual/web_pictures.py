@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from recap.core.errors import DataError
 from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
+from recap.data.files.redirects import MOST, redirect_problem
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -20,6 +23,7 @@ MAX_DOWNLOAD = 64 * 2**20
 PER_HOST = 16
 LONGEST_WAIT = 30.0
 LONGEST_JPEG = 65_500  # pixels of a side that libjpeg writes at most
+_REDIRECTS = (301, 302, 303, 307, 308)
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 _AGENT = "recap (image-caption research; fetches each picture once)"
 
@@ -79,16 +83,33 @@ class Web:
         import aiohttp
 
         try:
-            async with self.session.get(url) as answer:
-                return await _body(answer)
+            return await self._redirected(url)
         except TimeoutError as error:
             raise Failure("timeout", "not whole within the time limit", passing=True) from error
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-            raise Failure("bad url", str(error)) from error
+            raise Failure("bad url", _said(error)) from error
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            raise Failure("cut", str(error), passing=True) from error
+            raise Failure("cut", _said(error), passing=True) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Failure("connection", str(error) or type(error).__name__, passing=True) from error
+            raise Failure("connection", _said(error), passing=True) from error
+
+    async def _redirected(self, url: str) -> bytes:
+        """Return the bytes behind a url, which may name another few times, though not one within this network."""
+        target = url
+        for _ in range(MOST + 1):
+            async with self.session.get(target, allow_redirects=False) as answer:
+                if answer.status not in _REDIRECTS or "Location" not in answer.headers:
+                    return await _body(answer)
+                target = urljoin(str(answer.url), answer.headers["Location"])
+            problem = await asyncio.to_thread(redirect_problem, url, target)
+            if problem:
+                raise Failure("redirect", problem)
+        raise Failure("redirect", f"more than {MOST} in a row")
+
+
+def _said(error: Exception) -> str:
+    """Return what an exception says, without addresses of memory, which differ from run to run."""
+    return re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", str(error)).strip() or type(error).__name__
 
 
 async def _body(answer: ClientResponse) -> bytes:
@@ -131,7 +152,11 @@ async def opened_web(*, workers: int, attempts: int, timeout: float, backoff: fl
 
 
 def shrunk(content: bytes, *, min_side: int) -> Picture:
-    """Return fetched bytes as RGB JPEG whose shorter side has at most ``min_side`` pixels; metadata is left behind.
+    """Return fetched bytes as RGB JPEG; metadata is left behind.
+
+    Args:
+        content: of any picture.
+        min_side: most pixels of the shorter side; 0: all that there are.
 
     Raises:
         Failure: the bytes are no whole picture, or a picture too large.
@@ -150,7 +175,7 @@ def shrunk(content: bytes, *, min_side: int) -> Picture:
         raise Failure("no picture", str(error)) from error
     original = picture.size
     scale = min_side / min(original)
-    if scale < 1:
+    if 0 < scale < 1:
         width, height = (max(min_side, round(side * scale)) for side in original)
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
     if max(picture.size) > LONGEST_JPEG:

@@ -58,7 +58,7 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     for line in lines:
         log.info(f"iu_xray: {line}")
     need_splits({study.split for study in studies}, "iu_xray")
-    return Built([_caption(study, files) for study in studies], _source_hash(spec, reports, inputs))
+    return Built([_caption(study, files, spec.max_words) for study in studies], _source_hash(spec, reports, inputs))
 
 
 def pack_pictures(sources: Sequence[Path], wanted: Iterable[str], out: Path) -> dict[str, str]:
@@ -123,10 +123,11 @@ def _source_hash(spec: IuXrayDataset, reports: Mapping[str, Report], inputs: Pat
     return value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None])
 
 
-def _caption(study: Study, files: Mapping[str, str]) -> Caption:
+def _caption(study: Study, files: Mapping[str, str], most: int | None) -> Caption:
+    """Return a study with the whole text of its findings, and at most so many words of it."""
     number = int(study.uid.removeprefix("CXR"))
     words = tokenize_report(study.findings)
     if not words:
         raise DataError(f"iu_xray: the findings of {study.uid} hold no word ({study.findings!r}); remove the study")
     file = VIEWS.join(files[picture] for picture in study.pictures)
-    return Caption(number, file, study.split, number, study.findings, words)
+    return Caption(number, file, study.split, number, study.findings, words[:most])

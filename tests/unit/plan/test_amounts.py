@@ -1,0 +1,79 @@
+"""Images, steps and the sizes of stores are known from the parameter files alone."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from helpers.plans import PARAMS, edited, planned
+from recap.plan.amounts import Amounts, UnknownSize, image_share
+from recap.plan.named import named_plan
+from recap.settings import Subset
+
+
+@pytest.mark.parametrize(
+    ("subset", "captions", "share"),
+    [
+        ({"fraction": 1.0}, 5, 1.0),
+        ({"fraction": 0.2, "unit": "image"}, 5, 0.2),
+        ({"fraction": 0.01, "unit": "pair"}, 1, 0.01),
+        ({"fraction": 0.5, "unit": "pair"}, 5, 1 - 0.5**5),
+    ],
+)
+def test_a_draw_of_pairs_touches_more_images_than_one_of_images(subset, captions, share):
+    assert image_share(Subset(**subset), captions) == pytest.approx(share)
+
+
+def test_an_epoch_has_a_step_for_each_batch_of_the_training_images():
+    plan = planned(PARAMS, tables=["xlan/t1"])
+    amounts = Amounts(plan)
+    for run in plan.trained():
+        stage = amounts.stage(run)
+        assert amounts.train_images(run) == 3000
+        assert amounts.steps(run) == stage.epochs * -(-3000 // stage.images_per_batch)
+
+
+def test_the_published_counts_of_coco_are_those_that_its_reader_asserts():
+    amounts = Amounts(named_plan(PARAMS, "acf"))
+    counts = amounts.counts("coco")
+    assert (counts.train, counts.val, counts.test, counts.captions) == (113_287, 5_000, 5_000, 616_767)
+    assert {amounts.used_images(run) for run in amounts.plan.scored()} == {123_287}
+
+
+def test_small_draws_of_a_large_data_set_use_few_of_its_images():
+    amounts = Amounts(named_plan(PARAMS, "visualgpt"))
+    stores = {run.dataset: run for run in amounts.plan.scored()}
+    one_percent, seeds = 0.01 * 3_313_333, 4
+    used = amounts.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
+    assert 0.98 * seeds * one_percent < used < seeds * one_percent  # draws of four seeds, the smaller ones within
+    assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
+
+
+def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(tmp_path):
+    shutil.copytree(PARAMS, tmp_path / "params")
+    edited(tmp_path / "params", "datasets/flickr8k.yaml", counts=None)
+    amounts = Amounts(planned(tmp_path / "params", scale="photos"))
+    with pytest.raises(UnknownSize, match=r"datasets/flickr8k\.yaml: .* add `counts: \{train: IMAGES"):
+        amounts.counts("flickr8k")
+
+
+def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
+    for paper in ("acf", "zodiac", "fusion", "xlan", "visualgpt"):
+        plan = named_plan(PARAMS, paper)
+        amounts = Amounts(plan)
+        for run in plan.scored():
+            inputs = amounts.step_inputs(run)
+            assert inputs.vectors >= 36 and inputs.ids, run.features
+
+
+def test_views_of_a_study_stand_in_a_row():
+    amounts = Amounts(named_plan(PARAMS, "visualgpt"))
+    assert amounts.stored("iu_xray_bpe", "resnet101_xray")["grid"].vectors == 2 * 7 * 7
+
+
+def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
+    amounts = Amounts(named_plan(PARAMS, "zodiac"))
+    crops = amounts.plan.scored()[0]
+    assert amounts.used_images(replace(crops, features="bottom_up_36")) == amounts.used_images(crops) == 123_287
+    unread = replace(crops, features="clip_rn50_grid")
+    assert amounts.used_images(unread) == 10_000  # validation and test alone: no run is trained on it

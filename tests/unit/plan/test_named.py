@@ -1,0 +1,22 @@
+"""Plans by the name of a paper."""
+
+import pytest
+
+from helpers.plans import PARAMS
+from recap.core.errors import ConfigError
+from recap.plan.named import named_plan
+
+
+def test_a_paper_is_planned_at_full_scale_unless_another_is_named():
+    assert named_plan(PARAMS, "fusion").profile.name == "fusion_paper"
+    small = named_plan(PARAMS, "fusion", scale="photos", inputs="elsewhere")
+    assert (small.profile.name, small.profile.inputs) == ("fusion_photos", "elsewhere")
+
+
+def test_a_profile_is_named_by_its_file():
+    assert named_plan(PARAMS, str(PARAMS / "demo.yaml")).profile.scale == "scenes"
+
+
+def test_a_misspelt_paper_gets_the_nearest():
+    with pytest.raises(ConfigError, match=r"fusoin: no such profile; did you mean 'fusion'"):
+        named_plan(PARAMS, "fusoin")
