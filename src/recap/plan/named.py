@@ -6,14 +6,14 @@ from pathlib import Path
 
 from recap.core.errors import ConfigError, nearest
 from recap.core.files.yaml_files import read_mapping
-from recap.plan.load import PARAMS, load_plan
+from recap.plan.load import PARAMS, unchecked_plan
 from recap.plan.run_plan import RunPlan
 
 PAPER = "paper"  # the scale of papers at which nothing is replaced
 
 
 def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
-    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file.
+    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file; it may want GPUs that are not here.
 
     Args:
         params: the folder of parameter files.
@@ -33,4 +33,4 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
     if scale is None and scales:
         scale = PAPER if PAPER in scales else scales[0]
     given = {"scale": scale, "inputs": inputs}
-    return load_plan({**config, **{key: value for key, value in given.items() if value}, PARAMS: str(params)}, [file])
+    return unchecked_plan({**config, **{key: value for key, value in given.items() if value}, PARAMS: str(params)})
