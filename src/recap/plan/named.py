@@ -13,7 +13,7 @@ PAPER = "paper"  # the scale of papers at which nothing is replaced
 
 
 def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
-    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file; it may want GPUs that are not here.
+    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file, which may want other GPUs.
 
     Args:
         params: the folder of parameter files.
