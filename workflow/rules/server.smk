@@ -46,7 +46,8 @@ rule server_captions:
     input:
         corpus=lambda wildcards: PATHS.corpus(shown_run(wildcards)),
         vocabulary=lambda wildcards: PATHS.vocabulary(sent_run(wildcards)),
-        features=lambda wildcards: PATHS.features(shown_run(wildcards)),
+        features=lambda wildcards: may_grow(PATHS.features(shown_run(wildcards))),
+        extractors=lambda wildcards: PATHS.extractors(shown_run(wildcards)),
         model=sent_weights,
     output:
         CAPTIONS,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recap.core.errors import ConfigError
+from recap.plan.amounts import Amounts
 from recap.plan.inputs import data_files, feature_files, missing_inputs
 from recap.plan.paths import Paths
 from recap.plan.run import Run
@@ -41,6 +42,12 @@ def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
     assert sent_parts(paths, store) == ["val2014"]
     assert sent_parts(paths, replace(store, features="oscar")) == []
     assert sent_parts(paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")) == []
+
+
+def test_the_plan_knows_how_many_pictures_are_sent():
+    amounts = Amounts(planned())
+    assert amounts.used_images("coco_test2014") == 40_775
+    assert amounts.used_images("coco") == 123_287
 
 
 def test_a_row_without_features_of_the_test_pictures_is_not_sent():
