@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from recap.core.errors import RecapError
-from recap.core.files.yaml_files import read_mapping
 from recap.rehearsal.workflow import Workflow
 
 _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
@@ -37,12 +36,14 @@ def repro(workflow: Workflow, name: str) -> None:
             shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    stages = read_mapping(Path("dvc.yaml"))
-    stages["vars"] = [{"profile": name}, {"config": workflow.words()}]
-    Path("dvc.yaml").write_text(yaml.safe_dump(stages, sort_keys=False))
+    Path("dvc.profiles.yaml").write_text(yaml.safe_dump({"profiles": {name: {"options": workflow.words()}}}))
     environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if not Path(".git").exists():
-        for words in (["init", "-q"], ["add", "Snakefile", "dvc.yaml", ".gitignore"], ["commit", "-q", "-m", name]):
+        for words in (
+            ["init", "-q"],
+            ["add", "Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".gitignore"],
+            ["commit", "-q", "-m", name],
+        ):
             _call([*_GIT, *words], environment)
     _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet"], environment)
 
