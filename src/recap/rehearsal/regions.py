@@ -15,6 +15,7 @@ from recap.rehearsal.archives import Content, write_tgz, write_zip
 from recap.rehearsal.world import Photo, World, boxes, vectors
 
 _WIDTH = 2048
+_CLASSES = 1601  # of Visual Genome, and the background
 _OF_BOXES = 6  # numbers of a box that VinVL's vectors end with
 _SPREAD = 5  # adaptive files have this many different numbers of regions, from the least on
 _LEAST = 10
@@ -107,6 +108,18 @@ def _relative(photo: Photo, count: int) -> np.ndarray:
     found: np.ndarray = np.concatenate([shares, shares[:, 2:] - shares[:, :2]], 1).astype(np.float32)
     assert found.shape[1] == _OF_BOXES
     return found
+
+
+def write_detections(world: World, path: Path) -> None:
+    """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of each photo."""
+    import h5py
+
+    with h5py.File(path, "w", locking=False) as file:
+        for photo in world.photos:
+            count = _LEAST + photo.image_id % _SPREAD
+            file[f"{photo.image_id}_features"] = vectors(photo.image_id, count, _WIDTH)
+            file[f"{photo.image_id}_boxes"] = boxes(photo, count)
+            file[f"{photo.image_id}_cls_prob"] = np.full((count, _CLASSES), 1 / _CLASSES, np.float32)
 
 
 def write_grid_feats(world: World, path: Path) -> None:

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
+from recap.artifacts.profiles import add
 from recap.core.errors import RecapError
 from recap.rehearsal.workflow import Workflow
 
@@ -18,12 +17,11 @@ _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", 
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
 
 
-def repro(workflow: Workflow, name: str) -> None:
+def repro(workflow: Workflow) -> None:
     """Run `dvc repro` in the working folder.
 
     Args:
         workflow: of the folder; its Snakefile is that of the project.
-        name: of the profile, as its folders have it.
 
     Raises:
         RecapError: it failed; the messages say why.
@@ -36,16 +34,12 @@ def repro(workflow: Workflow, name: str) -> None:
             shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    Path("dvc.profiles.yaml").write_text(yaml.safe_dump({"profiles": {name: {"options": workflow.words()}}}))
+    name = add(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
     environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if not Path(".git").exists():
-        for words in (
-            ["init", "-q"],
-            ["add", "Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".gitignore"],
-            ["commit", "-q", "-m", name],
-        ):
+        for words in (["init", "-q"], ["add", "Snakefile", "dvc.yaml", ".gitignore"], ["commit", "-q", "-m", name]):
             _call([*_GIT, *words], environment)
-    _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet"], environment)
+    _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet", f"report@{name}"], environment)
 
 
 def _call(words: list[str], environment: Mapping[str, str]) -> None:

@@ -141,6 +141,11 @@ def test_lines_of_oscar_and_vinvl_are_found_through_their_index_and_have_boxes(t
     assert "boxes" in store.columns()
 
 
+def test_detections_of_the_meshed_memory_transformer_are_imported(tmp_path, written):
+    store = run_import(tmp_path, "m2_hdf5", *written("m2/coco_detections.hdf5"))
+    assert len(store) == len(WORLD.photos) and store.columns() == ["boxes", "class_probabilities"]
+
+
 def test_the_list_of_a_rehearsal_has_addresses_and_hashes_of_miniatures_where_it_had_any(tmp_path, written):
     names = ["coco/train2014.zip", "bottom_up/trainval.zip"]
     served = dict(zip(names, written(*names), strict=True))

@@ -70,7 +70,8 @@ class RegionFeatures(FeaturesConfig):
         [10.0, 10.0, 5.0, 5.0],
         min_length=4,
         max_length=4,
-        description="by which regression deltas are divided, for boxes 'regressed'; MILVLG's and Caffe's: 1, 1, 1, 1",
+        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; 1, 1, 1, 1 "
+        "in Caffe and MILVLG's code",
     )
     background: Literal["last", "first"] = neutral(
         "last", description="place of the background among the classes of the weights file; MILVLG's and Caffe's: first"
