@@ -68,6 +68,7 @@ messages.introduce(LABELS, due)
 
 onstart:
     lock_folder([R, WORK, REPORTS, "mlflow"])
+    install_spice()
     stop_with_jobs()
     if lines := due():
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)

@@ -68,7 +68,10 @@ def test_a_file_of_the_users_own_says_where_to_get_it(listed):
     listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/own.zip")
     refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
     assert refused.returncode == 1
-    assert "missing: in/web/own.zip (datasets/tiny_photos.yaml); the zip of a certain page; size" in refused.stderr
+    assert (
+        "missing: in/web/own.zip (datasets/tiny_photos.yaml); by hand: the zip of a certain page; size"
+        in refused.stderr
+    )
     assert "missing: in/web/dataset.json (datasets/tiny_photos.yaml); http://127.0.0.1" in refused.stderr
 
 

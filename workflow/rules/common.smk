@@ -22,7 +22,7 @@ shell.prefix("set -euo pipefail; trap '' INT; ")
 
 PLAN, PATHS, ACQUIRED, NEEDS = load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
-LISTED = read_versions(VERSIONS) if ACQUIRED.unpacked else {}
+LISTED = read_versions(VERSIONS) if VERSIONS.exists() else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports
 SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()

@@ -1,5 +1,9 @@
 """Captions of the test split by beam search, and their scores per image and per corpus."""
 
+from recap.core.errors import RecapError
+from recap.core.log import log
+from recap.data.files.download import Transfer
+from recap.metrics.spice_models import NAMES as SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan import jobs
 from recap.plan.run_spec import evaluation_spec, execution
 from recap.settings.metrics import METRICS
@@ -19,6 +23,20 @@ def products(wildcards):
     """Return what the metrics of a run read beside the corpus."""
     metrics = map(METRICS.get, PLAN.recipe(wildcards.recipe).evaluation.metrics)
     return [PATHS.of_dataset(wildcards.dataset, name) for metric in metrics for name in metric.products]
+
+
+def install_spice():
+    """Fetch SPICE's models where the profile allows it and a recipe asks for SPICE.
+
+    They belong to the environment, so no rule makes them, and they are there before the first job. Without them SPICE
+    is not run, which is said now and not after weeks.
+    """
+    asked = any("SPICE" in PLAN.recipe(run.recipe).evaluation.metrics for run in SCORED)
+    if asked and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
+        try:
+            install_spice_models(LISTED, into=Path(PROFILE.inputs), transfer=Transfer())
+        except RecapError as error:
+            log.error(f"recap: SPICE will not run: {error}")
 
 
 def scored_weights(wildcards):

@@ -29,6 +29,35 @@ def add_fetch(commands: Commands) -> None:
     parser.set_defaults(function=_fetch)
     parser = command(
         commands,
+        "by-hand",
+        purpose="files of the list that no program may get: the steps to each, and its licence",
+        example="recap data by-hand 'iu_xray/*'",
+    )
+    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
+    _list_options(parser)
+    parser.set_defaults(function=_by_hand)
+    parser = command(
+        commands,
+        "spice",
+        purpose="SPICE's parser models, fetched and put where pycocoevalcap looks for them",
+        example="recap data spice --into resources",
+    )
+    _list_options(parser)
+    parser.set_defaults(function=_spice)
+    parser = command(
+        commands,
+        "check-addresses",
+        purpose="ask every address of the list once, without downloading, and print what it says",
+        example="recap data check-addresses --write",
+    )
+    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
+    _list_options(parser)
+    parser.add_argument("--write", action="store_true", help="date the answers in the list")
+    parser.add_argument("--workers", type=int, default=4, help="addresses asked at once (4)")
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for an answer (30)")
+    parser.set_defaults(function=_check_addresses)
+    parser = command(
+        commands,
         "unpack",
         purpose="what the list says is in an archive, which is fetched if it is missing",
         example="recap data unpack bottom_up/trainval --into resources",
@@ -101,6 +130,43 @@ def _fetch(a: Arguments) -> None:
     done = fetch_files(wanted, into=a.into, source=a.source, workers=a.workers, transfer=Transfer(timeout=a.timeout))
     for result in done:
         print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
+
+
+def _by_hand(a: Arguments) -> None:
+    from recap.settings.versions import choose, read_versions, steps
+
+    for file in choose(read_versions(a.list), a.names, a.list):
+        if not file.urls and file.archive is None and not file.name.startswith("hub/"):
+            here = " (here)" if (a.into / file.name).exists() else ""
+            print("\n  ".join([f"{a.into / file.name}{here}: {file.licence}", *steps(file.note)]))
+
+
+def _spice(a: Arguments) -> None:
+    from recap.data.files.download import Transfer
+    from recap.metrics.spice_models import install_spice_models
+    from recap.settings.versions import read_versions
+
+    for place in install_spice_models(read_versions(a.list), into=a.into, transfer=Transfer()):
+        print(place)
+
+
+def _check_addresses(a: Arguments) -> None:
+    from datetime import UTC, datetime
+
+    from recap.core.errors import ConfigError
+    from recap.data.files.addresses import check_addresses, write_answers
+    from recap.settings.versions import choose, read_versions
+
+    if a.workers < 1 or a.timeout <= 0:
+        raise ConfigError("--workers and --timeout must be above 0")
+    chosen_files = choose(read_versions(a.list), a.names, a.list)
+    answers = check_addresses(chosen_files, timeout=a.timeout, workers=a.workers)
+    for answer in answers:
+        size = "        ?" if answer.bytes is None else f"{answer.bytes / 2**30:9.3f}"
+        print(f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  ({answer.said})")
+    print(f"{sum(answer.ok for answer in answers)} of {len(answers)} addresses have their file")
+    if a.write:
+        write_answers(a.list, answers, datetime.now(UTC).date())
 
 
 def _unpack(a: Arguments) -> None:

@@ -147,6 +147,11 @@ def tokenize_captions(
     return Tokenized(split, dict(zip(ids, second, strict=True)), tokenizer)
 
 
+def spice_folder() -> Path:
+    """Return the folder of the installed pycocoevalcap where SPICE and its models are."""
+    return _folder("spice")
+
+
 def _folder(part: str) -> Path:
     """Return the folder of one part of the installed pycocoevalcap, without importing it."""
     spec = importlib.util.find_spec("pycocoevalcap")

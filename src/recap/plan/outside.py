@@ -126,7 +126,7 @@ def _facts(needed: Requirement) -> Iterator[str]:
     elif entry.urls:
         yield " or ".join(entry.urls)
     else:
-        yield entry.note
+        yield f"by hand: {entry.note}" if needed.how == "hand" else entry.note
     if entry.bytes is not None:
         yield f"{entry.bytes / 2**30:.3g} GiB"
     elif needed.how != "unpack":

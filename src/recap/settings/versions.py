@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -35,7 +36,9 @@ class VersionRow(Strict):
     hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
     bytes: PositiveInt | None
     licence: str
-    checked_on: date | None = Field(description="when this project last fetched it from there; empty: never")
+    checked_on: date | None = Field(
+        description="when the address last had the file, by `recap data check-addresses`; empty: not asked"
+    )
     note: str
     archive: str | None = Field(None, description="unpacked: name of the archive in this list")
     members: str | None = Field(
@@ -134,6 +137,11 @@ def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
         (files[str(place)] for place in (PurePosixPath(name), *PurePosixPath(name).parents) if str(place) in files),
         None,
     )
+
+
+def steps(note: str) -> list[str]:
+    """Return the numbered steps of a note, and what stands before them, each as a text."""
+    return [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", note) if part.strip()]
 
 
 def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:

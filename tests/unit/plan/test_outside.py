@@ -77,7 +77,7 @@ def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_lice
     named = "(features/tiny_imported.yaml)"
     assert said == [
         f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
-        f"recap: missing: in/own/pack.zip {named}; 1. ask; 2. put it there; size not known; none",
+        f"recap: missing: in/own/pack.zip {named}; by hand: 1. ask; 2. put it there; size not known; none",
         f"recap: missing: in/nobody/knows.tsv {named}; not in the list of outside files: put it there",
     ]
     assert "2 more are missing (one line each above)" in str(refusal.value)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urljoin
+from typing import IO, TYPE_CHECKING
 
 from recap.core.errors import DataError, RecapError, first_line
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import taken
-from recap.data.files.redirects import MOST, redirect_problem
+from recap.data.files.redirects import MOST, DownloadError, guarded_session
 
 if TYPE_CHECKING:
     from requests import Response
@@ -28,10 +27,6 @@ LONGEST_PAUSE = 60.0
 LONGEST_WAIT = 300.0
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _PACKED = (".gz", ".tgz")  # what some servers announce as encoded, and is to be stored as it is
-
-
-class DownloadError(RecapError):
-    """This address does not give the file; another may."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +86,7 @@ def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed:
     from urllib3.exceptions import HTTPError
 
     joined, failures, most = False, 0, file.seek(0, os.SEEK_END)
-    with requests.Session() as session:
-        session.max_redirects = MOST
-        session.hooks["response"].append(_checked_redirect(url))
+    with guarded_session(url) as session:
         while True:
             pause = 0.0
             try:
@@ -145,18 +138,6 @@ def restart(part: Path, file: IO[bytes]) -> None:
     """Empty a part file; what is fetched next is fetched whole."""
     version_file(part).unlink(missing_ok=True)
     file.truncate(0)
-
-
-def _checked_redirect(listed: str) -> Callable[..., None]:
-    """Return what looks at each answer before its redirect is followed."""
-
-    def check(response: Response, **_: Any) -> None:
-        if response.is_redirect:
-            problem = redirect_problem(listed, urljoin(response.url, response.headers["location"]))
-            if problem:
-                raise DownloadError(f"{listed}: {problem}")
-
-    return check
 
 
 def _headers(url: str, part: Path, start: int, hashed: bool) -> dict[str, str]:

@@ -18,7 +18,8 @@ from recap.core.files.atomic import atomic_path, naming_full_disk
 from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.progress import byte_bar
-from recap.data.files.download import DownloadError, Transfer, download, locked_part, restart, version_file
+from recap.data.files.download import Transfer, download, locked_part, restart, version_file
+from recap.data.files.redirects import DownloadError
 from recap.data.files.verify import record_of, verify
 from recap.settings.versions import OutsideFile
 

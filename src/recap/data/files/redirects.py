@@ -4,9 +4,35 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from recap.core.errors import RecapError
+
+if TYPE_CHECKING:
+    from requests import Response, Session
 
 MOST = 5  # redirects in a row; a loop is given up after as many requests
+
+
+class DownloadError(RecapError):
+    """This address does not give the file; another may."""
+
+
+def guarded_session(url: str) -> Session:
+    """Return a session for one address that follows few redirects, and raises DownloadError at one that is refused."""
+    import requests
+
+    def check(response: Response, **_: Any) -> None:
+        if response.is_redirect:
+            problem = redirect_problem(url, urljoin(response.url, response.headers["location"]))
+            if problem:
+                raise DownloadError(f"{url}: {problem}")
+
+    session = requests.Session()
+    session.max_redirects = MOST
+    session.hooks["response"].append(check)
+    return session
 
 
 def redirect_problem(listed: str, target: str) -> str | None:

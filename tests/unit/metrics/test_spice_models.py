@@ -1,0 +1,43 @@
+"""SPICE's models come from the list of outside files, into the folder where pycocoevalcap looks."""
+
+import pytest
+
+from helpers.fetching import QUICK, line, listed, noise
+from helpers.web_server import serve
+from recap.core.errors import ConfigError
+from recap.metrics import spice_models
+from recap.metrics.spice import MODEL_JARS
+from recap.settings.versions import read_versions
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(spice_models, "spice_folder", lambda: tmp_path / "site/spice")
+    return tmp_path / "site/spice/lib"
+
+
+def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder):
+    jars = {name: noise(500, number) for number, name in enumerate(MODEL_JARS)}
+    with serve(jars) as site:
+        listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
+        files = read_versions(tmp_path / "list.csv")
+        assert spice_models.spice_models_missing()
+        places = spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        assert places == [folder / name for name in MODEL_JARS]
+        assert not spice_models.spice_models_missing()
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == jars
+        # Another environment takes them from the folder of outside files.
+        (folder / MODEL_JARS[0]).unlink()
+        spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        assert len(site.requests) == 2
+    assert not spice_models.spice_models_missing()
+
+
+def test_a_list_without_the_models_is_refused(tmp_path, folder):
+    with pytest.raises(ConfigError, match=r"has no spice/stanford-corenlp-3\.6\.0\.jar"):
+        spice_models.install_spice_models({}, into=tmp_path, transfer=QUICK)
+
+
+def test_the_real_list_has_the_models_and_two_addresses_each():
+    files = read_versions()
+    assert all(len(files[name].urls) == 2 for name in spice_models.NAMES)
