@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,9 @@ def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> N
     wanted = np.zeros(rows, bool)
     for name, said in datasets.items():
         lines = DrawnFrom(rows, said.held_out, said.seed, said.survival)
-        for draw in (None, *said.draws):
+        # The draws of one unit and seed are nested: the largest has all rows.
+        largest = {(draw.unit, draw.seed): draw for draw in sorted(said.draws, key=lambda draw: draw.fraction)}
+        for draw in (None, *largest.values()):
             wanted[asked(lines, draw, dataset=name)] = True
     write_text(out, "".join(f"{number}\n" for number in np.flatnonzero(wanted).tolist()))
     checksums.record(out)
@@ -63,13 +66,18 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
 
     Rows that are asked for as validation rows are drawn by no training draw.
     """
-    validation = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
-    validation = validation[: _asked(lines.held_out, lines.survival)]
+    validation = _validation(lines, dataset)
     if draw is None:
         return validation
     others = np.setdiff1d(np.arange(lines.rows), validation)
     order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
     return order if draw.fraction == 1 else order[: _asked(_size(lines, draw), lines.survival)]
+
+
+@cache
+def _validation(lines: DrawnFrom, dataset: str) -> list[int]:
+    order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
+    return order[: _asked(lines.held_out, lines.survival)]
 
 
 def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
