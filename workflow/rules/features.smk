@@ -155,6 +155,8 @@ rule used_images:
 rule extractor:
     """What runs depend on in place of a store, which is another file whenever it grows."""
     input:
+        # Pictures that a rule fetches are there when the corpus is, and change their folder's time until then.
+        corpus=ancient(f"{R}/data/{{dataset}}/corpus.parquet"),
         images=pictures_of,
         weights=features_weights,
         trained=PATHS.trained_backbone,
@@ -171,7 +173,8 @@ rule extractor:
         code=features_code,
     shell:
         "{RECAP} --log-file {log:q}"
-        " features note --spec {params.spec.file:q} --code {params.code} --files {input:q} --out {output:q}"
+        " features note --spec {params.spec.file:q} --code {params.code} --files {input.images:q} {input.weights:q}"
+        " {input.trained:q} {input.stores:q} {input.products:q} --out {output:q}"
 
 
 rule features:

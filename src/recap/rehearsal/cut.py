@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
 from recap.rehearsal.small import write_yaml
@@ -20,9 +21,8 @@ _POINTS = 2  # of the line of a figure
 def cut_rows(plan: RunPlan) -> dict[str, Any]:
     """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
 
-    A row stays if it is a baseline, is of a study or figure that stays, or is the first with its data set, kind of
-    features, kind of model, stage or kind of figure, or the first ensemble. Of studies and figures over a setting one
-    stays.
+    So few rows stay that there still is each data set, kind of features, kind of model, stage and kind of figure, an
+    ensemble, and the rows of one study and of one figure over a setting.
     """
     study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
     # A line over the rows of one table needs fewer rows than one over several tables.
@@ -31,19 +31,38 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     needed = _rows_of_study(plan, study) if study else set()
     if figure:
         needed |= _cut_figure(plan, figure)
-    kept: dict[str, list[str]] = {}
-    seen: set[object] = set()
-    for table_id, table in plan.tables.items():
-        rows = []
-        for row in table.rows:
-            new = set(_kinds_of_work(plan, table_id, row)) - seen
-            if new or (table_id, row.id) in needed:
-                rows.append(row.id)
-                seen |= new
-        if rows:
-            kept[table_id] = list(dict.fromkeys([table.baseline, *rows]))
+    kept = _chosen(plan, needed)
     _cut_tables(plan.params, kept)
     return {"tables": list(kept), "figures": [figure] if figure else [], "studies": [study] if study else []}
+
+
+def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the rows that stay by table: the needed ones, then again and again the one that is first in most things.
+
+    Of equal ones it is the one with fewer trainings that no other row has.
+    """
+    rows = {(table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows}
+    work = {key: set(_kinds_of_work(plan, key[0], row)) for key, row in rows.items()}
+    trained = {
+        key: {stage for run in row_runs(row, plan.seeds[key[0]]) for part in run.parts() for stage in plan.stages(part)}
+        for key, row in rows.items()
+    }
+    kept: dict[tuple[str, str], None] = {}
+
+    def keep(key: tuple[str, str]) -> None:
+        kept.update(dict.fromkeys([(key[0], plan.tables[key[0]].baseline), key]))
+
+    def gain(key: tuple[str, str]) -> tuple[int, int]:
+        both = trained[key] | trained[key[0], plan.tables[key[0]].baseline]
+        return len(work[key].difference(*(work[each] for each in kept))), -len(
+            both.difference(*(trained[each] for each in kept))
+        )
+
+    for key in needed:
+        keep(key)
+    while gain(best := max(rows, key=gain))[0]:
+        keep(best)
+    return {table: [row for each, row in rows if each == table and (each, row) in kept] for table, _ in kept}
 
 
 def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:

@@ -105,12 +105,13 @@ def write_repository(name: str, folder: Path, gpt2: Gpt2Sizes | None) -> None:
 def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str) -> None:
     """Write a list of outside files whose addresses are on this machine.
 
-    Hashes and sizes are those of the miniatures where the list has any, so that the first fetch records the others.
+    Nothing can be fetched from elsewhere: files that are not served have no line. Hashes and sizes are those of the
+    miniatures where the list has any, so that the first fetch records the others.
 
     Args:
         source: the list of outside files.
         out: the copy.
-        served: name -> miniature; lines of other names stay as they are, and mirrors of these are left out.
+        served: name -> miniature; mirrors are left out.
         url: address of the server.
     """
     with source.open(newline="", encoding="utf-8") as file:
@@ -120,11 +121,12 @@ def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str)
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
+    elsewhere = {row["name"] for row in rows if row["url"] and row["name"] not in served}
     for row in rows:
         miniature = served.get(row["name"])
-        if miniature is None:
+        if miniature is None and not {row["name"], row.get("archive")} & elsewhere:
             writer.writerow(row)
-        elif row["role"] != "mirror":
+        elif miniature is not None and row["role"] != "mirror":
             known = {"algorithm": "sha256", "hash": sha256_file(miniature)} if row["hash"] else {}
             size = {"bytes": miniature.stat().st_size} if row["bytes"] else {}
             writer.writerow({**row, "url": f"{url}/{row['name']}", **known, **size})

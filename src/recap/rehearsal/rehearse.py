@@ -15,6 +15,7 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
+from recap.cost.tools import tools
 from recap.rehearsal.prepare import SITE, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
 from recap.rehearsal.server import serve
@@ -36,6 +37,7 @@ class Rehearsed:
         minutes: that all calls took which came to an end.
         by_hand: files that a person brings -> the steps.
         stand_ins: features that stand-ins for detectors made.
+        tools: that the paper needs and this machine lacks, with what is lost and the command that gets them.
         rows: the rows of its tables with what was trained of each.
     """
 
@@ -46,6 +48,7 @@ class Rehearsed:
     minutes: float
     by_hand: dict[str, str] = field(default_factory=dict)
     stand_ins: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
     rows: list[TrainedRow] = field(default_factory=list)
 
 
@@ -91,6 +94,7 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
             minutes=state["minutes"],
             by_hand=state["by_hand"],
             stand_ins=prepared.stand_ins,
+            tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if not tool.found],
             rows=trained_rows(prepared.plan),
         )
 

@@ -25,7 +25,7 @@ def _lines(done: Rehearsed) -> Iterator[str]:
     yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
     for row in done.rows:
         yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
-    yield "left to a person:" if done.by_hand else "left to a person: nothing"
-    for name, steps in sorted(done.by_hand.items()):
-        yield f"  {name}: {steps}"
+    left = [*(f"{name}: {steps}" for name, steps in sorted(done.by_hand.items())), *done.tools]
+    yield "left to a person:" if left else "left to a person: nothing"
+    yield from (f"  {each}" for each in left)
     yield f"all of it: {done.folder}"

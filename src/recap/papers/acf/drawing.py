@@ -136,7 +136,7 @@ def _panel(image: Image, each: ClusterMap, layers: Sequence[int] | None) -> Imag
         ("tree of words", each.words_of_layer, each.words),
         ("tree of patches", each.patches_of_layer, []),
     ]
-    trees = [each_tree for each_tree in trees if each_tree[1]]
+    trees = [each_tree for each_tree in trees if any(each_tree[1].values())]  # an empty caption has no tree
     words = sum(fonts["plain"].getlength(f"{plain(word)}  ") for word in each.words)
     title = plain(f"{each.label}: {' '.join(each.words)}")
     width = max(

@@ -173,3 +173,15 @@ def test_alignment_of_words_that_are_patches_is_whole():
     patches = torch.eye(6)
     assert mutual_argmax(patches, patches[:4]) == (4, 1.0)
     assert mutual_argmax(patches, patches[:1].expand(4, -1)) == (1, 0.25)
+
+
+def test_an_empty_caption_is_drawn_without_a_tree(tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.png")
+    empty = ClusterMap(
+        label="a", words=[], boxes=grid_boxes(2), words_of_layer={1: []}, patches_of_layer={1: [[0, 1], [2], [3]]}
+    )
+    where = {"heading": "", "layers": None, "files": {7: "a.png"}, "image_roots": [tmp_path]}
+    write_clusters(maps={7: [empty]}, out=tmp_path / "figure.png", **where)
+    assert (tmp_path / "figure.png").stat().st_size
