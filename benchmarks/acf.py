@@ -18,15 +18,15 @@ from benchmarks import plain
 from benchmarks.figures import Case, clocks, machine, show
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, captions
 from benchmarks.train import update
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_attention import clusters
-from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.clusters import LineClusters
 from recap.runs.captions import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch

@@ -9,8 +9,8 @@ from torch import Tensor
 from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast.linear import fixed_weights

@@ -12,7 +12,7 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.files.atomic import is_being_written
 from recap.core.log import log
-from recap.core.process.workflow_lock import lock_workflow
+from recap.core.process.workflow_lock import LOCK_FOLDER, lock_workflow
 
 UNFINISHED = (".*.part", ".*.part-journal")  # temporary files of recap.core.files.atomic and of SQLite within it
 
@@ -24,7 +24,7 @@ def lock_folder(folders: list[str]) -> None:
         folders: where jobs write; unfinished files below them are removed.
     """
     try:
-        killed = lock_workflow(Path(".snakemake/recap"))
+        killed = lock_workflow(LOCK_FOLDER)
     except RecapError as error:
         sys.exit(f"recap: {error}")
     if killed:

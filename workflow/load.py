@@ -45,9 +45,18 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Path
         refuse(str(error))
     for each in needed:
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
+    _make_folders(found, paths)
     write_executions(plan, plan.labels(), Path(paths.work) / "execution")
     used_inputs.note(Path(paths.work), plan.profile.inputs)
     return plan, paths, found, needs
+
+
+def _make_folders(found: Acquired, paths: Paths) -> None:
+    """Make the folders of pictures that a rule fills: no rule makes them as a whole, and Snakemake wants them there."""
+    for name in paths.plan.datasets():
+        if found.pictures.keys() & {*paths.outside_files("datasets", name)}:
+            for folder in paths.images(name):
+                Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 def refuse(sentence: str) -> None:

@@ -94,8 +94,9 @@ class LogHandler(LogHandlerBase):
     def close(self) -> None:
         """Print how the run ended; of a command that runs no job, what Snakemake had to say."""
         if not (_muted or self._unchanged):
-            if self._failures:
-                self._errors = [error for error in self._errors if not _tells_of_failed_jobs(error)]
+            if self._failures:  # errors without an event, or at the end of the workflow, only repeat that jobs failed
+                again = "WorkflowError"
+                self._errors = [each for each in self._errors if getattr(each, "exception", again) != again]
             for record in [*(self._before or []), *self._errors]:
                 self._print(self.format(record))
             self._summarize()
@@ -170,11 +171,6 @@ class LogHandler(LogHandlerBase):
         stream = sys.stdout if self.common_settings.stdout else sys.stderr
         stream.write(f"{text}\n")
         stream.flush()
-
-
-def _tells_of_failed_jobs(error: logging.LogRecord) -> bool:
-    """Return whether an error only repeats that jobs failed: it has no event, or ends the workflow."""
-    return getattr(error, "exception", "WorkflowError") == "WorkflowError"
 
 
 def _failure(record: Any) -> Path | None:

@@ -17,11 +17,11 @@ from recap.studies.collect import collect, read_collected
 from recap.studies.page import inside, page
 from recap.studies.pictures import read_pictures
 from recap.studies.response_files import Found, read_responses
+from recap.studies.server import links
 from recap.studies.sheets import Sheets, read_sheets
 from recap.studies.simulated import simulate
 from recap.studies.store import Store, read_store
 from recap.studies.tables import write_study_table
-from recap.studies.tokens import links
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -19,6 +19,7 @@ from recap.training.distributed import init_group
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.logged import Logged
+from recap.training.step import OptimizerStep
 from recap.training.validation import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
@@ -48,18 +49,19 @@ def train(folder: Path, epochs: int = 2, kind: str | None = None) -> Training:
     stage = CrossEntropy(epochs=epochs, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, clip_value=None)
     captions = {image: rows for image, rows in CAPTIONS.items() if image < 11}
     loop = Training(
-        model=model,
-        objective=with_a_number(CrossEntropyObjective(model, stage)),
+        step=OptimizerStep(
+            model=model,
+            objective=with_a_number(CrossEntropyObjective(model, stage)),
+            stage=stage,
+            d_model=16,
+            group=group,
+            state=folder,
+        ),
         batches=CaptionBatches(features=store, captions=captions, images_per_batch=5, seed=3),
         validate=validator(model, stage, store, VALIDATION, 4, group, "worker"),
-        stage=stage,
-        d_model=16,
-        device=group.device,
-        state=folder,
         identity={"settings": {}},
         name="tiny",
         checkpoint_minutes=1e-9,
-        group=group,
     )
     loop.run()
     torch.save(model.state_dict(), folder / f"rank-{group.rank}-of-{group.size}.pt")

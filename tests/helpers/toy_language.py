@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from recap.decoding.batch import DecodingBatch
-from recap.decoding.step import with_banned_tokens
+from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.settings.decoding import DecodingSettings
 
 PAD, BOS, EOS, V = 0, 1, 2, 5

@@ -6,9 +6,11 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import CaptionBatches
+from recap.training.distributed import Group
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.step import OptimizerStep
 
 CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
 IMAGES, V = 12, 9
@@ -57,14 +59,16 @@ def training(
     batches = CaptionBatches(features=store, captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
-        model=model,
-        objective=objective,
+        step=OptimizerStep(
+            model=model,
+            objective=objective,
+            stage=stage,
+            d_model=16,
+            group=Group(device=torch.device(device)),
+            state=state,
+        ),
         batches=batches,
         validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
-        stage=stage,
-        d_model=16,
-        device=torch.device(device),
-        state=state,
         identity=identity or IDENTITY,
         name="tiny",
         checkpoint_minutes=1e-9,

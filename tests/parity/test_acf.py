@@ -10,8 +10,7 @@ from torch.nn.functional import logsigmoid
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_matrix import block_means, chain, grid_matrix, log_complement, merged, repeat_blocks
-from recap.papers.acf.grid_clusters import GridClusters
-from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.clusters import GridClusters, LineClusters
 from recap.papers.acf.region_grid import cell_of_region, region_cells
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -9,10 +9,15 @@ import torch
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.positional import grid_table
 from recap.nn.rows import Rows
-from recap.papers.fusion.box_positions import BoxPositions, cell_positions
-from recap.papers.fusion.direction import direction_index
-from recap.papers.fusion.geometry import Boxes, cell_boxes, relative_geometry, sinusoidal_embedding
-from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+from recap.papers.fusion.positioned import BoxPositions, cell_positions
+from recap.papers.fusion.relative_spatial import (
+    Boxes,
+    RelativeSpatialEncoding,
+    cell_boxes,
+    direction_index,
+    relative_geometry,
+    sinusoidal_embedding,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 AS_RELEASED = {"plus_one": True, "size_ratio": "m_over_n"}  # ORT's and DLCT's code

@@ -10,8 +10,8 @@ import torch
 
 from helpers.released import imported
 from recap.core.errors import ConfigError
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.released_names import rename
@@ -21,9 +21,7 @@ from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
-from recap.papers.m2.layers import MeshedDecoderLayer
-from recap.papers.m2.memory_attention import MemoryAttention
-from recap.papers.m2.meshed import MeshedGate
+from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate
 from recap.settings import DecodingSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -10,8 +10,8 @@ from torch import nn
 
 from helpers.released import imported
 from recap.core.errors import ConfigError
-from recap.models.global_memory import GlobalMemory
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory
 from recap.models.registry import build_model
 from recap.models.released_names import rename
 from recap.nn.rows import Rows

@@ -17,6 +17,8 @@ ONE_OF_EACH = {
     "card",
     "vocabulary",
     "features",
+    "used_images",
+    "extractor",
     "statistics",
     "table",
     "samples",
@@ -24,6 +26,8 @@ ONE_OF_EACH = {
     "curves",
     "publish",
 }
+# The jobs of a feature store: which images, what makes it, and itself.
+STORE = {"used_images": 1, "extractor": 1, "features": 1}
 
 
 def test_equal_work_is_planned_once(workspace):
@@ -121,7 +125,7 @@ def test_outside_files_are_found_by_parameter(workspace):
     (photos / "captions.json").write_text("{}")
     workspace.change("tiny.yaml", "[tiny]", "[photos]")
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
-    assert planned == {"corpus": 1, "features": 1, "features_all": 1}
+    assert planned == {"corpus": 1, "subset": 1, **STORE, "features_all": 1}
     # A hint for `recap caption`, which needs the same weights.
     assert used_inputs.noted(workspace.folder / "results" / "tiny") == photos
 
@@ -152,16 +156,16 @@ def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace)
     workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
     data = {"corpus_with_images_boxes": 1, "vocabulary": 1, "subset": 1}
     planned, _ = inputs_of_row(workspace, "tiny/transformer", "--stage", "xe")
-    assert planned == {**data, "tune": 1, "features": 1}
+    assert planned == {**data, "tune": 1, **STORE}
     planned, _ = inputs_of_row(workspace, "tiny/transformer")
-    assert planned == {**data, "tune": 1, "features": 1, "train_xe": 1}
+    assert planned == {**data, "tune": 1, **STORE, "train_xe": 1}
     planned, printed = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in")
     assert not planned
     assert "recap: in/regions.tsv: no such file or folder; features/tiny_imported.yaml names it" in printed
     (workspace.folder / "in").mkdir()
     (workspace.folder / "in" / "regions.tsv").write_text("")
     planned, _ = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in", "--profile", "params/tiny.yaml")
-    assert planned == {**data, "features": 1}
+    assert planned == {**data, **STORE}
 
 
 def test_studies_need_their_archives_and_byte_pairs_their_files(workspace):
@@ -192,7 +196,7 @@ def test_conceptual_captions_need_both_tsvs_and_both_lists(workspace):
     assert "photos/validation/survivors.parquet: no such file or folder; datasets/tiny_photos.yaml" in done.stderr
     (folder / "photos/validation/survivors.parquet").write_text("")
     planned = workspace.planned("features_all", config=(f"inputs={folder}",))
-    assert planned == {"corpus": 1, "features": 1, "features_all": 1}
+    assert planned == {"corpus": 1, "subset": 1, **STORE, "features_all": 1}
 
 
 def spec(workspace, job):

@@ -47,7 +47,8 @@ def test_imported_boxes_are_cropped_and_encoded(photos):
 def test_regions_have_a_rule_of_their_own(photos):
     photos.change("tables/photos.yaml", "features: tiny_grid", "features: tiny_regions")
     planned = photos.planned("features_all", config=("inputs=inputs",))
-    assert planned == {"corpus": 1, "detector_features": 1, "features_all": 1}
+    own = {"subset": 1, "used_images": 1, "extractor": 1}
+    assert planned == {"corpus": 1, **own, "detector_features": 1, "features_all": 1}
 
 
 def test_what_features_need_is_asked_for_before_the_first_job(photos):

@@ -130,6 +130,8 @@ def test_pictures_of_the_open_web_are_fetched_and_those_that_are_gone_are_left_o
             write_tsv(workspace.folder / f"in/{name}.tsv", rows)
         refused = workspace.snakemake("data_all", config=("inputs=in",))
         assert "have 2 of 2 made with --config fetch=true inputs=in" in refused.stderr
+        # Also what reads the folder of the pictures, which is not there, is planned.
+        assert workspace.planned("features_all", config=("inputs=in", "fetch=true"))["features"] == 1
         corpus = "results/tiny/data/tiny_photos/corpus.parquet"
         done = workspace.snakemake(corpus, config=("inputs=in", "fetch=true"))
     assert done.returncode == 0, done.stderr

@@ -91,7 +91,8 @@ for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
 rule web_pictures:
     """Pictures and records of finished shards are no outputs: a killed or repeated job goes on from them."""
     input:
-        lambda wildcards: ACQUIRED.pictures[wildcards.pictures].tsv,
+        tsv=lambda wildcards: ACQUIRED.pictures[wildcards.pictures].tsv,
+        only=lambda wildcards: wanted_rows(wildcards.pictures),
     output:
         "{pictures}",
     log:
@@ -102,9 +103,10 @@ rule web_pictures:
     params:
         out=subpath(output[0], parent=True),
         min_side=lambda wildcards: ACQUIRED.pictures[wildcards.pictures].min_side,
+        only=lambda wildcards, input: [f"--only={file}" for file in input.only],
     shell:
         "{RECAP} --log-file {log:q}"
-        " data conceptual-download --tsv {input:q} --out {params.out:q} --min-side {params.min_side}"
+        " data conceptual-download --tsv {input.tsv:q} --out {params.out:q} --min-side {params.min_side} {params.only:q}"
 
 
 # A rule has one list of outputs, so data sets whose readers write other files have a separate rule.

@@ -4,7 +4,7 @@ from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.plan.inputs import used_features
 from recap.plan.jobs import extractor_code, extractor_spec
 from recap.plan.source import code_digest
-from recap.plan.used_images import not_fewer, used_subsets
+from recap.plan.used_images import not_fewer, sent_parts, used_subsets
 
 from workflow.records import read_record
 
@@ -146,8 +146,10 @@ rule used_images:
         f"{LOGS}/used_images/{{dataset}}/{{features}}.log",
     params:
         code=code_digest("recap.data.subsets.used", without=PICTURE_SOURCE),
+        parts=lambda wildcards: sent_parts(PATHS, wildcards),
     shell:
-        "{RECAP} --log-file {log:q}" " data used --corpus {input.corpus:q} --subsets {input.subsets:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}"
+        " data used --corpus {input.corpus:q} --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
 
 
 rule extractor:
@@ -257,6 +259,8 @@ if PARTS > 1:
             STORE,
         log:
             f"{LOGS}/merge_features/{{dataset}}/{{features}}.log",
+        resources:
+            **store_limits(),
         params:
             shards=SHARDS,
             kept=KEPT,

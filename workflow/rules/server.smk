@@ -46,7 +46,8 @@ rule server_captions:
     input:
         corpus=lambda wildcards: PATHS.corpus(shown_run(wildcards)),
         vocabulary=lambda wildcards: PATHS.vocabulary(sent_run(wildcards)),
-        features=lambda wildcards: PATHS.features(shown_run(wildcards)),
+        features=lambda wildcards: may_grow(PATHS.features(shown_run(wildcards))),
+        extractors=lambda wildcards: PATHS.extractors(shown_run(wildcards)),
         model=sent_weights,
     output:
         CAPTIONS,
@@ -57,6 +58,7 @@ rule server_captions:
         part=one_of([VAL, TEST]),
     threads: lambda wildcards: execution(PLAN, sent_run(wildcards).recipe).threads
     resources:
+        **limits(lambda wildcards: NEEDS.submission(SENT[wildcards.run])),
         gpu=GPU,
     params:
         spec=lambda wildcards: as_json(evaluation_spec(PLAN, sent_run(wildcards).recipe).model_dump(mode="json")),

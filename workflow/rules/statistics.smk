@@ -1,7 +1,6 @@
 """Tests and intervals of one table, from the per-image and per-run scores of its rows."""
 
-from recap.plan.jobs import table_spec
-from recap.plan.run_columns import training_files, trainings
+from recap.plan.jobs import table_spec, training_files, trainings
 from recap.plan.source import code_digest
 from recap.plan.submissions import submissions
 from recap.statistics.server import ANSWER, sent_captions

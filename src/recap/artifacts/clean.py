@@ -19,7 +19,8 @@ def existing_paths(profile: str) -> list[Path]:
     if not profile or profile != Path(profile).name or profile in (".", ".."):
         raise ConfigError(f"{profile!r} is not the name of a profile, such as demo")
     paths = [Path(folder) / profile for folder in ("results", "reports", "work", "logs")]
-    return [path for path in [*paths, _marker(profile)] if path.exists()]
+    published = STORE.parent / f"{profile}.published.json"
+    return [path for path in [*paths, published] if path.exists()]
 
 
 def remove(profile: str) -> None:
@@ -37,8 +38,3 @@ def remove(profile: str) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _marker(profile: str) -> Path:
-    """Return the file that marks a profile's runs as published."""
-    return STORE.parent / f"{profile}.published.json"

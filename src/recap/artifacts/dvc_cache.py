@@ -34,8 +34,11 @@ class DvcCache:
         found = []
         for name in names:
             path = self._folder / place(name)
-            if path.exists() and _md5(path) != name.removesuffix(DIR):
-                path.unlink()
+            if path.exists():
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+                if digest != name.removesuffix(DIR):
+                    path.unlink()
             if not path.exists():
                 found.append(name)
         return found
@@ -44,8 +47,3 @@ class DvcCache:
 def place(name: str) -> str:
     """Return where an object is in DVC's cache, and in a remote."""
     return f"files/md5/{name[:2]}/{name[2:]}"
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -13,7 +13,7 @@ from recap.settings.params import load_profile
 PROFILES = Path("dvc.profiles.yaml")
 _HEAD = """\
 # The profiles that DVC keeps: name of the results -> options of Snakemake. `recap artifacts add` writes an entry:
-#     recap artifacts add params/xlan/profile.yaml --scale photos --inputs /data/flickr8k --fetch --conda
+#     recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k --fetch --conda
 """
 _UNSAFE = "${}\n"  # what DVC, Snakemake or YAML would take for something else
 

@@ -155,10 +155,10 @@ class PhotoCaptioner:
         asked = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **asked}, "captions")
         with closing(prefetch(self._read(batch) for batch in _batches(photos, batch_size))) as reading:
-            for batch in reading:
-                yield from self._search(batch, settings)
+            for parts in reading:
+                yield from self._search(parts, settings)
 
-    def _read(self, batch: Sequence[tuple[int, Together]]) -> _Batch:
+    def _read(self, batch: Sequence[tuple[int, Together]]) -> list[_Part]:
         """Read the photos of a batch and make their features."""
         failed: dict[int, FailedPhoto] = {}
         names: list[str] = []
@@ -177,37 +177,40 @@ class PhotoCaptioner:
             images = self._features.read(list(read.values()), self._model) if read else None
         except RecapError as error:
             if len(read) > 1:  # one photo has no features: each by itself
-                parts = [self._read([item]) for item in batch]
-                return _Batch([part for whole in parts for part in whole.parts])
+                return [part for item in batch for part in self._read([item])]
             (place,) = read
             reason = str(error).replace(f"{_SPEAKS_OF} 0", names[place])
             failed[place], images = FailedPhoto(names[place], reason), None
-        return _Batch([_Part(names, failed, images)])
+        return [_Part(names, failed, images)]
 
-    def _search(self, batch: _Batch, settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
-        for part in batch.parts:
+    def _search(self, parts: list[_Part], settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
+        vocabulary, endings = self._vocabulary, ending_ids(settings.rules, self._vocabulary)
+        for part in parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
                 try:
                     with without_progress():
-                        found = iter(self._candidates(part.images, settings).values())
+                        decoded = decode_candidates(
+                            self._model,
+                            _Read(part.images),
+                            range(len(part.images)),
+                            settings,
+                            endings,
+                            device=self.device,
+                            name=self.name,
+                        )
+                    found = iter(decoded.values())
                 except NonFiniteLogits as error:
                     raise TrainingError(f"{self.run}: {error}; its weights are of no use, train it again") from error
             for place, name in enumerate(part.names):
                 if place in part.failed:
                     yield part.failed[place]
                 else:
-                    captions = map(self._caption, next(found)[: settings.n_best])
+                    captions = (
+                        Caption(vocabulary.decode(best.tokens), best.log_probability, best.score)
+                        for best in next(found)[: settings.n_best]
+                    )
                     yield PhotoCaptions(name, tuple(captions))
-
-    def _candidates(self, images: Images, settings: DecodingSettings) -> dict[int, list[Candidate]]:
-        endings = ending_ids(settings.rules, self._vocabulary)
-        return decode_candidates(
-            self._model, _Read(images), range(len(images)), settings, endings, device=self.device, name=self.name
-        )
-
-    def _caption(self, candidate: Candidate) -> Caption:
-        return Caption(self._vocabulary.decode(candidate.tokens), candidate.log_probability, candidate.score)
 
 
 @dataclass(frozen=True)
@@ -217,11 +220,6 @@ class _Part:
     names: list[str]
     failed: dict[int, FailedPhoto]
     images: Images | None
-
-
-@dataclass(frozen=True)
-class _Batch:
-    parts: list[_Part]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -105,21 +105,20 @@ def regions(extractor: Extractor, *, device: torch.device) -> Encoder:
     """
     from recap.features.regions import Detector
 
-    settings, inputs = _placed(extractor)
-    return _One(Detector(settings, inputs=inputs, device=device))
+    return _one(Detector, extractor, device)
 
 
 def segments(extractor: Extractor, *, device: torch.device) -> Encoder:
     """Return what makes segments; errors as for regions."""
     from recap.features.segments import Segmenter
 
-    settings, inputs = _placed(extractor)
-    return _One(Segmenter(settings, inputs=inputs, device=device))
+    return _one(Segmenter, extractor, device)
 
 
-def _placed(extractor: Extractor) -> tuple[Any, Path]:
-    """Return settings whose weights are a file of this folder; without a file as they are."""
-    weights = extractor.weights
-    if weights is None:
-        return extractor.settings, Path()
-    return extractor.settings.model_copy(update={"weights": weights.name}), weights.parent
+def _one(make: Callable[..., Any], extractor: Extractor, device: torch.device) -> Encoder:
+    """Build an extractor whose weights are a file of a folder; without a file its settings are taken as they are."""
+    settings, inputs = extractor.settings, Path()
+    if extractor.weights is not None:
+        settings = settings.model_copy(update={"weights": extractor.weights.name})
+        inputs = extractor.weights.parent
+    return _One(make(settings, inputs=inputs, device=device))

@@ -14,7 +14,7 @@ from recap.captioning.run_files import Extractor
 from recap.core.errors import FeatureError
 from recap.core.plugins import resolve
 from recap.data.vocabulary.base import AnyVocabulary
-from recap.features.records import ImageFeatures, stored_arrays
+from recap.features.records import stored_arrays
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 
@@ -53,7 +53,9 @@ class PhotoFeatures:
         sizes = np.zeros((len(photos), 2), np.int32)
         for extractor, encode in zip(self._extractors, self._encoders, strict=True):
             for record in encode(photos):
-                stored[record.image_id] |= _as_stored(record, extractor)
+                stored[record.image_id] |= stored_arrays(
+                    record, dtype=extractor.settings.dtype, streams=list(extractor.sizes)
+                )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
         boxes = streams_with_boxes(model, self.inputs)
@@ -82,11 +84,6 @@ def _encoder(extractor: Extractor, device: torch.device) -> Encoder:
                 f"{said.get(key)!r}; install the versions that it was made with, or make features and run again"
             )
     return encoder
-
-
-def _as_stored(record: ImageFeatures, extractor: Extractor) -> Mapping[str, np.ndarray]:
-    """Return the arrays of a photo by name (``grid/values``) in the types of the store."""
-    return stored_arrays(record, dtype=extractor.settings.dtype, streams=list(extractor.sizes))
 
 
 def _stream(name: str, stored: Sequence[Mapping[str, np.ndarray]], sizes: np.ndarray | None) -> Stream:

@@ -114,8 +114,7 @@ def find_run_files(
 
     Args:
         run: the folder of a run, or one above several runs of one data set: the best on validation is taken.
-        vocabulary: its vocabulary.
-        features: its feature stores, which say what made the features.
+        vocabulary, features: its vocabulary, and its feature stores, which say what made the features.
         weights: the weights of what made them.
 
     Raises:
@@ -123,9 +122,10 @@ def find_run_files(
             names it.
     """
     run = chosen_run(run)
-    made_from = _made_from(run)
+    check(run / CONFIG)
+    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
     spec = made_from.spec
-    results = _results(run)
+    results = next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
     label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
     name = f"{label} seed {spec.seed} {made_from.stage}"
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
@@ -154,19 +154,6 @@ def chosen_run(folder: Path) -> Path:
     if len(data_sets) > 1:
         raise TrainingError(f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}")
     return max(below, key=lambda run: told[run].best_val_cider_d)
-
-
-def _made_from(run: Path) -> _MadeFrom:
-    """Return what a run says it was made from."""
-    path = run / CONFIG
-    check(path)
-    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(path), str(path))
-    return made_from
-
-
-def _results(run: Path) -> Path | None:
-    """Return the folder `results/<profile>` that a run lies in, or None."""
-    return next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
 
 
 def _label(results: Path | None, series: str) -> str:

@@ -19,6 +19,7 @@ Group = Any  # a parser, or a group of its options, whose class has no public na
 PATHS = {
     "corpus": "corpus.parquet of the data set",
     "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
+    "images": "folders or zips with the pictures",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -26,9 +27,7 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
-SEVERAL = ("features",)  # take one path or more
-
-
+SEVERAL = ("features", "images")  # take one path or more
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 
 
@@ -90,17 +89,6 @@ def typed(arguments: Arguments, keys: str) -> Any:
     return validate(SPECS[keys], arguments.spec, "--spec")
 
 
-def checked(arguments: Arguments, keys: str) -> dict[str, Any]:
-    """Return the spec, complete with defaults, as plain values.
-
-    Raises:
-        ConfigError: it has an unknown key, lacks one or has a wrong value.
-    """
-    from recap.settings.specs import completed
-
-    return completed(keys, arguments.spec)
-
-
 def add_execution(parser: Group) -> None:
     """Add ``--execution``: how a job is computed; no part of its spec."""
     parser.add_argument(
@@ -135,9 +123,26 @@ def add_compute(parser: Parser, *, images_required: bool = True) -> None:
         default=[],
         required=images_required,
         metavar="PATH",
-        help="folders or zips with the pictures",
+        help=PATHS["images"],
     )
+    add_processor(parser)
+
+
+def add_processor(parser: Parser) -> None:
+    """Add the processor of a job and its threads."""
+    add_device(parser)
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
+
+
+def add_device(parser: Parser) -> None:
+    """Add ``--device``."""
     parser.add_argument(
         "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
     )
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
+
+
+def add_params_folder(parser: Group) -> None:
+    """Add the folder of the parameter files."""
+    parser.add_argument(
+        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
+    )

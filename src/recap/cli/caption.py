@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, chosen
+from recap.cli.arguments import Arguments, add_device, chosen
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import log
@@ -54,9 +54,7 @@ def add_caption(commands: Commands) -> None:
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="of the output (pretty)")
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write (default: standard output)")
     parser.add_argument("--batch-size", type=int, default=8, metavar="N", help="photos computed at a time (8)")
-    parser.add_argument(
-        "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
-    )
+    add_device(parser)
     files = parser.add_argument_group("files of a run that lies outside of its results")
     files.add_argument("--vocabulary", type=Path, metavar="PATH", help="vocabulary.json")
     files.add_argument("--features", type=Path, nargs="+", default=[], metavar="PATH", help="feature stores (.h5)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from recap.cli.arguments import Arguments, paths
-from recap.cli.parser import Commands, Parser, command
+from recap.cli.arguments import Arguments, add_params_folder, paths
+from recap.cli.parser import Commands, command
 from recap.core.counted import counted
 
 
@@ -15,43 +15,37 @@ def add_config(commands: Commands) -> None:
     parser = command(
         commands,
         "check",
+        check,
         purpose="validate a profile, at each of its scales, and everything it names",
         example="recap config check params/demo.yaml",
     )
     parser.add_argument("profile", type=Path, help="YAML of the profile")
-    _add_params(parser)
-    parser.set_defaults(function=check)
+    add_params_folder(parser)
     parser = command(
         commands,
         "tables",
+        tables,
         purpose="list the tables, each with the profiles that make it",
         example="recap config tables",
     )
-    _add_params(parser)
-    parser.set_defaults(function=tables)
+    add_params_folder(parser)
     parser = command(
         commands,
         "schema",
+        schema,
         purpose="write the JSON schemas of the parameter files",
         example="recap config schema --out workflow/schemas",
     )
     paths(parser, out="folder of the schemas")
-    parser.set_defaults(function=schema)
     parser = command(
         commands,
         "identities",
+        identities,
         purpose="what decides whether finished runs are made again: hashes of parameters, digests of source",
         example="recap config identities --write tests/golden/identities.json",
     )
-    _add_params(parser)
+    add_params_folder(parser)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write them there (default: print them)")
-    parser.set_defaults(function=identities)
-
-
-def _add_params(parser: Parser) -> None:
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
 
 
 def check(a: Arguments) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, checked, chosen, paths, spec
+from recap.cli.arguments import Arguments, chosen, mapping, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -19,6 +19,7 @@ def add_data(commands: Commands) -> None:
     _add_card(commands)
     _add_subset(commands)
     _add_used(commands)
+    _add_wanted(commands)
     _add_overlap(commands)
     _add_conceptual(commands)
 
@@ -107,7 +108,7 @@ def _add_subset(commands: Commands) -> None:
 def _subset(a: Arguments) -> None:
     from recap.data.subsets.subsample import draw_subset
 
-    draw_subset(**checked(a, "Subset"), **chosen(a, "corpus name seed out"))
+    draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
 
 
 def _add_used(commands: Commands) -> None:
@@ -117,7 +118,8 @@ def _add_used(commands: Commands) -> None:
         purpose="list the images that runs on some subsets read, so that no others need features",
         example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
     )
-    parser.add_argument("--subsets", type=Path, nargs="+", required=True, metavar="PATH", help="what `subset` wrote")
+    parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
+    parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
     paths(parser, "corpus", out="image ids, one a line")
     parser.set_defaults(function=_used)
 
@@ -125,7 +127,32 @@ def _add_used(commands: Commands) -> None:
 def _used(a: Arguments) -> None:
     from recap.data.subsets.used import write_used
 
-    write_used(**chosen(a, "corpus subsets out"))
+    write_used(**chosen(a, "corpus subsets parts out"))
+
+
+def _add_wanted(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "wanted",
+        purpose="list the rows of a TSV of web pictures that draws need, for `conceptual-download --only`",
+        example="""
+            recap data wanted --tsv GCC-training.tsv --out wanted.txt --draws '{"conceptual": {"held_out": 5000,
+              "seed": 0, "survival": 0.6, "draws": [{"unit": "pair", "fraction": 0.01, "seed": 0}]}}'
+        """,
+    )
+    parser.add_argument(
+        "--draws", type=mapping, required=True, metavar="JSON", help="data set -> what is drawn from the TSV, or a file"
+    )
+    paths(parser, tsv="one caption TAB url a line", out="numbers of rows, one a line")
+    parser.set_defaults(function=_wanted)
+
+
+def _wanted(a: Arguments) -> None:
+    from recap.data.datasets.conceptual.tsv import count_rows
+    from recap.data.subsets.wanted import WebDraws, write_wanted
+    from recap.settings.params import validate
+
+    write_wanted(validate(dict[str, WebDraws], a.draws, "--draws"), rows=count_rows(a.tsv), out=a.out)
 
 
 def _add_overlap(commands: Commands) -> None:

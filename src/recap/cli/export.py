@@ -68,8 +68,8 @@ def _add_coco_server(commands: Commands) -> None:
 
 
 def _coco_server(a: Arguments) -> None:
-    from recap.data.datasets.coco_pictures import PARTS
     from recap.export.coco_submission import write_submission
+    from recap.settings.datasets.coco_pictures import PARTS
 
     captions = {"val2014": a.val, "test2014": a.test}
     sizes = None if a.partial else PARTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments, chosen, paths, spec, typed
+from recap.cli.arguments import Arguments, add_processor, chosen, paths, spec, typed
 from recap.cli.parser import Commands, command
 from recap.core.process.gpus import claim
 
@@ -24,10 +24,7 @@ def add_pretrain_lm(commands: Commands) -> None:
     paths(parser, "corpus", "vocabulary", "inputs")
     paths(parser, state="folder of the resumable state: the same command continues from it")
     paths(parser, out="the weights (.safetensors); a report is written beside them")
-    parser.add_argument(
-        "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
-    )
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (2)")
+    add_processor(parser)
     parser.set_defaults(function=pretrain_lm)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
-from recap.cli.arguments import Arguments
-from recap.cli.parser import Commands, Parser, command
+from recap.cli.arguments import Arguments, add_params_folder
+from recap.cli.parser import Commands, command
 
 SECTIONS = {
     "datasets": "captions and pictures",
@@ -28,6 +26,7 @@ def add_params(commands: Commands) -> None:
     parser = command(
         commands,
         "list",
+        list_files,
         purpose="list the parameter files of a section: name, papers whose tables use it, what it is",
         example="""
             recap params list
@@ -37,24 +36,17 @@ def add_params(commands: Commands) -> None:
     parser.add_argument(
         "section", nargs="?", choices=SECTIONS, help=f"{', '.join(SECTIONS)} (default: list the sections)"
     )
-    _add_folder(parser)
-    parser.set_defaults(function=list_files)
+    add_params_folder(parser)
     parser = command(
         commands,
         "show",
+        show,
         purpose="show every setting of a table's row, defaults too, and where each value comes from",
         example="recap params show mine/t3/wide --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")
     parser.add_argument("--scale", metavar="NAME", help="scale of the table (default: the table as it is)")
-    _add_folder(parser)
-    parser.set_defaults(function=show)
-
-
-def _add_folder(parser: Parser) -> None:
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
+    add_params_folder(parser)
 
 
 def list_files(a: Arguments) -> None:
@@ -86,12 +78,8 @@ def show(a: Arguments) -> None:
     for title, values in row_settings(plan, a.row).items():
         drawn = title == f"subsets/{row.subset}" and plan.get("subsets", row.subset).fraction < 1
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        _print_values({key: (json.dumps(value), source) for key, (value, source) in values.items()})
-
-
-def _print_values(values: dict[str, tuple[Any, str]]) -> None:
-    """Print keys and values, with aligned sources beside the shorter ones."""
-    lines = [(f"  {key}: {value}", source) for key, (value, source) in values.items()]
-    width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
-    for line, source in lines:
-        print(f"{line:{width}}  # {source}")
+        lines = [(f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()]
+        # Sources are aligned beside the shorter values.
+        width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
+        for line, source in lines:
+            print(f"{line:{width}}  # {source}")

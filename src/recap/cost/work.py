@@ -10,11 +10,12 @@ from recap.plan.cost import Costs, EvaluationCost, TrainingCost
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.schedule import Job
+from recap.plan.submissions import submissions
 from recap.settings.param_files import file_and_part
 
 Cost = TrainingCost | EvaluationCost
 Seconds = Callable[[Cost], float]
-Work = tuple[Literal["train", "evaluate"], Run]
+Work = tuple[Literal["train", "evaluate", "submit"], Run]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class TableWork:
         table: name of its file.
         rows: that are trained or decoded.
         trainings: of cross-entropy and of the second stage.
-        evaluations: of scored runs.
+        evaluations: of scored runs, and captions for COCO's server.
         costs: of all of them.
     """
 
@@ -58,9 +59,10 @@ def tables(plan: RunPlan, costs: Costs) -> list[TableWork]:
         trained = [run for run in trainings(plan, scored) if run not in known]
         known.update(scored, trained)
         of_stages = {stage: sum(run.stage == stage for run in trained) for stage in ("xe", "scst")}
-        both: tuple[Cost, ...] = (*map(costs.training, trained), *map(costs.evaluation, scored))
+        sent = [costs.submission(each) for name in names for each in submissions(plan, name)]
+        both: tuple[Cost, ...] = (*map(costs.training, trained), *map(costs.evaluation, scored), *sent)
         rows = sum(len(plan.tables[name].rows) for name in names)
-        found.append(TableWork(file, rows, of_stages, len(scored), both))
+        found.append(TableWork(file, rows, of_stages, len(scored) + len(sent), both))
     return found
 
 
@@ -85,4 +87,7 @@ def jobs(plan: RunPlan, costs: Costs, seconds: Seconds) -> dict[Work, Job]:
     for run in scored:
         weights: tuple[Work, ...] = tuple(("train", plan.weights(part)) for part in run.parts())
         found["evaluate", run] = Job(seconds(costs.evaluation(run)), weights)
+    for submission in plan.submissions():
+        after = found["evaluate", submission.run].after
+        found["submit", submission.run] = Job(seconds(costs.submission(submission)), after)
     return found

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.constraints import forbid
-from recap.decoding.step import S, Step, check_finite
+from recap.decoding.step import DecodingBatch, S, Step, check_finite
 from recap.settings.decoding import DecodingSettings
 
 
@@ -86,12 +85,10 @@ def beam_search(
             )
             state = state.select(unfinished)
         state = state.reorder(beams)
-    return Beams(results, _scores(sums, (results != batch.pad).sum(-1), settings), sums).ranked()
-
-
-def _scores(sums: Tensor, lengths: Tensor, settings: DecodingSettings) -> Tensor:
-    """Log-probabilities [B, K] of finished captions and their lengths [B, K] -> what they are ranked by [B, K]."""
-    return sums / lengths.clamp(min=1) ** settings.length_penalty if settings.length_penalty else sums
+    scores = sums
+    if settings.length_penalty:
+        scores = sums / (results != batch.pad).sum(-1).clamp(min=1) ** settings.length_penalty
+    return Beams(results, scores, sums).ranked()
 
 
 def _extend(

@@ -19,13 +19,9 @@ def forbid(
 
     Args:
         rules: what is forbidden.
-        tokens: tokens so far, [B, K, t].
+        tokens: tokens so far, [B, K, t]; eos: the end token.
         log_probabilities: [B, K, V].
-        eos: the end token.
         bad_endings: ids of the words that a caption may not end on ("a", "with", ...).
-
-    Returns:
-        Log-probabilities [B, K, V].
     """
     n, length = rules.no_repeated_ngram, tokens.shape[-1]
     if not (n or rules.no_immediate_repeat or bad_endings):

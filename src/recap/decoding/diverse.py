@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import Beams, beam_search
-from recap.decoding.step import S, Step
+from recap.decoding.step import DecodingBatch, S, Step
 from recap.settings.decoding import DecodingSettings
 
 

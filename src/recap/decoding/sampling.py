@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.batch import DecodingBatch
-from recap.decoding.step import S, Step, check_finite
+from recap.decoding.step import DecodingBatch, S, Step, check_finite
 
 
 @torch.no_grad()

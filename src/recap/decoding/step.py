@@ -1,8 +1,9 @@
-"""What decoding needs of a model, and tokens that are banned."""
+"""What decoding needs of a model, of its batch and of the vocabulary; and tokens that are banned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -57,3 +58,20 @@ def with_banned_tokens(step: Step[S], banned: Sequence[int]) -> Step[S]:
         return ban_tokens(log_probabilities, banned), state
 
     return restricted
+
+
+@dataclass(frozen=True)
+class DecodingBatch:
+    """A batch before the first token.
+
+    Attributes:
+        images: B, images of the state that decoding starts from.
+        bos, eos, pad: ids of the tokens that begin, end and pad a caption.
+        device: where the tokens are.
+    """
+
+    images: int
+    bos: int
+    eos: int
+    pad: int
+    device: torch.device

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
-from recap.evaluation.decode import decode_images
+from recap.evaluation.decode import best, decode_candidates
+from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import load_model
@@ -33,26 +34,16 @@ class CaptionedImages:
         return [self.vocabulary.decode([token]) for token in self.captions[image]]
 
 
-def caption_images(
-    *, run: Path, features: Sequence[Path], vocabulary: Path, image_ids: Sequence[int], beam: int, name: str
-) -> CaptionedImages:
-    """Load a trained model and caption images.
-
-    Args:
-        run: the run folder.
-        features: the feature stores that training saw.
-        vocabulary: the vocabulary of the training.
-        image_ids: images to caption.
-        beam: of the search.
-        name: for the progress line.
+def caption_images(models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> CaptionedImages:
+    """Load one of a figure's models and caption images.
 
     Raises:
         RecapError: a file does not fit.
     """
-    model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
+    model, sources, vocab = opened(run=models.runs[label], features=models.features, vocabulary=models.vocabulary)
     settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
-    captions = decode_images(model, sources, image_ids, settings, device=torch.device("cpu"), name=name)
-    return CaptionedImages(model, sources, vocab, captions)
+    found = decode_candidates(model, sources, image_ids, settings, device=torch.device("cpu"), name=label)
+    return CaptionedImages(model, sources, vocab, best(found))
 
 
 def opened(*, run: Path, features: Sequence[Path], vocabulary: Path) -> tuple[Captioner, FeatureSources, AnyVocabulary]:

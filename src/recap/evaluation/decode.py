@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -12,12 +12,11 @@ from recap.core.errors import ConfigError
 from recap.core.progress import progress
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, UNK
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.diverse import search
-from recap.decoding.step import with_banned_tokens
+from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.prefetch import prefetch
 from recap.models.base import Captioner
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.runs.inputs import ReadsImages
 from recap.settings.decoding import DecodingRules, DecodingSettings
 
@@ -35,19 +34,9 @@ class Candidate:
     log_probability: float
 
 
-def decode_images(
-    model: Captioner,
-    features: ReadsImages,
-    image_ids: Sequence[int],
-    settings: DecodingSettings,
-    bad_endings: Sequence[int] = (),
-    *,
-    device: torch.device,
-    name: str,
-) -> dict[int, list[int]]:
-    """Return the best caption of each image as token ids; see `decode_candidates`."""
-    found = decode_candidates(model, features, image_ids, settings, bad_endings, device=device, name=name)
-    return {image: candidates[0].tokens for image, candidates in found.items()}
+def best(candidates: Mapping[int, Sequence[Candidate]]) -> dict[int, list[int]]:
+    """Return the token ids of each image's best caption."""
+    return {image: ranked[0].tokens for image, ranked in candidates.items()}
 
 
 @fixed_weights()
@@ -63,14 +52,7 @@ def decode_candidates(
 ) -> dict[int, list[Candidate]]:
     """Return all captions that the search ends with for each image, best first. <unk> is banned.
 
-    Args:
-        model: the captioner.
-        features: where the images are read from.
-        image_ids: which.
-        settings: of the search.
-        bad_endings: `ending_ids` of its rules.
-        device: where the model is.
-        name: for the progress line.
+    `bad_endings` are `ending_ids` of the rules; `device` is where the model is, `name` is for the progress line.
     """
     model.eval()
     step = with_banned_tokens(model.step, BANNED)
@@ -82,8 +64,11 @@ def decode_candidates(
             state = model.start(model.encode(images.to(device)))
             beams = search(step, state, DecodingBatch(len(ids), BOS, EOS, PAD, device), settings, bad_endings)
             numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
-            rows = zip(ids, *numbers, strict=True)
-            found |= {image: [_candidate(*beam) for beam in zip(*beams, strict=True)] for image, *beams in rows}
+            for image, *rows in zip(ids, *numbers, strict=True):
+                found[image] = [
+                    Candidate([token for token in tokens if token not in (PAD, EOS)], score, log_probability)
+                    for tokens, score, log_probability in zip(*rows, strict=True)
+                ]
     return found
 
 
@@ -99,7 +84,3 @@ def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
             f"evaluation.rules.bad_endings: {rules.bad_endings[ids.index(UNK)]!r} is no word of the vocabulary"
         )
     return ids
-
-
-def _candidate(row: list[int], score: float, log_probability: float) -> Candidate:
-    return Candidate([token for token in row if token not in (PAD, EOS)], score, log_probability)

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.core.device import select_device
 from recap.data.corpus.corpus import Corpus
 from recap.evaluation.captioned import opened
-from recap.evaluation.decode import decode_images, ending_ids
+from recap.evaluation.decode import best, decode_candidates, ending_ids
 from recap.settings import EvaluationSpec
 
 COUNT = 2
@@ -26,12 +26,7 @@ def caption_few(
 ) -> dict[int, tuple[str, str]]:
     """Return the caption and a reference of the first images, decoded as the evaluation of the run does.
 
-    Args:
-        spec: how captions are decoded.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        run: the run folder.
-        corpus, vocabulary, features: the files that training saw.
-        images: image ids; None: those of the validation split.
+    Without `images` those of the validation split are taken.
 
     Raises:
         RecapError: a file does not fit.
@@ -41,5 +36,6 @@ def caption_few(
     references = Corpus.read(corpus).captions(None if images else "val")
     first = list(images or references)[:COUNT]
     settings, endings = spec.evaluation, ending_ids(spec.evaluation.rules, vocab)
-    found = decode_images(model.to(place), sources, first, settings, endings, device=place, name="captions")
+    model = model.to(place)
+    found = best(decode_candidates(model, sources, first, settings, endings, device=place, name="captions"))
     return {image: (vocab.decode(found[image]), references[image][0]) for image in first}

@@ -33,40 +33,20 @@ class DrawnModels:
     heading: str
 
 
-def write_figure(
-    *,
-    figure: ModelFigure,
-    corpus: Path,
-    vocabulary: Path,
-    features: Sequence[Path],
-    image_roots: Sequence[Path],
-    runs: Sequence[Path],
-    labels: Sequence[str],
-    heading: str,
-    out: Path,
-) -> None:
+def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     """Make the files of a figure.
 
-    Args:
-        figure: its settings.
-        corpus, vocabulary, features, image_roots, heading: see `DrawnModels`.
-        runs, labels: run folders and their names in the figure, one label per run.
-        out: the begin of the files' paths; with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
+    `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
 
     Raises:
-        ConfigError: there are more runs than the figure shows, a label is missing or duplicated, or it needs photos.
+        ConfigError: there are more models than the figure shows, or it needs photos.
         RecapError: a file does not fit, or a model has nothing of the kind to draw.
     """
-    if len(labels) != len(runs):
-        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
-    if len(set(labels)) < len(labels):
-        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
-    if figure.most_rows is not None and len(runs) > figure.most_rows:
-        raise ConfigError(f"{len(runs)} runs, but figures of kind {figure.kind!r} show {figure.most_rows}; name fewer")
-    if figure.needs_images and not image_roots:
+    runs = len(models.runs)
+    if figure.most_rows is not None and runs > figure.most_rows:
+        raise ConfigError(f"{runs} runs, but figures of kind {figure.kind!r} show {figure.most_rows}; name fewer")
+    if figure.needs_images and not models.image_roots:
         raise ConfigError(f"a figure of kind {figure.kind!r} shows photos; name their folders or zips with --images")
-    named = dict(zip(labels, runs, strict=True))
-    models = DrawnModels(named, corpus, vocabulary, features, image_roots, heading)
     draw = resolve(figure.implementation)
     draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
 

@@ -45,8 +45,7 @@ def evaluate(
     until they have been scored, so that a scorer that fails does not cost another search.
 
     Args:
-        spec: how captions are decoded and scored.
-        execution: device and threads.
+        spec, execution: how captions are decoded and scored; device and threads.
         corpus, vocabulary, features: the files that training saw; features may be several stores.
         model: the run folder, or those of an ensemble's members.
         out: folder of the scores.

@@ -16,9 +16,7 @@ Found = dict[int, list[Candidate]]  # image id -> its captions, best first
 class Kept:
     """A file beside the scores until they are complete; Snakemake does not know it, so no job deletes it.
 
-    Args:
-        path: the file.
-        identity: hash of what the captions are made from; those of anything else are not taken.
+    `identity` is the hash of what the captions are made from; those of anything else are not taken.
     """
 
     def __init__(self, path: Path, identity: str) -> None:

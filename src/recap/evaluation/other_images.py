@@ -25,7 +25,7 @@ from recap.evaluation.captioned import BATCH, opened
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.models.images import Images
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.runs.captions import caption_tensor, split_captions
 from recap.settings.model_figures import OtherImagesFigure
 from recap.statistics.paired import Paired, compare_paired

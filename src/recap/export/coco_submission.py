@@ -18,8 +18,8 @@ from recap.core.errors import DataError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check, record
 from recap.core.files.json_files import read_json
-from recap.data.datasets.coco_pictures import PARTS
 from recap.plan.submissions import results_name
+from recap.settings.datasets.coco_pictures import PARTS
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
 

@@ -38,13 +38,13 @@ class Pictures:
         views: image id -> file names, one per view.
         source: where the files are.
         origins: what tells the bytes of these pictures from others.
-        training: image id -> file names of all training images of the corpus, wanted or not.
+        corpus: of all images, wanted or not.
     """
 
     views: dict[int, list[str]]
     source: ImageSource
     origins: Origins
-    training: dict[int, list[str]]
+    corpus: Corpus
 
     @staticmethod
     def find(job: ExtractionJob) -> Pictures:
@@ -66,8 +66,17 @@ class Pictures:
             views,
             source,
             ShownPictures(source, views),
-            {image_id: every[image_id] for image_id in table.image_ids("train")},
+            table,
         )
+
+    def training(self) -> dict[int, list[str]]:
+        """Return image id -> file names of all training images of the corpus, wanted or not.
+
+        Raises:
+            DataError: the corpus has none.
+        """
+        views = self.corpus.views()
+        return {image_id: views[image_id] for image_id in self.corpus.image_ids("train")}
 
     def open(self, image_id: int) -> Image:
         """Return the one picture of an image, decoded, as RGB.

@@ -53,7 +53,8 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     found = Pictures.find(job)
     source, sample, sample_hash = found.source, {}, []
     if spec.standardises():
-        sample = dict(list(found.training.items())[:: -(-len(found.training) // STANDARDISED_OVER)])
+        training = list(found.training().items())
+        sample = dict(training[:: -(-len(training) // STANDARDISED_OVER)])
     files = {**sample, **found.views}
     backbone = Backbone(spec, weights=weights_file(spec, inputs=job.inputs, trained=job.trained), device=target)
 

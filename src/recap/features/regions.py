@@ -56,8 +56,7 @@ def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
     """
     pictures = Pictures.find(job)
     detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
-    streams = (REGION, GRID) if spec.grid else (REGION,)
-    extract_alike(spec, job, pictures=pictures, extractor=detector, streams=streams, code=_CODE)
+    extract_alike(spec, job, pictures=pictures, extractor=detector, streams=spec.streams(), code=_CODE)
 
 
 class Detector:
@@ -98,30 +97,36 @@ class Detector:
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
-        """Return regions, and the grid if the settings ask for it, of pictures of one size.
+        """Return regions and grid, whichever the settings ask for, of pictures of one size.
 
         They pass through the backbone together, and one after the other through what follows.
         """
         size = pictures[0].size
         images = self.model.preprocess_image([{"image": each} for each in on_device(pictures, self.model.device)])
-        maps = self.model.backbone(images.tensor)
+        needs_maps = self.spec.regions or self._plain is None
+        maps = self.model.backbone(images.tensor) if needs_maps else {}
+        found = self._found(images, maps, size) if self.spec.regions else [(0, {}) for _ in pictures]
+        grids = self._grids(images, maps) if self.spec.grid else [None] * len(found)
+        records = []
+        # All pictures are computed before the first is fetched, so that a GPU is waited for once.
+        for picture, (kept, arrays), grid in zip(pictures, found, grids, strict=True):
+            values = {name: self._fetched(name, array[: int(kept)]) for name, array in arrays.items()}
+            if self.spec.regions:
+                values[f"{REGION}/boxes"] = _scaled(values[f"{REGION}/boxes"], picture)
+            if grid is not None:
+                values[GRID] = self._fetched(GRID, grid)
+            records.append(ImageFeatures(picture.image_id, size, values))
+        return records
+
+    def _found(self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]) -> list[Any]:
+        """Return how many regions to keep and arrays of each picture of a batch, all of one (width, height)."""
         smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
         # Caffe counts both edge pixels of a side.
         self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
         proposals, _ = self.model.proposal_generator(images, maps, None)
         boxes = [self._inside(each.proposal_boxes.tensor, images.image_sizes[0]) for each in proposals]
-        found = [self._regions(maps, row, each) for row, each in enumerate(boxes)]
-        grids = self._grids(images, maps) if self.spec.grid else [None] * len(found)
-        records = []
-        # All pictures are computed before the first is fetched, so that a GPU is waited for once.
-        for picture, (kept, arrays), grid in zip(pictures, found, grids, strict=True):
-            values = {name: self._fetched(name, array[: int(kept)]) for name, array in arrays.items()}
-            values[f"{REGION}/boxes"] = _scaled(values[f"{REGION}/boxes"], picture)
-            if grid is not None:
-                values[GRID] = self._fetched(GRID, grid)
-            records.append(ImageFeatures(picture.image_id, size, values))
-        return records
+        return [self._regions(maps, row, each) for row, each in enumerate(boxes)]
 
     def _inside(self, boxes: Tensor, size: tuple[int, int]) -> Tensor:
         """Return proposals [R, 4] as the next layers read them: Caffe's end at the last pixel of (height, width)."""

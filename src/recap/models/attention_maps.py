@@ -6,6 +6,8 @@ that has such attentions lists these identities in `attention_modules()`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import torch
 from torch import Tensor
 
@@ -40,11 +42,9 @@ def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
     def collect(_module: object, _inputs: object, weights: Tensor) -> None:
         maps.append(weights.mean(2) if weights.dim() == 5 else weights)  # heads averaged
 
-    handles = [module.register_forward_hook(collect) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(collect))
         model.decode(tokens, memory)
-    finally:
-        for handle in handles:
-            handle.remove()
     whole = all(weights.shape[2] == tokens.shape[2] for weights in maps)  # one call per layer, else one per token
     return torch.stack(maps).mean(0) if whole else torch.cat(maps, 2)

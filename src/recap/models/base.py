@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, Self
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
@@ -41,27 +41,17 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     """Base of all models: what training, decoding and figures ask of one.
 
     The types of its memory and of its state are its parameters: `class UpDown(Captioner[GlobalMemory, UpDownState])`.
-    A constructor takes `inputs: InputSpec` first and the keys of the model's settings by name. A model whose
-    constructor takes ready-made parts makes them in a `build` of its own. Sizes have no defaults here; the settings
-    (`recap.settings.models`) own them.
+    A constructor takes `inputs: InputSpec`, then the settings of the model's kind. Layers take flat keyword arguments
+    without defaults; the settings (`recap.settings.models`) own the numbers.
 
     Attributes:
-        recompute: keep only the inputs of layers for the backward pass and compute the rest again; models that have no
-            such layers ignore it.
+        activation_checkpointing: keep only the inputs of layers for the backward pass and compute the rest again;
+            models that have no such layers ignore it.
         reads_boxes: whether the model's streams must come with boxes and image sizes; or the names of those that must.
     """
 
     reads_boxes: bool | Sequence[str] = False
-    recompute = False
-
-    @classmethod
-    def build(cls, inputs: InputSpec, settings: Any) -> Self:
-        """Build the model that settings describe, of the class that is registered for its kind.
-
-        Raises:
-            ValueError: sizes do not fit together.
-        """
-        return cls(inputs, **settings.arguments)
+    activation_checkpointing = False
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
@@ -74,7 +64,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
         """Call a layer, with its activations recomputed if asked for."""
-        if self.recompute and torch.is_grad_enabled():
+        if self.activation_checkpointing and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)
 

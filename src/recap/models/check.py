@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import NonNegativeInt
+
 from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
@@ -47,7 +49,7 @@ def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
 
 def _known(file: Path) -> dict[str, int]:
     try:
-        return dict(read_json(file, dict[str, int]))
+        return dict(read_json(file, dict[str, NonNegativeInt]))
     except RecapError as error:
         log.info(f"{error} (done now)")
         return {}

@@ -50,19 +50,14 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
             raise ValueError("an ensemble needs at least one model")
         self.models = Stack[Captioner](models)
 
-    @property
-    def members(self) -> list[Captioner]:
-        """The models."""
-        return list(self.models)
-
     def encode(self, images: Images) -> EnsembleMemory:
         """Let every member encode the images."""
-        parts = tuple(model.encode(images) for model in self.members)
+        parts = tuple(model.encode(images) for model in self.models)
         return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 
     def decode(self, tokens: Tensor, memory: EnsembleMemory) -> Tensor:
         """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""
-        pairs = zip(self.members, memory.parts, strict=True)
+        pairs = zip(self.models, memory.parts, strict=True)
         return self._mean([model.log_probabilities(model.decode(tokens, part)) for model, part in pairs])
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -71,12 +66,12 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     def start(self, memory: EnsembleMemory) -> EnsembleState:
         """Start every member."""
-        pairs = zip(self.members, memory.parts, strict=True)
+        pairs = zip(self.models, memory.parts, strict=True)
         return EnsembleState(memory, parts=tuple(model.start(part) for model, part in pairs))
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
         """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new states."""
-        pairs = zip(self.members, state.parts, strict=True)
+        pairs = zip(self.models, state.parts, strict=True)
         log_probabilities, parts = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
         return self._mean(list(log_probabilities)), replace(state, position=state.position + 1, parts=parts)
 

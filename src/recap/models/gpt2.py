@@ -29,13 +29,7 @@ DEVIATION = 0.02  # of GPT-2's random weights
 
 
 class Gpt2Block(nn.Module):
-    """One block: rows of [B, C, T, D] -> rows of [B, C, T, D].
-
-    Args:
-        d_model, heads, d_feed_forward: sizes.
-        dropout: on the sum of each residual connection.
-        feed_forward: whether there is one.
-    """
+    """One block: rows of [B, C, T, D] -> rows of [B, C, T, D]; dropout is on the sum of each residual connection."""
 
     def __init__(
         self, *, d_model: int, heads: int, d_feed_forward: int, dropout: float, feed_forward: bool = True
@@ -75,14 +69,7 @@ BlockT = TypeVar("BlockT", bound=Gpt2Block)
 
 
 class Gpt2Decoder(nn.Module, Generic[BlockT]):
-    """Words, positions, blocks, the last norm and the tied output.
-
-    Args:
-        vocabulary_size: V.
-        d_model: D.
-        positions: the longest caption.
-        blocks: in order.
-    """
+    """Words, positions (the longest caption has so many tokens), blocks, the last norm and the tied output."""
 
     def __init__(self, *, vocabulary_size: int, d_model: int, positions: int, blocks: Sequence[BlockT]) -> None:
         super().__init__()

@@ -9,17 +9,18 @@ a whole caption at once; only what depends on the last token is computed token b
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from recap.models.base import Captioner
-from recap.models.global_memory import GlobalMemory
+from recap.models.memory import GlobalMemory
 from recap.models.state import PER_BEAM, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad
+from recap.nn.masks import key_mask
 from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
 
@@ -116,9 +117,31 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
 
 class ContextCaptioner(RecurrentCaptioner[ContextState]):
-    """Base of those with one LSTM, whose hidden vector is the context that it reads next."""
+    """Base of those with one LSTM, which reads [word ; image + context]; the context of a token is also its output.
+
+    Attributes:
+        lstm: of width D, whose input is 2 D wide.
+        context_dropout: on the context that the LSTM reads.
+    """
 
     lstm: LSTMCell
+    context_dropout: nn.Module
+
+    @abstractmethod
+    def context(self, h: Tensor, state: ContextState) -> Tensor:
+        """Attend to the image with the LSTM's h [B, C, D], and return the context [B, C, D]."""
+
+    def attend(self, query: Tensor, state: ContextState) -> Tensor:
+        """Query [B, C, D] -> attended vector [B, C, D]."""
+        rows, mask = Rows(query[:, :, None]), key_mask(state.memory.mask)
+        return self.attention(rows, state.key_value, attn_mask=mask).values[:, :, 0]
+
+    def advance(self, token: Tensor, state: ContextState) -> ContextState:
+        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
+        # The projection of image + context is linear, so that each is projected by itself.
+        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
+        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
+        return replace(state, position=state.position + 1, h=h, c=c, context=self.context(h, state))
 
     @property
     def input_lstm(self) -> LSTMCell:

@@ -45,7 +45,7 @@ def model_config(config: ModelConfig | Mapping[str, Any]) -> ModelConfig:
 
 
 def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
-    """Build the model that settings describe; see `recap.models.base.Captioner.build`.
+    """Build the model that settings describe, of the class that is registered for its kind.
 
     Raises:
         ConfigError: the kind is unknown, a setting is refused, sizes do not fit together, or a stream is missing.
@@ -54,7 +54,7 @@ def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> C
     make = model_class(config.kind)
     make.reads(inputs)  # its sentence about a missing stream comes before any other
     try:
-        return make.build(inputs, config)
+        return make(inputs, config)
     except ValueError as error:
         raise ConfigError(f"model {config.kind!r}: {error}") from error
 

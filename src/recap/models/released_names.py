@@ -34,11 +34,8 @@ ANNOTATED = [
 def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:
     """Map the names of a Transformer in the Annotated Transformer's form to ours.
 
-    The sinusoid, which such files hold as well, is left out: ours is computed.
-
-    Args:
-        state: official name -> tensor.
-        projections: our names of an attention's `linears.0`, `linears.1` and so on.
+    The sinusoid, which such files hold as well, is left out: ours is computed. `projections` are our names of an
+    attention's `linears.0`, `linears.1` and so on.
 
     Raises:
         ConfigError: a name is none of the release's.
@@ -54,15 +51,10 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
 
 
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:
-    """Apply all rules to every name, in order.
-
-    Args:
-        state: official name -> tensor.
-        rules: pattern and replacement.
-        known: pattern that a renamed name must match as a whole.
+    """Apply all rules (pattern and replacement) to every name, in order.
 
     Raises:
-        ConfigError: a name is none of the release's.
+        ConfigError: a name is none of the release's: once renamed, it does not match the pattern `known` as a whole.
     """
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():

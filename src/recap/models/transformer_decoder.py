@@ -84,12 +84,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     ) -> None:
         """Add word embedding, decoder and output layer, and initialise all matrices of the model (Xavier, uniform).
 
-        Args:
-            vocabulary_size: V.
-            d_model: D.
-            dropout: on embedded words.
-            layers: of the decoder.
-            norm: after the last layer.
+        `dropout` is on embedded words, `norm` comes after the last layer.
         """
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)

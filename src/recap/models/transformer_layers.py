@@ -31,7 +31,7 @@ class EncoderLayer(nn.Module):
 
     def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
         """Attend to all vectors."""
-        return self.attention(x, self.attention.key_value(x), attn_mask=attn_mask, **others)
+        return self.attention.to_itself(x, attn_mask, **others)
 
 
 @dataclass

@@ -19,12 +19,7 @@ ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
 
 
 def activation(name: str, *, known: Collection[str] = tuple(ACTIVATIONS), alpha: float = 1.0) -> nn.Module:
-    """Return an activation without parameters.
-
-    Args:
-        name: of the activation.
-        known: the names that the layer takes.
-        alpha: scale of elu and celu.
+    """Return an activation without parameters, one of those that the layer takes; `alpha` is the scale of elu and celu.
 
     Raises:
         ValueError: the name is not among them.

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from recap.nn.activations import activation as make_activation
 from recap.nn.attention import Attention, KeyValue
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
 

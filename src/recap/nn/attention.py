@@ -11,8 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from recap.nn.fast import attended
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear, attended
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
@@ -55,13 +54,25 @@ class Attention(nn.Module, ABC):
             Rows of [B, C, T, D], packed as the query.
         """
 
+    def to_itself(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
+        """Self-attention; `others` are what else a mechanism takes."""
+        attended: Rows = self(x, self.key_value(x), attn_mask=attn_mask, **others)
+        return attended
+
+
+def head_width(d_model: int, heads: int) -> int:
+    """Return K = D / H.
+
+    Raises:
+        ValueError: D is not divisible by H.
+    """
+    if d_model % heads:
+        raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+    return d_model // heads
+
 
 class MultiHeadAttention(Attention):
     """Multi-head attention with biases on all four projections.
-
-    Args:
-        d_model: width D, divisible by `heads`.
-        heads: number of heads H.
 
     Raises:
         ValueError: D is not divisible by H.
@@ -69,8 +80,7 @@ class MultiHeadAttention(Attention):
 
     def __init__(self, *, d_model: int, heads: int) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+        head_width(d_model, heads)
         self.heads = heads
         self.query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
@@ -90,15 +100,7 @@ class MultiHeadAttention(Attention):
         attn_mask: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Rows:
-        """softmax(Q K^T / sqrt(K) + bias) V, as `Attention.forward`.
-
-        Args:
-            query, key_value, attn_mask: as in `Attention.forward`.
-            attn_bias: added to the scores, [B, C, H, T, N], such as a geometry of boxes.
-
-        Returns:
-            Rows of [B, C, T, D].
-        """
+        """As `Attention.forward`; `attn_bias` [B, C, H, T, N], such as a geometry of boxes, is added to the scores."""
         return self.attend(query.map(self.query), key_value, attn_mask=attn_mask, attn_bias=attn_bias)
 
     def attend(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from recap.nn.attention import Attention, AttentionWeights, KeyValue
-from recap.nn.fast import Dropout, attended
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Dropout, Linear, attended
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
@@ -69,12 +69,30 @@ class DotProductAttention(Attention):
 
 
 class ProjectedAttention(DotProductAttention):
-    """`DotProductAttention` with an output projection and undropped weights: rows of [B, C, T, D] -> the same shape."""
+    """`DotProductAttention` with an output projection: rows of [B, C, T, D] -> the same shape."""
 
-    def __init__(self, *, d_model: int, heads: int, d_key: int, d_value: int) -> None:
-        super().__init__(d_model=d_model, heads=heads, d_key=d_key, d_value=d_value, dropout=0.0)
+    def __init__(self, *, d_model: int, heads: int, d_key: int, d_value: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model=d_model, heads=heads, d_key=d_key, d_value=d_value, dropout=dropout)
         self.output = Linear(heads * d_value, d_model)
 
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
         """Attend and project; see `Attention.forward`."""
         return super().forward(query, key_value, attn_mask=attn_mask).map(self.output)
+
+    def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
+        """Attend to the outputs of several encoder layers, each on its own, with the same weights for all of them.
+
+        The query is projected once. Levels are in the place of captions.
+
+        Args:
+            query: rows of [B, C, T, D].
+            levels: keys and values, [B, L, H, N, K].
+            attn_mask: as of `Attention.forward`.
+
+        Returns:
+            [L, B, C, T, D], or [L, R, D] where the query is packed.
+        """
+        q = self.query_heads(query)
+        each = zip(*(x.split(1, 1) for x in levels), strict=True)  # keys and values, [B, 1, H, N, K]
+        found = [query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]
+        return self.output(torch.stack(found))

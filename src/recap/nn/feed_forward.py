@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from recap.nn.activations import activation as make_activation
-from recap.nn.fast.dropout import Dropout
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Dropout, Linear
 
 
 class FeedForward(nn.Module):

@@ -20,16 +20,7 @@ def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
 
 
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
-    """Bring a mask to the axes of folded rows.
-
-    Args:
-        attn_mask: broadcastable to [B, C, T, N].
-        shape: B, C, T of the rows.
-        shared: as for `fold`.
-
-    Returns:
-        [B', 1, R or 1, N].
-    """
+    """Bring a mask, broadcastable to [B, C, T, N], to the axes of folded rows of shape B, C, T: [B', 1, R or 1, N]."""
     images, captions, length = shape
     if not shared:
         return attn_mask.expand(images, captions, -1, -1).flatten(0, 1)[:, None]

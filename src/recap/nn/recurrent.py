@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from recap.nn.fast.linear import product
+from recap.nn.fast import product
 
 
 class LSTMCell(nn.LSTMCell):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from recap.nn.fast.packing import PackedIndex
+from recap.nn.fast import PackedIndex
 
 
 @dataclass(eq=False)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from recap.core.errors import ConfigError
 from recap.plan.paths import Stores
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.used_images import sources
 from recap.settings import Stage, Subset
 from recap.settings.datasets import DatasetConfig
 from recap.settings.datasets.counts import Counts
@@ -59,6 +58,7 @@ class Amounts:
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
+        self._sources_of: dict[str, set[str]] = {}
 
     def counts(self, dataset: str) -> Counts:
         """Return the images and captions of a data set.
@@ -123,24 +123,24 @@ class Amounts:
         streams = self._features(features).stored(self._features)
         return {name: stream.of_views(views) for name, stream in streams.items()}
 
-    def used_images(self, dataset: str) -> int:
-        """Return how many images of a data set any run reads: the expected union of all draws, validation and test."""
-        counts = self.counts(dataset)
-        return round(counts.train * self._used_shares[dataset]) + counts.val + counts.test
-
-    @cached_property
-    def _used_shares(self) -> dict[str, float]:
-        """Data set -> share of its training images that any run reads.
+    def used_images(self, store: Stores) -> int:
+        """Return how many images a feature store holds: the expected union of all draws, validation and test.
 
         The draws of one seed are nested, so that its largest counts; those of different seeds are independent.
         """
-        largest: dict[str, dict[int, float]] = defaultdict(dict)
+        counts = self.counts(store.dataset)
+        largest: dict[int, float] = {}
         for run in self.plan.trained():
-            subset = self.plan.get("subsets", run.subset)
-            share = image_share(subset, self.counts(run.dataset).captions_per_image)
-            of_seeds = largest[run.dataset]
-            of_seeds[run.seed] = max(share, of_seeds.get(run.seed, 0.0))
-        return {name: 1 - math.prod(1 - share for share in shares.values()) for name, shares in largest.items()}
+            if run.dataset == store.dataset and store.features in self._sources(run.features):
+                share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+                largest[run.seed] = max(share, largest.get(run.seed, 0.0))
+        missed = math.prod(1 - share for share in largest.values())
+        return round(counts.train * (1 - missed)) + counts.val + counts.test
+
+    def _sources(self, features: str) -> set[str]:
+        if features not in self._sources_of:
+            self._sources_of[features] = sources(self.plan, features)
+        return self._sources_of[features]
 
     def _longest(self, limit: int, words: float) -> int:
         return min(limit, math.ceil(_LONGEST * words))

@@ -9,10 +9,13 @@ from functools import cached_property
 
 from recap.plan.amounts import Amounts
 from recap.plan.inputs import used_stores
+from recap.plan.paths import Stores
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.step_costs import Estimate, StepCosts
 from recap.plan.step_shapes import StepShape, decoding_shape, distinct, training_shape
+from recap.plan.submissions import VAL, Submission
+from recap.settings.datasets.coco_pictures import PARTS
 
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 _FLOAT = 4  # bytes
@@ -47,7 +50,7 @@ class TrainingCost:
 
 @dataclass(frozen=True)
 class EvaluationCost:
-    """The decoding of a scored run's test images, without its metrics."""
+    """The decoding of images by a scored run, without its metrics."""
 
     images: int
     gflop: float
@@ -114,15 +117,17 @@ class Costs:
 
     def evaluation(self, scored: Run) -> EvaluationCost:
         """Return the cost of decoding the test images; all members of an ensemble decode each."""
-        of_one, models = scored.parts()[0], len(scored.parts())
-        estimate = self._of(decoding_shape(self.amounts, of_one), of_one)
-        images = self.amounts.counts(scored.dataset).test
-        return EvaluationCost(images, estimate.gflop * images * models, _sum((estimate, images * models)))
+        return self._decoding(scored, self.amounts.counts(scored.dataset).test)
+
+    def submission(self, submission: Submission) -> EvaluationCost:
+        """Return the cost of captions of the pictures that COCO's server scores."""
+        images = PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
+        return self._decoding(submission.run, images)
 
     @cached_property
     def stores(self) -> list[StoreCost]:
         """The feature stores, with those that they are made from."""
-        return [self._store(run.dataset, run.features) for run in used_stores(self.plan)]
+        return [self._store(run) for run in used_stores(self.plan)]
 
     def store(self, dataset: str, features: str) -> StoreCost:
         """Return one of the feature stores."""
@@ -141,10 +146,16 @@ class Costs:
             shape for group in groups.values() for shape in group[1:]
         ]
 
-    def _store(self, dataset: str, features: str) -> StoreCost:
+    def _decoding(self, scored: Run, images: int) -> EvaluationCost:
+        of_one, models = scored.parts()[0], len(scored.parts())
+        estimate = self._of(decoding_shape(self.amounts, of_one), of_one)
+        return EvaluationCost(images, estimate.gflop * images * models, _sum((estimate, images * models)))
+
+    def _store(self, store: Stores) -> StoreCost:
+        dataset, features = store.dataset, store.features
         streams = self.amounts.stored(dataset, features)
         number = _NUMBER_BYTES[self.plan.get("features", features).dtype]
-        images, everything = self.amounts.used_images(dataset), self.amounts.counts(dataset).images
+        images, everything = self.amounts.used_images(store), self.amounts.counts(dataset).images
         of_vectors = (stream.vectors * (stream.width * number + stream.beside) for stream in streams.values())
         each = _PER_IMAGE + _OFFSET * len(streams) + sum(of_vectors)
         return StoreCost(

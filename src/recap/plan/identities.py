@@ -45,7 +45,7 @@ def identities(params: Path) -> dict[str, Any]:
     """
     return {
         "parameters": {
-            f"{section}/{name}": _spec_hash(params, section, name)
+            f"{section}/{name}": value_hash(load_named(params, section, name).model_dump(mode="json"))
             for section in _OF_RUNS
             for name in names(params, section)
         },
@@ -66,10 +66,6 @@ def neutral_keys() -> dict[str, Any]:
         for name, field in kind.model_fields.items()
         if field.exclude_if is not None and name in kind.__annotations__
     }
-
-
-def _spec_hash(params: Path, section: str, name: str) -> str:
-    return value_hash(load_named(params, section, name).model_dump(mode="json"))
 
 
 def _below(kind: type[BaseModel]) -> set[type[BaseModel]]:

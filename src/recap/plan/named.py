@@ -8,26 +8,27 @@ from recap.core.errors import ConfigError, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.plan.load import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
+from recap.settings.param_files import profiles
 
 PAPER = "paper"  # the scale of papers at which nothing is replaced
 
 
 def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
-    """Return the plan of a paper (`params/NAME/profile.yaml`) or of a profile's file.
+    """Return the plan of a paper (`params/NAME/profile.yaml`) or another profile (`params/NAME.yaml`, or a file).
 
     Args:
         params: the folder of parameter files.
-        name: of the paper, or path of the file.
+        name: of the paper or profile, or path of the file.
         scale: default: `paper` where the profile has it, else its first or only one.
         inputs: in place of the profile's.
 
     Raises:
         ConfigError: there is no such paper or file, or the profile is refused.
     """
-    file = Path(name) if name.endswith((".yaml", ".yml")) else params / name / "profile.yaml"
-    if not file.is_file():
-        papers = sorted(path.parent.name for path in params.glob("*/profile.yaml"))
-        raise ConfigError(f"{file}: no such profile; {nearest(name, papers)}")
+    known = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
+    file = Path(name) if name.endswith((".yaml", ".yml")) else known.get(name)
+    if file is None or not file.is_file():
+        raise ConfigError(f"{name}: no such profile; {nearest(name, known)}")
     config = read_mapping(file)
     scales = list(config.get("scales") or {})
     if scale is None and scales:

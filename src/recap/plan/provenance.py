@@ -28,19 +28,15 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     value = read_json(path)
-    if not _fits(value):
+    files = value.get("files") if isinstance(value, dict) and value.get("format") == FORMAT else None
+    if not isinstance(files, dict) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in files.values()
+    ):
         raise RecapError(
             f"{path}: not a file of format {FORMAT} as this version writes it; restore it, or delete it and have the "
             "files beside it made again"
         )
-    entries: dict[str, dict[str, Any]] = value["files"]
-    return entries
-
-
-def _fits(value: Any) -> bool:
-    if not (isinstance(value, dict) and value.get("format") == FORMAT and isinstance(value.get("files"), dict)):
-        return False
-    return all(isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in value["files"].values())
+    return files
 
 
 def write(folder: Path, entries: dict[str, dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ They are limits, not predictions: a training that is stopped at its limit saves 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ from recap.plan.cost import Costs, EvaluationCost, TrainingCost, state_bytes
 from recap.plan.load import uses_gpus
 from recap.plan.run import Run
 from recap.plan.step_costs import ASSUMED_TFLOPS
+from recap.plan.submissions import Submission
 from recap.settings.datasets import PICTURES
 
 _MB = 10**6
@@ -74,8 +76,15 @@ class Resources:
 
     def _evaluation(self, run: Run) -> Need:
         """Return the limits of an evaluation, its metrics among them."""
+        return self._decoding(run, self.costs.evaluation)
+
+    def submission(self, submission: Submission) -> Need:
+        """Return the limits of captions for COCO's server."""
+        return self._decoding(submission.run, lambda _: self.costs.submission(submission))
+
+    def _decoding(self, run: Run, cost_of: Callable[[Run], EvaluationCost]) -> Need:
         try:
-            cost = self.costs.evaluation(run)
+            cost = cost_of(run)
             weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         except UnknownSize:
             return UNKNOWN
@@ -92,6 +101,7 @@ class Resources:
         settings = self.plan.get("features", features)
         pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
         seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
+        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
         disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
         return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
 

@@ -21,11 +21,12 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
     Raises:
         RecapError: a file is broken, or does not hold statistics of a table.
     """
-    return [_read(path) for path in sorted((results / "statistics").glob("[!.]*.json"))]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    table = read_json(path)
-    if not isinstance(table, dict) or _TABLE - set(table) or any(_ROW - set(row) for row in table["rows"]):
-        raise RecapError(f"{path}: not the statistics of a table; delete it and make it again with `recap statistics`")
-    return table
+    found = []
+    for path in sorted((results / "statistics").glob("[!.]*.json")):
+        table = read_json(path)
+        if not isinstance(table, dict) or _TABLE - set(table) or any(_ROW - set(row) for row in table["rows"]):
+            raise RecapError(
+                f"{path}: not the statistics of a table; delete it and make it again with `recap statistics`"
+            )
+        found.append(table)
+    return found

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError, nearest
 from recap.plan.figures import planned_figure
 from recap.plan.labels import labels, series_of
+from recap.plan.loaded import LoadedFiles
 from recap.plan.model_figures import model_figures
 from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler
 from recap.plan.submissions import Submission, check_test_pictures, submissions
-from recap.plan.variants import Variant
-from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Scale, Server, Table, TableFile, Titles
+from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, TableFile, Titles
 from recap.settings.datasets.coco_pictures import PicturesAlone
 from recap.settings.param_files import tables_named
-from recap.settings.params import base_files, load_named, read_mapping, validate
+from recap.settings.params import base_files, read_mapping, validate
 
 
-class RunPlan:
+class RunPlan(LoadedFiles):
     """Everything a profile needs, loaded and checked before the first job.
 
     Attributes:
         profile: the requested tables, scale and seeds.
-        params: the folder ``params/``.
         tables: id (``mine/t3``) -> the table at the profile's scale, its rows with parts of paths.
         seeds: id of a table -> the seeds of its rows.
         row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
@@ -38,28 +38,28 @@ class RunPlan:
     """
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
+        super().__init__(params)
         self.profile = profile
-        self.params = params
         self.row_id = row
-        self._files: dict[tuple[str, str], Any] = {}
-        self._variants: dict[tuple[str, str], Variant] = {}
-        self._variants_loaded: dict[str, Any] = {}
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         who = f"profile {profile.name!r}"
         self.scale: NamedScale | None = None
         if profile.scale:
-            self.scale = NamedScale.of(params, profile.scale, self._asked("scales", profile.scale, who))
-        self._titles = _titles(params)
+            self.scale = NamedScale.of(params, profile.scale, self.asked_by("scales", profile.scale, who))
+        titles = params / "titles.yaml"  # optional
+        self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
         self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
-        files: dict[str, FigureFile] = {name: self._figure_file(name, who) for name in profile.figures}
+        files: dict[str, FigureFile] = {name: self.asked_by("figures", name, who) for name in profile.figures}
+        # A table with parts means all of them.
+        files = {k: file.model_copy(update={"tables": tables_named(params, file.tables)}) for k, file in files.items()}
         drawn = [table_id for file in files.values() for table_id in file.tables]
         for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
-            self._add(table_id, self._asked("tables", table_id, who))
+            self._add(table_id, self.asked_by("tables", table_id, who))
         self.figures = {
             name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
             for name, file in files.items()
@@ -67,17 +67,14 @@ class RunPlan:
         self.model_figures = [
             figure
             for table_id, table in self.tables.items()
-            for figure in model_figures(table_id, self._replaced[table_id][0].figures, table, self._first(table_id))
+            for figure in model_figures(
+                table_id, self._replaced[table_id][0].figures, table, partial(self._first, table_id)
+            )
         ]
 
-    def _first(self, table_id: str) -> Callable[[Row], Run]:
-        """Return the function that gives the first seed's training of a table's row."""
-        return lambda row: self.weights(row_runs(row, self.seeds[table_id])[0])
-
-    def _figure_file(self, name: str, who: str) -> FigureFile:
-        """Return a figure's file with the tables that it means by a table with parts."""
-        file: FigureFile = self._asked("figures", name, who)
-        return file.model_copy(update={"tables": tables_named(self.params, file.tables)})
+    def _first(self, table_id: str, row: Row) -> Run:
+        """Return the training of the first seed of a table's row."""
+        return self.weights(row_runs(row, self.seeds[table_id])[0])
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
@@ -85,7 +82,7 @@ class RunPlan:
         made, quoted, own = after.made_rows()
         server = self._server(file, after, f"server.test of table {table_id!r}")
         if file.printed_on is not None:
-            self._asked("datasets", file.printed_on, f"printed_on of table {table_id!r}")
+            self.asked_by("datasets", file.printed_on, f"printed_on of table {table_id!r}")
         seeds = self.profile.seeds or after.seeds()
         rows, pairs = [], []
         for row in made:
@@ -100,18 +97,23 @@ class RunPlan:
         self.seeds[table_id] = seeds
         faithful = all(row.as_printed for row in rows)
         self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
+        scale = self.scale.settings if self.scale else None
+        ids = {row.id for row in made}
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
-            short_scale=short_sentence(scale=self._scale, titles=self._titles, pairs=pairs, as_printed=faithful),
+            short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
             columns=file.columns,
             baseline=file.baseline,
             quoted=quoted,
             not_run=own,
-            server=server,
+            server=server
+            and server.model_copy(
+                update={"not_sent": {key: why for key, why in server.not_sent.items() if key in ids}}
+            ),
             rows=rows,
-            examples=file.examples if file.examples and file.examples.row in {row.id for row in made} else None,
+            examples=file.examples if file.examples and file.examples.row in ids else None,
         )
         file_names = [file_name(name) for name in self.tables]
         if len(set(file_names)) != len(file_names):
@@ -122,7 +124,7 @@ class RunPlan:
         found = [self._replaced[table_id] for table_id in table_ids]
         return sentence(
             table=found[0][0],
-            scale=self._scale,
+            scale=self.scale.settings if self.scale else None,
             notes=list(dict.fromkeys(note for _, notes, _, _ in found for note in notes)),
             titles=self._titles,
             pairs=[pair for _, _, pairs, _ in found for pair in pairs],
@@ -134,14 +136,10 @@ class RunPlan:
         """Load and check everything that a row names, and keep its variants."""
         names = [("datasets", planned.dataset), ("subsets", planned.subset)]
         for section, name in [*names, *(("features", name) for name in planned.features)]:
-            self._asked(section, name, who)
+            self.asked_by(section, name, who)
         for variant in (planned.model, planned.recipe):
-            key = (variant.section, variant.name)
-            loaded = self._loaded(variant, who)
-            if self._files.setdefault(key, loaded) != loaded:
-                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
-            self._variants[key] = variant
-        check_row(planned, who, lambda section, name: self._asked(section, name, who))
+            self.add_variant(variant, who)
+        check_row(planned, who, lambda section, name: self.asked_by(section, name, who))
         self._features["+".join(planned.features)] = planned.features
 
     def _server(self, file: TableFile, scaler: Scaler, who: str) -> Server | None:
@@ -149,12 +147,12 @@ class RunPlan:
         replaced = file.server and scaler.test_data(file.server)
         if not file.server or replaced == file.server.test:
             return file.server
-        return file.server if isinstance(self._asked("datasets", str(replaced), who), PicturesAlone) else None
+        return file.server if isinstance(self.asked_by("datasets", str(replaced), who), PicturesAlone) else None
 
     def _test_pictures(self, dataset: str, features: tuple[str, ...], who: str) -> tuple[str, str]:
         """Load and check what a server shows; return parts of paths."""
         for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
-            self._asked(section, name, who)
+            self.asked_by(section, name, who)
         check_test_pictures(self.get, dataset, features, who)
         self._features["+".join(features)] = features
         return dataset, "+".join(features)
@@ -183,63 +181,15 @@ class RunPlan:
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
         """Return the settings of a row, for the sentence about what was replaced."""
-        model = self._loaded(row.model, who)
+        model = self.variant_loaded(row.model, who)
         return {
             "dataset": (row.dataset,),
-            "subset": self._asked("subsets", row.subset, who),
+            "subset": self.asked_by("subsets", row.subset, who),
             "features": row.features,
             "model": (model.kind, model.model_dump(exclude={"kind"})),
-            "recipe": self._loaded(row.recipe, who),
+            "recipe": self.variant_loaded(row.recipe, who),
             "stage": row.stage,
         }
-
-    @property
-    def _scale(self) -> Scale | None:
-        return self.scale.settings if self.scale else None
-
-    def _asked(self, section: str, name: str, who: str) -> Any:
-        """Return a config object; an error also names the table, row or profile that asks for it."""
-        try:
-            return self.get(section, name)
-        except ConfigError as error:
-            raise ConfigError(f"{error} (asked for by {who})") from error
-
-    def _loaded(self, variant: Variant, who: str) -> Any:
-        """Return the config object of a model or recipe with changes; rows that name the same share one."""
-        key = repr(variant)
-        if key not in self._variants_loaded:
-            try:
-                self._variants_loaded[key] = variant.load(self.params)
-            except ConfigError as error:
-                raise ConfigError(f"{error} (asked for by {who})") from error
-        return self._variants_loaded[key]
-
-    def get(self, section: str, name: str) -> Any:
-        """Return the config object of a part of a path, or of a file of ``params/`` by its name, loaded once."""
-        if (section, name) not in self._files:
-            self._files[section, name] = load_named(self.params, section, name)
-        return self._files[section, name]
-
-    def spec(self, section: str, name: str) -> dict[str, Any]:
-        """Return a config object as plain JSON values, complete with defaults."""
-        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
-        return values
-
-    def variant(self, section: str, name: str) -> Variant:
-        """Return a part of a path as file and changes."""
-        return self._variants.get((section, name), Variant(section, name))
-
-    def resolve_with_sources(self, section: str, name: str) -> dict[str, tuple[Any, str]]:
-        """Return the values behind a part of a path by dotted key, each with its source.
-
-        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default (MODULE)``.
-        """
-        return self.variant(section, name).with_sources(self.params)
-
-    def source(self, section: str, name: str) -> str:
-        """Return the source of a part of a path: the row or scale that changes it, or its file."""
-        variant = self.variant(section, name)
-        return variant.layers(self.params)[-1].source
 
     def source_of_seeds(self, table_id: str) -> str | None:
         """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
@@ -303,19 +253,14 @@ class RunPlan:
     def _shared(self, recipe: str, *keys: str) -> str:
         """Return the name of the lowest base of a recipe that equals it in ``keys``; looked up once."""
         if (recipe, *keys) not in self._lowest_equal:
-            self._lowest_equal[recipe, *keys] = self._find_lowest_equal(recipe, *keys)
+            files = base_files(self.params, "recipes", self.variant("recipes", recipe).base)
+            own, equal = self.recipe(recipe), recipe
+            for base in (Path(source).stem for source, _ in reversed(files)):
+                if any(getattr(self.recipe(base), key) != getattr(own, key) for key in keys):
+                    break
+                equal = base
+            self._lowest_equal[recipe, *keys] = equal
         return self._lowest_equal[recipe, *keys]
-
-    def _find_lowest_equal(self, recipe: str, *keys: str) -> str:
-        variant = self.variant("recipes", recipe)
-        bases = [Path(source).stem for source, _ in base_files(self.params, "recipes", variant.base)][::-1]
-        own = self.get("recipes", recipe)
-        equal = recipe
-        for base in bases:
-            if any(getattr(self.get("recipes", base), key) != getattr(own, key) for key in keys):
-                break
-            equal = base
-        return equal
 
     def labels(self) -> dict[str, str]:
         """Return the label of every series of runs, in the order of the tables' rows."""
@@ -336,15 +281,3 @@ class RunPlan:
     def shown(self) -> list[Run]:
         """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
         return sorted({*self.scored(), *(each.test for each in self.submissions())})
-
-    def recipe(self, name: str) -> Recipe:
-        """Return a recipe by name."""
-        recipe: Recipe = self.get("recipes", name)
-        return recipe
-
-
-def _titles(params: Path) -> Titles:
-    """Read the titles of data sets and features; the file is optional."""
-    path = params / "titles.yaml"
-    titles: Titles = validate(Titles, read_mapping(path) if path.exists() else {}, str(path))
-    return titles

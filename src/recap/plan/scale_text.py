@@ -41,13 +41,14 @@ def sentence(
         seeds: number of runs of each row.
         as_printed: whether every row has the data set and the settings of the printed numbers.
     """
+    runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
     said = [
         *_named(pairs, "dataset", titles.datasets),
         *_subsets(pairs),
         *_named(pairs, "features", titles.features),
         *_models(pairs, titles.weights),
         *_epochs(pairs),
-        *([f"{_runs(seeds)} in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
+        *([f"{runs} of each row in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
     ]
     opening = _opening(scale, as_printed)
     own = [table.note, "" if scale and not scale.paper else table.paper_note]
@@ -162,10 +163,6 @@ def _of_stage(pairs: Sequence[Pair], side: str, stage: str) -> set[int]:
 def _range(counts: set[int]) -> str:
     found = sorted(counts)
     return " to ".join(str(count) for count in dict.fromkeys([*found[:1], *found[-1:]]))
-
-
-def _runs(seeds: int) -> str:
-    return f"{_number(seeds)} {'run' if seeds == 1 else 'runs'} of each row"
 
 
 def _number(count: int) -> str:

@@ -93,11 +93,17 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
 @cache
 def _code_digest(starts: tuple[str, ...], without: tuple[str, ...]) -> str:
     places = reached(starts, without)
-    hashes = {place: content_hash([_own_hash(place, each) for each in _statements(place)]) for place in places}
+    # Of a class of settings the fields do not count.
+    fieldless = {place: _is_settings(place) for place in places}
+    hashes = {
+        place: content_hash([each.without_fields if fieldless[place] else each.hash for each in _statements(place)])
+        for place in places
+    }
+    names = {place: sorted({name for each in _statements(place) for name in each.names}) for place in places}
     # What a name means is part of what a definition computes: two of one name in two modules may change places.
     for _ in range(3):
         hashes = {
-            place: content_hash([hashes[place], *(_meaning(place[0], name, hashes) for name in _names(place))])
+            place: content_hash([hashes[place], *(_meaning(place[0], name, hashes) for name in names[place])])
             for place in places
         }
     return content_hash(sorted(set(hashes.values())))[:16]
@@ -138,15 +144,6 @@ def _all_of(module: str) -> list[Place]:
 def _statements(place: Place) -> list[Definition]:
     module, name = place
     return _parsed(module).definitions.get(name, [])
-
-
-def _names(place: Place) -> list[str]:
-    return sorted({name for each in _statements(place) for name in each.names})
-
-
-def _own_hash(place: Place, definition: Definition) -> str:
-    """Return the hash of a statement; of a class of settings without its fields."""
-    return definition.without_fields if _is_settings(place) else definition.hash
 
 
 @cache

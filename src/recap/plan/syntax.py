@@ -47,7 +47,9 @@ def read_module(file: Path, name: str) -> Module:
     tree = ast.parse(file.read_bytes(), filename=str(file))
     module = Module(imports=_imports(tree, name, is_package=file.name == "__init__.py"))
     for node in _without_docstring(tree.body):
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node) or _is_for_types(node):
+        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node):
+            continue
+        if isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING":
             continue
         definition = _definition(node)
         for bound in sorted(_bound(node)) or [""]:
@@ -116,11 +118,6 @@ def _is_message(node: object) -> bool:
     """Return whether a statement is a call of `log`."""
     call = node.value if isinstance(node, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _chain(call.func.value) == "log"
-
-
-def _is_for_types(node: ast.stmt) -> bool:
-    """Return whether a statement is `if TYPE_CHECKING`."""
-    return isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
 
 
 def _is_check(node: object) -> bool:

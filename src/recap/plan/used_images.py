@@ -7,9 +7,12 @@ files of the workflow (``recap.data.subsets.used``); here is which draws a store
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from recap.plan.paths import SUBSETS, Paths, Stores
 from recap.plan.run_plan import RunPlan
+from recap.plan.submissions import VAL
+from recap.settings.datasets.conceptual import ConceptualDataset
 
 
 def used_subsets(paths: Paths, store: Stores) -> list[str]:
@@ -19,6 +22,13 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
 
 
+def sent_parts(paths: Paths, store: Stores) -> list[str]:
+    """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
+    plan = paths.plan
+    runs = [each.run for each in plan.submissions() if each.run.dataset == store.dataset]
+    return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
+
+
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
     """Return the subsets that a list of images was made from, if it serves these, too; else these.
 
@@ -26,6 +36,34 @@ def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
     """
     before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
     return before if set(wanted) <= set(before) else wanted
+
+
+def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
+    """Return by data set what the runs of a plan draw from a list of web pictures.
+
+    Args:
+        paths: of the plan.
+        survivors: the list of fetched pictures of the training split.
+
+    Returns:
+        What `recap data wanted` takes as its draws; empty where all pictures are fetched.
+    """
+    found: dict[str, Any] = {}
+    for name in paths.plan.datasets():
+        settings = paths.plan.get("datasets", name)
+        if not isinstance(settings, ConceptualDataset) or settings.survival is None:
+            continue
+        if paths.outside(settings.training_pictures()) == survivors:
+            runs = sorted({(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name})
+            draws = [paths.plan.spec("subsets", subset) | {"seed": seed} for subset, seed in runs]
+            own = settings.model_dump(include={"seed", "survival"})
+            found[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
+    return found
+
+
+def tsv_of_draws(paths: Paths, survivors: str) -> str:
+    """Return the TSV that web pictures are drawn from."""
+    return paths.outside(paths.plan.get("datasets", next(iter(web_draws(paths, survivors)))).train)
 
 
 def sources(plan: RunPlan, features: str) -> set[str]:

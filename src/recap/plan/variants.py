@@ -11,9 +11,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
 from recap.core.hashing import value_hash
 from recap.settings import SECTIONS
-from recap.settings.every_setting import every_setting
 from recap.settings.params import base_files, flat, merged, validate
 
 LONGEST = 100  # bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
@@ -77,7 +79,7 @@ class Variant:
     def with_sources(self, params: Path) -> dict[str, tuple[Any, str]]:
         """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
         said = reduce(merged, (_with_source(layer.values, layer.source) for layer in self.layers(params)))
-        found = every_setting(self.load(params))
+        found = _every_setting(self.load(params))
         return {key: (value, _source(key, said) or f"default ({module})") for key, (value, module) in found.items()}
 
 
@@ -104,6 +106,24 @@ def _source(key: str, said: dict[str, Any]) -> str | None:
     if found is None and key.endswith(".schedule.learning_rate"):
         return _source(key.replace(".schedule.", "."), said)
     return found.source if isinstance(found, _Sourced) else None
+
+
+def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
+    """Return each value as plain JSON by its key (``xe.epochs``), with the module of the class that has its default.
+
+    Also what specs and hashes leave out while it has its default.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    for name, info in type(config).model_fields.items():
+        value = getattr(config, name)
+        if info.exclude:  # a note, or another spelling of a key that is here
+            continue
+        if isinstance(value, BaseModel):
+            found |= {f"{name}.{key}": setting for key, setting in _every_setting(value).items()}
+        else:
+            module = next(kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__)
+            found |= {key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()}
+    return found
 
 
 def variant_name(base: str, shown: dict[str, Any]) -> str:

@@ -21,7 +21,8 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
 
     A row stays if it is a baseline, is of a study or figure that stays, or is the first with its data set, kind of
-    features, kind of model, stage, ensemble or kind of figure. Of studies and figures over a setting one stays.
+    features, kind of model, stage or kind of figure, or the first ensemble. Of studies and figures over a setting one
+    stays.
     """
     study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
     # A line over the rows of one table needs fewer rows than one over several tables.
@@ -54,7 +55,8 @@ def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
 def _kinds_of_work(plan: RunPlan, table_id: str, row: Row) -> Iterator[object]:
     """Yield what a row may be the first to need."""
     yield "dataset", row.dataset
-    yield "model", plan.get("models", row.model).kind, row.ensemble
+    yield "model", plan.get("models", row.model).kind
+    yield "ensemble", row.ensemble
     yield "stage", row.stage
     for name in plan.feature_names(row.features):
         settings = plan.get("features", name)

@@ -41,8 +41,10 @@ _WRITERS: dict[str, Write] = {
     "grid_feats/X-101-features.tgz": regions.write_grid_feats,
     "grid_feats/*.pth": lambda world, path: detectors.write_checkpoint(path),
     "panoptic/*.pkl": lambda world, path: detectors.write_pickle(path),
-    "*/features.lineidx": lambda world, path: regions.write_vinvl_index(world.photos, path),
-    "*/features.tsv": lambda world, path: regions.write_vinvl(world.photos, path),
+    "*/coco_detections.hdf5": regions.write_detections,
+    "oscar/coco_caption.zip": regions.write_caption_pack,
+    "vinvl/features.lineidx": lambda world, path: regions.write_vinvl_index(world.photos, path),
+    "vinvl/features.tsv": lambda world, path: regions.write_vinvl(world.photos, path),
 }
 
 

@@ -19,7 +19,7 @@ from recap.plan.run_plan import RunPlan
 from recap.rehearsal import server
 from recap.rehearsal.cut import cut_rows
 from recap.rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
-from recap.rehearsal.small import PAPER_SCALE, write_small
+from recap.rehearsal.small import PAPER_SCALE, write_small, write_yaml
 from recap.rehearsal.world import CAPTIONS, World
 from recap.settings.param_files import papers
 from recap.settings.rehearsal import Rehearsal
@@ -35,14 +35,12 @@ class Prepared:
 
     Attributes:
         configfile: the profile's file.
-        config: keys of the profile in place of those of its file.
         plan: the plan.
         by_hand: files that a person brings -> the steps.
         stand_ins: features that stand-ins make.
     """
 
     configfile: Path
-    config: dict[str, Any]
     plan: RunPlan
     by_hand: dict[str, str] = field(default_factory=dict)
     stand_ins: list[str] = field(default_factory=list)
@@ -71,20 +69,22 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
     copy = Path(COPY)
     settings = write_small(params, copy, detectron2=find_spec("detectron2") is not None)
     configfile = copy / paper / "profile.yaml"
-    config: dict[str, Any] = {"scale": PAPER_SCALE, "inputs": INPUTS, "fetch": True, "execution": {"threads": 1}}
-    plan = _plan(configfile, config)
+    changes: dict[str, Any] = {"scale": PAPER_SCALE, "inputs": INPUTS, "fetch": True, "execution": {"threads": 1}}
+    plan = _plan(configfile, changes)
     if short:
-        config |= cut_rows(plan)
-        plan = _plan(configfile, config)
+        plan = _plan(configfile, cut_rows(plan))
     needed = requirements(Paths(plan))
     by_hand = _write_files(needed, _world(plan, settings, url), plan, url)
     detectors = sorted({name for run in plan.scored() for name in plan.feature_names(run.features)})
     stand_ins = [name for name in detectors if plan.get("features", name).kind.startswith("stand_in")]
-    return Prepared(configfile, config, plan, by_hand, stand_ins)
+    return Prepared(configfile, plan, by_hand, stand_ins)
 
 
-def _plan(configfile: Path, config: dict[str, Any]) -> RunPlan:
-    return load_plan({**read_mapping(configfile), **config, PARAMS: COPY})
+def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
+    """Return the plan of a profile whose file gets changes."""
+    values = read_mapping(configfile) | changes
+    write_yaml(configfile, values)
+    return load_plan(values | {PARAMS: COPY})
 
 
 def _world(plan: RunPlan, settings: Rehearsal, url: str) -> World:

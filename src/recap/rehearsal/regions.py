@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from recap.rehearsal.archives import write_tgz, write_zip
+from recap.rehearsal.archives import Content, write_tgz, write_zip
 from recap.rehearsal.world import Photo, World, boxes, vectors
 
 _WIDTH = 2048
+_CLASSES = 1601  # of Visual Genome, and the background
 _OF_BOXES = 6  # numbers of a box that VinVL's vectors end with
 _SPREAD = 5  # adaptive files have this many different numbers of regions, from the least on
 _LEAST = 10
@@ -63,14 +65,34 @@ def _text(array: np.ndarray) -> bytes:
 
 
 def write_vinvl(photos: Sequence[Photo], path: Path) -> None:
-    """Write ``features.tsv`` of Oscar or VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
+    """Write ``features.tsv`` of VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
     path.write_bytes(b"".join(_vinvl_lines(photos)))
 
 
 def write_vinvl_index(photos: Sequence[Photo], path: Path) -> None:
     """Write ``features.lineidx``, which lies beside it: the first byte of each line."""
-    starts = accumulate((len(line) for line in _vinvl_lines(photos)), initial=0)
-    path.write_text("".join(f"{start}\n" for start in list(starts)[:-1]))
+    path.write_text(_starts(_vinvl_lines(photos)))
+
+
+def write_caption_pack(world: World, path: Path) -> None:
+    """Write ``coco_caption.zip`` of Oscar: a TSV and its index for each split; a line is the id and a JSON."""
+    files: dict[str, Content] = {}
+    for split, names in {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}.items():
+        lines = [_packed(line) for line in _vinvl_lines(world.split(*names))]
+        files[f"coco_caption/{split}.feature.tsv"] = b"".join(lines)
+        files[f"coco_caption/{split}.feature.lineidx"] = _starts(lines)
+    write_zip(path, files)
+
+
+def _packed(line: bytes) -> bytes:
+    """Return a line of VinVL's in the form of the packs for captioning."""
+    image_id, count, values = line.rstrip().split(b"\t")
+    return image_id + b"\t" + json.dumps({"num_boxes": int(count), "features": values.decode()}).encode() + b"\n"
+
+
+def _starts(lines: Iterable[bytes]) -> str:
+    """Return the first byte of each line."""
+    return "".join(f"{start}\n" for start in list(accumulate(map(len, lines), initial=0))[:-1])
 
 
 def _vinvl_lines(photos: Sequence[Photo]) -> Iterator[bytes]:
@@ -86,6 +108,18 @@ def _relative(photo: Photo, count: int) -> np.ndarray:
     found: np.ndarray = np.concatenate([shares, shares[:, 2:] - shares[:, :2]], 1).astype(np.float32)
     assert found.shape[1] == _OF_BOXES
     return found
+
+
+def write_detections(world: World, path: Path) -> None:
+    """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of each photo."""
+    import h5py
+
+    with h5py.File(path, "w", locking=False) as file:
+        for photo in world.photos:
+            count = _LEAST + photo.image_id % _SPREAD
+            file[f"{photo.image_id}_features"] = vectors(photo.image_id, count, _WIDTH)
+            file[f"{photo.image_id}_boxes"] = boxes(photo, count)
+            file[f"{photo.image_id}_cls_prob"] = np.full((count, _CLASSES), 1 / _CLASSES, np.float32)
 
 
 def write_grid_feats(world: World, path: Path) -> None:

@@ -72,13 +72,13 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
         _load_stand_ins()
         prepared = prepare(paper, params, url=url, short=short)
         state["by_hand"] |= prepared.by_hand
-        workflow = Workflow(snakefile, prepared.configfile, prepared.config, cores, url)
+        workflow = Workflow(snakefile, prepared.configfile, cores, url)
         state.setdefault("planned", workflow.planned())
         write_json(STATE, state)
         workflow.run()
         workflow.run("--report", "report.html")
         if not short:
-            repro(workflow, prepared.plan.profile.name)
+            repro(workflow)
         left = workflow.planned()
         planned = Counter(state["planned"])
         state["minutes"] += (time.monotonic() - began) / 60

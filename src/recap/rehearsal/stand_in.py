@@ -48,10 +48,10 @@ def extract(spec: StandInRegions | StandInSegments, job: Any) -> None:
     from recap.core.hashing import sha256_file
     from recap.features.attributes import describe
     from recap.features.extraction import Pictures, extract_each
-    from recap.features.layout import GRID, REGION, SEGMENT
+    from recap.features.layout import SEGMENT
 
     regions = isinstance(spec, StandInRegions)
-    streams = ((REGION, GRID) if spec.grid else (REGION,)) if regions else (SEGMENT,)
+    streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
     extract_each(
         spec,
         job,
@@ -84,7 +84,8 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
         arrays[f"{REGION}/attribute_scores"] = random.random(count).astype(np.float32)
     if spec.grid:
         arrays[GRID] = np.maximum(random.standard_normal((spec.grid**2, 2048)), 0).astype(np.float32)
-    return ImageFeatures(image_id, picture.size, arrays)
+    own = {name: array for name, array in arrays.items() if name.split("/")[0] in spec.streams()}
+    return ImageFeatures(image_id, picture.size, own)
 
 
 def occupancy(image_id: int, picture: Image, spec: Any) -> ImageFeatures:

@@ -9,22 +9,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
+from recap.artifacts.profiles import add
 from recap.core.errors import RecapError
-from recap.core.files.yaml_files import read_mapping
 from recap.rehearsal.workflow import Workflow
 
 _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
 
 
-def repro(workflow: Workflow, name: str) -> None:
+def repro(workflow: Workflow) -> None:
     """Run `dvc repro` in the working folder.
 
     Args:
         workflow: of the folder; its Snakefile is that of the project.
-        name: of the profile, as its folders have it.
 
     Raises:
         RecapError: it failed; the messages say why.
@@ -37,14 +34,12 @@ def repro(workflow: Workflow, name: str) -> None:
             shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    stages = read_mapping(Path("dvc.yaml"))
-    stages["vars"] = [{"profile": name}, {"config": workflow.words()}]
-    Path("dvc.yaml").write_text(yaml.safe_dump(stages, sort_keys=False))
+    name = add(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
     environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if not Path(".git").exists():
         for words in (["init", "-q"], ["add", "Snakefile", "dvc.yaml", ".gitignore"], ["commit", "-q", "-m", name]):
             _call([*_GIT, *words], environment)
-    _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet"], environment)
+    _call([sys.executable, "-P", "-m", "dvc", "repro", "--quiet", f"report@{name}"], environment)
 
 
 def _call(words: list[str], environment: Mapping[str, str]) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from recap.core.errors import RecapError
 
@@ -29,14 +25,12 @@ class Workflow:
     Attributes:
         snakefile: of the project.
         configfile: the profile's file.
-        config: keys in place of those of that file.
         cores: jobs at once.
         hub: address that takes the place of the HuggingFace hub.
     """
 
     snakefile: Path
     configfile: Path
-    config: Mapping[str, Any]
     cores: int
     hub: str
 
@@ -84,17 +78,9 @@ class Workflow:
             "no_proxy": "127.0.0.1",
         }
 
-    def words(self) -> str:
-        """Return the profile as words of a shell."""
-        return shlex.join(self._profile())
-
-    def _profile(self) -> list[str]:
-        changes = [f"{key}={_inline(value)}" for key, value in self.config.items()]
-        return ["--configfile", str(self.configfile), "--config", *changes]
-
     def _command(self, words: Sequence[str]) -> list[str]:
         command = [sys.executable, "-P", "-m", "snakemake", *words, "--cores", str(self.cores)]
-        return [*command, "--snakefile", str(self.snakefile), *self._profile()]
+        return [*command, "--snakefile", str(self.snakefile), "--configfile", str(self.configfile)]
 
 
 # Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
@@ -107,8 +93,3 @@ def job_counts(said: str) -> Counter[str]:
     lines = listed.split("total")[0].splitlines()[3:] if heading else []
     found = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
     return Counter({line[1]: int(line[2]) for line in found if line and line[1] not in _GATHER})
-
-
-def _inline(value: Any) -> str:
-    """Return a value as YAML in one line."""
-    return yaml.safe_dump(value, default_flow_style=True, width=10**9).strip().removesuffix("\n...")

@@ -143,7 +143,9 @@ def _printed_lines(
     """Return the printed numbers with their spread, and how far ours are from them; of what is not there, no line."""
     lines = []
     if any(cell["printed_percent"] is not None for _, cell in cells):
-        printed = {name: _printed(cell, column_info(name).digits) for name, cell in cells}
+        printed = {name: number(cell["printed_percent"], column_info(name).digits) for name, cell in cells}
+        spreads = {name: cell["printed_sd_percent"] for name, cell in cells}  # beside the number in the paper
+        printed = {k: text if spreads[k] is None else f"{text} ± {spreads[k]:g}" for k, text in printed.items()}
         lines.append(_doubted("printed", printed, doubt, content))
     key = "difference_to_printed_percent"
     if any(cell[key] is not None for _, cell in cells):
@@ -165,12 +167,6 @@ def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str
     return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
 
 
-def _printed(cell: Mapping[str, Any], digits: int) -> str:
-    """Return a printed number, with the standard deviation that stands beside it in the paper."""
-    text, spread = number(cell["printed_percent"], digits), cell["printed_sd_percent"]
-    return text if spread is None else f"{text} ± {spread:g}"
-
-
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:
     """Return a number as text, or two dashes."""
     if value is None:
@@ -190,7 +186,7 @@ def _ours(cell: Mapping[str, Any], column: str, same: int | None, content: Conte
     if same is None:
         text += f" ({cell['n']})"
     mark = content.footnotes.mark(f"Not all seeds have {column}: {plain(cell['reason'])}.") if cell["reason"] else ""
-    return Entry(text, strong=_mark(cell) > 0, mark=mark)
+    return Entry(text, strong=mark_of(cell) > 0, mark=mark)
 
 
 def _not_run(cell: Mapping[str, Any], column: str, content: Content) -> str:
@@ -205,7 +201,7 @@ def _incomparable(cell: Mapping[str, Any], column: str, content: Content) -> Ent
     return Entry(NONE, mark=content.footnotes.mark(f"No comparison: {plain(cell['comparison']['reason'])}."))
 
 
-def _mark(cell: Mapping[str, Any]) -> int:
+def mark_of(cell: Mapping[str, Any]) -> int:
     """Return 1 or -1 where a row is marked as better or worse than the baseline, else 0."""
     return 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
 
@@ -221,7 +217,7 @@ def _difference(cell: Mapping[str, Any], column: str, content: Content) -> Entry
     if comparison["difference"] is None:
         return _incomparable(cell, column, content)
     info, arrow = column_info(column), ""
-    if _mark(cell):
+    if mark_of(cell):
         arrow = " ↑" if comparison["difference"] > 0 else " ↓"
     return Entry(number(info.scale * comparison["difference"], info.digits + 1, signed=True) + arrow)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
+from recap.core.files.spreadsheet import csv_text
 from recap.reporting.colours import COLOURS, colour_of
 from recap.reporting.text import plain
 
@@ -56,13 +56,13 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
         RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text instead of a number.
     """
     curves = [Curve(lines=_history(runs / run["path"] / "history.csv"), **run) for run in spec["runs"]]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for curve in curves:
-        writer.writerows([curve.label, curve.seed, curve.stage, *(line[key] for key in _READ)] for line in curve.lines)
+    rows = (
+        [curve.label, curve.seed, curve.stage, *(line[key] for key in _READ)]
+        for curve in curves
+        for line in curve.lines
+    )
     draw_curves(curves, figure)
-    write_text(out, text.getvalue())
+    write_text(out, csv_text([COLUMNS, *rows]))
 
 
 def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
@@ -140,13 +140,8 @@ def _history(path: Path) -> list[dict[str, str]]:
     if missing:
         raise RecapError(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
     for line in lines:
-        _check_numbers(path, line)
+        try:  # validation, and the loss before the first step, may be empty
+            int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
+        except (TypeError, ValueError) as error:
+            raise RecapError(f"{path}: {error} in a row of the history; delete it and train this run again") from error
     return lines
-
-
-def _check_numbers(path: Path, line: Mapping[str, str]) -> None:
-    """Refuse a row whose cells are not numbers; validation, and the loss before the first step, may be empty."""
-    try:
-        int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
-    except (TypeError, ValueError) as error:
-        raise RecapError(f"{path}: {error} in a row of the history; delete it and train this run again") from error

@@ -123,21 +123,16 @@ def _fitted(image: Image) -> Image:
 
 def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styled]:
     """Return the text beside one image: every row's label and caption, then the references in grey."""
+    from PIL.ImageColor import getrgb
+
     parts: list[Styled] = [(f"{number}. {sample.heading()}", "plain", _GREY)]
     colours = colour_of(caption.label for caption in sample.captions)
     for caption in sample.captions:
-        parts.append((caption.heading(), "bold", _darker(colours[caption.label])))
+        red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
+        parts.append((caption.heading(), "bold", (red, green, blue)))
         parts.append((caption.text or "(empty caption)", "plain", _TEXT_COLOR))
     parts += [(f"· {reference}", "plain", _GREY) for reference in sample.references]
     return [(line, style, colour) for text, style, colour in parts for line in wrapped(text, fonts[style], _TEXT_WIDTH)]
-
-
-def _darker(colour: str) -> tuple[int, int, int]:
-    """Return a row's colour as that of text."""
-    from PIL.ImageColor import getrgb
-
-    red, green, blue = (round(_DARKER * part) for part in getrgb(colour)[:3])
-    return red, green, blue
 
 
 def wrapped(text: str, font: Any, width: int) -> list[str]:

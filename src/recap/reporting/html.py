@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from recap.reporting.content import Block, Content, Entry, Line
+from recap.reporting.content import Block, Content
 from recap.reporting.markdown import footnotes
 
 _STYLE = """
@@ -42,18 +42,12 @@ def html_table(content: Content) -> str:
 def _block(block: Block, columns: int) -> str:
     """Return all lines of one row of the table."""
     label = f'<tr><th scope="rowgroup" colspan="{columns + 1}">{escape(block.label)}</th></tr>'
-    return "\n".join(["<tbody>", label, *map(_line, block.lines), "</tbody>"])
-
-
-def _line(line: Line) -> str:
-    cells = "".join(f"<td>{_entry(entry)}</td>" for entry in line.entries)
-    return f'<tr><th scope="row">{escape(line.kind)}{_mark(line.mark)}</th>{cells}</tr>'
-
-
-def _entry(entry: Entry) -> str:
-    """Return one cell."""
-    text = f"<strong>{escape(entry.text)}</strong>" if entry.strong else escape(entry.text)
-    return text + _mark(entry.mark)
+    lines = []
+    for line in block.lines:
+        texts = [f"<strong>{escape(each.text)}</strong>" if each.strong else escape(each.text) for each in line.entries]
+        cells = "".join(f"<td>{text}{_mark(each.mark)}</td>" for text, each in zip(texts, line.entries, strict=True))
+        lines.append(f'<tr><th scope="row">{escape(line.kind)}{_mark(line.mark)}</th>{cells}</tr>')
+    return "\n".join(["<tbody>", label, *lines, "</tbody>"])
 
 
 def _mark(mark: str) -> str:

@@ -60,12 +60,13 @@ def _escape_char(char: str) -> str:
 def latex_table(content: Content, name: str) -> str:
     """Return a ``table*`` environment, as wide as a page of two columns; a comment names the packages it needs."""
     columns = content.columns
+    scale = rf" \textbf{{{escape(content.scale)}}}" if content.scale else ""
     lines = [
         f"% made by recap: table {escape(name)}; changes are lost when it is made again",
         PACKAGES,
         r"\begin{table*}[tbp]",
         r"\centering",
-        rf"\caption{{{escape(content.title)}.{_scale(content.scale)}}}",
+        rf"\caption{{{escape(content.title)}.{scale}}}",
         rf"\label{{tab:{label_name(name)}}}",
         r"\medskip",
         r"\footnotesize" if len(columns) <= _MAX_COLUMNS else r"\scriptsize",
@@ -102,35 +103,25 @@ def label_name(name: str) -> str:
     return "".join(char if char.isalnum() else "-" for char in name)
 
 
-def _scale(text: str) -> str:
-    return rf" \textbf{{{escape(text)}}}" if text else ""
-
-
 def _body(content: Content) -> list[str]:
     """Return the blocks, with a little space between them."""
-    lines: list[str] = []
-    for number, block in enumerate(content.blocks):
-        if number:
-            lines.append(r"\addlinespace")
-        lines.extend(_block(block, len(content.columns)))
-    return lines
+    blocks = [[r"\addlinespace", *_block(block, len(content.columns))] for block in content.blocks]
+    return [line for block in blocks for line in block][1:]
 
 
 def _block(block: Block, columns: int) -> list[str]:
     """Return one row of the table: its label, then its lines."""
     lines = [rf"\multicolumn{{{columns + 1}}}{{@{{}}l}}{{\textbf{{{escape(block.label)}}}}} \\"]
     for line in block.lines:
-        kind = rf"\enspace {_kind(line.kind)}{superscript(line.mark)}"
+        # n, p and minus signs in math mode
+        kind = escape(line.kind).replace("(n =", "($n$ =").replace("p, ", "$p$, ").replace(" minus ", " $-$ ")
+        kind = rf"\enspace {kind}{superscript(line.mark)}"
         lines.append(" & ".join([kind, *map(_cell, line.entries)]) + r" \\")
-        spreads = [_spread(entry) for entry in line.entries]
+        spreads = [escape(entry.text.partition(" ± ")[2]) for entry in line.entries]
         if any(spreads):
+            spreads = [rf"{{\tiny {spread}}}" if spread else "" for spread in spreads]
             lines.append(" & ".join([r"\enspace\quad $\pm$ sd", *spreads]) + r" \\")
     return lines
-
-
-def _kind(kind: str) -> str:
-    """Return the name of a line; n, p and minus signs in math mode."""
-    return escape(kind).replace("(n =", "($n$ =").replace("p, ", "$p$, ").replace(" minus ", " $-$ ")
 
 
 def _cell(entry: Entry) -> str:
@@ -154,12 +145,6 @@ def footnotes(texts: Mapping[str, str]) -> list[str]:
     return [f"{superscript(mark)} {escape(text)}" for mark, text in texts.items()]
 
 
-def _spread(entry: Entry) -> str:
-    """Return the standard deviation of a cell, small, or nothing."""
-    spread = entry.text.partition(" ± ")[2]
-    return rf"{{\tiny {escape(spread)}}}" if spread else ""
-
-
 def signed(text: str) -> str:
     """Return a number with a real minus sign or less-than sign."""
     if text[0] in "+-<" and text[1:2].isdigit():
@@ -170,11 +155,8 @@ def signed(text: str) -> str:
 def _notes(content: Content) -> list[str]:
     """Return the notes below the table."""
     notes = footnotes(content.footnotes) + [escape(note) for note in content.notes]
-    notes += [f"Signature: {_signature(text)}." for text in content.signatures]
+    # A line may end after each field of a signature.
+    fields = [escape(text).replace(r"\textbar{}", r"\textbar{}\allowbreak ") for text in content.signatures]
+    notes += [rf"Signature: \texttt{{{text}}}." for text in fields]
     body = "\\par\n".join(notes)
     return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\scriptsize\raggedright", body, r"\end{minipage}"]
-
-
-def _signature(text: str) -> str:
-    """Return a signature with a possible line break after each field."""
-    return r"\texttt{" + escape(text).replace(r"\textbar{}", r"\textbar{}\allowbreak ") + "}"

@@ -50,7 +50,9 @@ def _on_scales(columns: Sequence[str]) -> list[str]:
 
 def _on_printed(statistics: Mapping[str, Any]) -> list[str]:
     """Return what the printed numbers were measured on, and why there is no difference to them where there is none."""
-    rows = [row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in _cells(row))]
+    rows = [
+        row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in row["cells"].values())
+    ]
     if not rows and not statistics["quoted"] and not statistics["not_run"]:
         return []
     if statistics["printed_on"] is None:
@@ -130,7 +132,3 @@ def _on_power(statistics: Mapping[str, Any]) -> str:
         f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a rough estimate from "
         "the spread over images and runs seen here)."
     )
-
-
-def _cells(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return list(row["cells"].values())

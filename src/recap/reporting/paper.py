@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import doubt_marks, number, one_reason, own_not_run_mark
+from recap.reporting.content import doubt_marks, mark_of, number, one_reason, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
@@ -142,8 +142,7 @@ def _best(rows: Sequence[Mapping[str, Any]], column: str) -> str:
 def _score(cell: Mapping[str, Any], column: str, best: str) -> Score:
     info, mean = column_info(column), _shown(cell, column)
     sd = "" if cell["sd"] is None else number(info.scale * cell["sd"], info.digits)
-    mark = 0 if cell["comparison"] is None else int(cell["comparison"]["mark"])
-    return Score(mean, sd, best=mean == best, mark=mark)
+    return Score(mean, sd, best=mean == best, mark=mark_of(cell))
 
 
 def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mapping[str, Any]) -> list[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files.spreadsheet import csv_text, no_formula
 from recap.reporting import latex, markdown
 from recap.reporting.content import NONE
 from recap.reporting.latex import PACKAGES, escape, fitted, label_name, signed, superscript
@@ -30,12 +27,15 @@ def paper_latex(table: PaperTable, name: str) -> str:
     # Means end at one place, their standard deviations begin there.
     cells = ("r@{}l" if spread else "r") * len(table.columns)
     edge = r"@{\hspace{3pt}}" if any(row.scores[-1].mark for row in table.rows) else "@{}"
+    printed = [_line(row, spread) for row in table.rows if row.printed]
+    sentences = " ".join([f"{table.title}.", *filter(None, [table.scale]), *table.legend])
+    below = "\\par\n".join([*latex.footnotes(table.footnotes), escape(table.note)])
     lines = [
         f"% made by recap: table {escape(name)}, one line per row; changes are lost when it is made again",
         PACKAGES,
         rf"\begin{{{environment}}}[tbp]",
         r"\centering",
-        rf"\caption{{{escape(_sentences(table))}}}",
+        rf"\caption{{{escape(sentences)}}}",
         rf"\label{{tab:{label_name(name)}-paper}}",
         r"\medskip",
         _font(_SIZE),
@@ -47,20 +47,19 @@ def paper_latex(table: PaperTable, name: str) -> str:
                 rf"\begin{{tabular}}{{@{{}}l{cells}{edge}}}",
                 r"\toprule",
                 " & ".join(["", *(_heading(column, spread) for column in table.columns)]) + r" \\",
-                *_body(table, spread),
+                r"\midrule",
+                *printed,
+                *([r"\midrule"] if printed else []),
+                *(_line(row, spread) for row in table.rows if not row.printed),
                 r"\bottomrule",
                 r"\end{tabular}",
             ]
         ),
         r"\par\smallskip",
-        rf"\begin{{minipage}}{{\linewidth}}{_font(7)}\raggedright {_below(table)}\end{{minipage}}",
+        rf"\begin{{minipage}}{{\linewidth}}{_font(7)}\raggedright {below}\end{{minipage}}",
         rf"\end{{{environment}}}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _below(table: PaperTable) -> str:
-    return "\\par\n".join([*latex.footnotes(table.footnotes), escape(table.note)])
 
 
 def paper_markdown(table: PaperTable) -> str:
@@ -75,19 +74,17 @@ def paper_markdown(table: PaperTable) -> str:
 
 def paper_csv(table: PaperTable) -> str:
     """Return one line per row: numbers as the paper shows them, with the name of each metric in full."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     parts = ("", " sd", " mark")
     doubts = ["doubt"] if table.footnotes else []
     scores = [f"{heading(column)}{part}" for column in table.columns for part in parts]
-    writer.writerow(["row", "source", "scale", *scores, *doubts])
+    lines = [["row", "source", "scale", *scores, *doubts]]
     for row in table.rows:
         scale = "" if row.printed else no_formula(table.scale)
         cells = [value for score in row.scores for value in _csv_score(score, row.printed)]
         said = " ".join(table.footnotes[mark] for mark in [*row.marks, *(score.doubt for score in row.scores)] if mark)
         notes = [no_formula(said)] if doubts else []
-        writer.writerow([no_formula(row.label), no_formula(row.source), scale, *cells, *notes])
-    return text.getvalue()
+        lines.append([no_formula(row.label), no_formula(row.source), scale, *cells, *notes])
+    return csv_text(lines)
 
 
 def width(table: PaperTable) -> float:
@@ -116,10 +113,6 @@ def _char_width(char: str) -> int:
     return _CAPITAL if char.isupper() else _LETTER
 
 
-def _sentences(table: PaperTable) -> str:
-    return " ".join([f"{table.title}.", *filter(None, [table.scale]), *table.legend])
-
-
 def _font(size: float) -> str:
     return rf"\fontsize{{{size:g}}}{{{1.2 * size:.3g}}}\selectfont"
 
@@ -128,13 +121,6 @@ def _heading(column: str, spread: bool) -> str:
     words = [escape(word) for word in short_name(column)]
     text = words[0] if len(words) == 1 else r"\shortstack{" + r"\\".join(words) + "}"
     return rf"\multicolumn{{2}}{{c}}{{{text}}}" if spread else text
-
-
-def _body(table: PaperTable, spread: bool) -> list[str]:
-    """Return the rows, a line below those that are printed."""
-    printed = [_line(row, spread) for row in table.rows if row.printed]
-    run = [_line(row, spread) for row in table.rows if not row.printed]
-    return [r"\midrule", *printed, *([r"\midrule"] if printed else []), *run]
 
 
 def _line(row: PaperRow, spread: bool) -> str:

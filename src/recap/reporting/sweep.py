@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
@@ -13,7 +11,7 @@ from recap.core.errors import RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files.spreadsheet import cell, csv_text
 from recap.reporting.colours import colour_of
 from recap.reporting.text import plain
 from recap.settings.figures import Figure
@@ -41,19 +39,8 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
         RecapError: statistics are missing, or were made for other rows.
     """
     rows = list(_numbers(figure, _read(figure, statistics)))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_cell(value) for value in row] for row in rows)
     _draw(figure, rows, png)
-    write_text(out, text.getvalue())
-
-
-def _cell(value: str | float | None) -> str:
-    """Return a cell of the CSV: empty for None, text quoted if a spreadsheet would run it as a formula."""
-    if value is None:
-        return ""
-    return no_formula(value) if isinstance(value, str) else repr(value)
+    write_text(out, csv_text([COLUMNS, *(map(cell, row) for row in rows)]))
 
 
 Number = tuple[str, str, float, float | None, float | None, float | None, int]  # as COLUMNS

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from recap.core.counted import counted
 from recap.core.files.atomic import write_text
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import table_content
+from recap.reporting.content import Content, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
@@ -22,8 +20,8 @@ from recap.settings import Table
 from recap.settings.tables import WHOLE_ROW
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
-_WELCH = ("t", "degrees", "p", "p_holm")
-_JOINT = _WELCH
+_WELCH = ("t", "degrees", "p", "p_holm")  # and of the joint test
+_OF_A_ROW = ("id", "label", "dataset", "subset", "features", "model", "recipe", "stage")
 _NOTES = ("printed_p", "doubt")  # columns of tables that have any
 _PRINTED = ("printed_percent", "printed_sd_percent", "difference_to_printed_percent")
 
@@ -43,21 +41,45 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
     Raises:
         RecapError: the statistics were made for another version of the table.
     """
-    content, paper = table_content(table, statistics), paper_table(table, statistics)
-    texts = {
-        "tex": latex_table(content, name),
-        "csv": csv_table(statistics),
-        "html": html_table(content),
-        "md": markdown_table(content),
-        "paper.tex": paper_latex(paper, name),
-        "paper.csv": paper_csv(paper),
-        "paper.md": paper_markdown(paper),
-    }
-    paths = [out / f"{name}.{ending}" for ending in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_text(path, text)
+    paper = paper_table(table, statistics)
+    paths = write_formats(
+        out / name,
+        table_content(table, statistics),
+        csv_table(statistics),
+        name=name,
+        more={
+            "paper.tex": paper_latex(paper, name),
+            "paper.csv": paper_csv(paper),
+            "paper.md": paper_markdown(paper),
+        },
+    )
     shape = f"{counted(len(table.rows), 'row')}, {counted(len(table.columns), 'column')}"
     log.info(f"table {name}: {shape} -> {out / name}.md")
+    return paths
+
+
+def write_formats(
+    begin: Path, content: Content, csv: str, *, name: str, more: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths.
+
+    Args:
+        begin: of the paths.
+        content: of the table.
+        csv: all its numbers.
+        name: of the table, in its LaTeX.
+        more: further texts by their ending.
+    """
+    texts = {
+        "tex": latex_table(content, name),
+        "csv": csv,
+        "html": html_table(content),
+        "md": markdown_table(content),
+        **(more or {}),
+    }
+    paths = [begin.with_name(f"{begin.name}.{ending}") for ending in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
     return paths
 
 
@@ -70,44 +92,36 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     rows = [row for kind in ("quoted", "not_run", "rows") for row in statistics[kind]]
     notes = [key for key in _NOTES if any(row[key] for row in rows)]
     records = list(_records(statistics, notes))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for printed in (_printed(statistics, notes, "quoted"), _printed(statistics, notes, "not_run")):
-        writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in printed)
-    writer.writerows({key: _csv_value(value) for key, value in record.items()} for record in records)
-    return buffer.getvalue()
+    lines = [*_printed(statistics, notes, "quoted"), *_printed(statistics, notes, "not_run"), *records]
+    names = list(records[0])
+    return csv_text([names, *([cell(line.get(key)) for key in names] for line in lines)])
 
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
     for row in statistics["rows"]:
-        for metric, cell in row["cells"].items():
-            comparison = cell["comparison"] or {}
+        for metric, values in row["cells"].items():
+            comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
+            reasons = [values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
             yield {
                 "table": statistics["table"],
                 "scale": "paper" if row["as_printed"] else "other",
-                **{
-                    key: row[key]
-                    for key in ("id", "label", "dataset", "subset", "features", "model", "recipe", "stage")
-                },
+                **{key: row[key] for key in _OF_A_ROW},
                 "metric": metric,
-                **{key: cell[key] for key in ("mean", "sd", "n")},
-                "seeds": " ".join(cell["values"]),
-                "values": " ".join(repr(value) for value in cell["values"].values()),
-                "source": cell["source"],
-                **{key: cell[key] for key in _PRINTED},
+                **{key: values[key] for key in ("mean", "sd", "n")},
+                "seeds": " ".join(values["values"]),
+                "values": " ".join(map(repr, values["values"].values())),
+                "source": values["source"],
+                **{key: values[key] for key in _PRINTED},
                 "baseline": statistics["baseline"],
                 "difference": comparison.get("difference"),
                 "images": statistics["images"],
                 **{f"paired_{key}": paired.get(key) for key in _PAIRED},
                 **{f"welch_{key}": welch.get(key) for key in _WELCH},
-                **{f"joint_{key}": joint.get(key) for key in _JOINT},
+                **{f"joint_{key}": joint.get(key) for key in _WELCH},
                 "mark": comparison.get("mark"),
-                "reason": _reasons(
-                    cell["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))
-                ),
+                "reason": "; ".join(dict.fromkeys(filter(None, reasons))),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
                 **{key: _note(row[key], metric) for key in notes},
             }
@@ -130,17 +144,3 @@ def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> 
 def _note(notes: Mapping[str, Any], metric: str) -> Any:
     """Return the printed p of a metric, or why it is doubtful; a doubt about the row counts for each of its numbers."""
     return notes.get(metric, notes.get(WHOLE_ROW))
-
-
-def _reasons(*reasons: str | None) -> str:
-    """Return the reasons why values are missing, each once, joined."""
-    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-
-
-def _csv_value(value: Any) -> Any:
-    """Return a value for the CSV: empty for None, text quoted if a spreadsheet would run it as a formula."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return no_formula(value)
-    return repr(value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,24 @@ from recap.core.files.json_files import write_json
 from recap.core.git import commit
 from recap.core.hashing import value_hash
 from recap.models.base import Captioner
-from recap.runs.counters import Counters
 from recap.runs.weights import read_weights
 from recap.settings import Execution
+
+
+@dataclass
+class Counters:
+    """Progress of a training; all of it is in the checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch that are done
+    step: int = 0
+    lr_drops: int = 0  # plateaus met
+    epochs_since_best: int = 0  # epochs with a validation
+    best: float = -math.inf
+    best_epoch: int = -1  # 0: the weights that the stage began with
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)  # of this epoch's logged numbers
+    history: list[dict[str, float | None]] = field(default_factory=list)
 
 
 def write_run(
@@ -39,11 +56,10 @@ def write_run(
     Args:
         out: the folder.
         made_from: the spec and the hashes of all that went in.
-        execution: how it was computed.
+        execution, device: how and where it was computed.
         counters: where training ended, and its curve.
         weights: file of the best weights.
         model: whose parameters are counted.
-        device: where it was trained.
 
     Raises:
         TrainingError: the best weights are damaged.
@@ -82,10 +98,6 @@ def _curve(history: list[dict[str, float | None]]) -> str:
     rows = io.StringIO()
     writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _short(value) for key, value in line.items()} for line in history)
+    # Floats have enough digits to plot and compare; integers stay as they are.
+    writer.writerows({k: f"{v:.8g}" if isinstance(v, float) else v for k, v in line.items()} for line in history)
     return rows.getvalue()
-
-
-def _short(value: float | None) -> float | str | None:
-    """Print floats with enough digits to plot and compare, integers as they are."""
-    return f"{value:.8g}" if isinstance(value, float) else value

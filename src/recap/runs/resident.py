@@ -19,14 +19,9 @@ CHUNK = 256  # images read at a time
 
 
 class ResidentFeatures:
-    """The features of some images as float32 tensors on a device; reads as the sources they came from.
+    """The features of some images as float32 tensors on a device, read once from sources; reads as these do.
 
     Of several processes each keeps its own.
-
-    Args:
-        sources: where they are read, once.
-        image_ids: of the images.
-        device: where they stay.
 
     Raises:
         FeatureError: an image is not in the sources, or the features do not fit into four fifths of the free memory.

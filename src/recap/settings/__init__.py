@@ -10,7 +10,7 @@ from typing import Any
 
 from recap.settings.base import Strict
 from recap.settings.datasets import Dataset
-from recap.settings.decoding import DecodingRules, DecodingSettings
+from recap.settings.decoding import DecodingSettings
 from recap.settings.execution import Execution, ExecutionFile
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
@@ -24,8 +24,8 @@ from recap.settings.recipes import (
     SelfCritical,
     Stage,
 )
-from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
-from recap.settings.scales import Replacements, Scale, Titles
+from recap.settings.run import EvaluationSpec, RunSpec
+from recap.settings.scales import Scale, Titles
 from recap.settings.schedules import (
     ConstantSchedule,
     CosineSchedule,
@@ -50,54 +50,6 @@ from recap.settings.tables import (
     Table,
     TableFile,
 )
-
-__all__ = [
-    "ConstantSchedule",
-    "CosineSchedule",
-    "CrossEntropy",
-    "CrossEntropyRun",
-    "Dataset",
-    "DecodingRules",
-    "DecodingSettings",
-    "Evaluation",
-    "EvaluationSpec",
-    "Execution",
-    "ExecutionFile",
-    "Features",
-    "FigureFile",
-    "LanguageModel",
-    "Model",
-    "ModelConfig",
-    "NoamSchedule",
-    "NotRunRow",
-    "PaperProfile",
-    "PlateauSchedule",
-    "Profile",
-    "QuotedRow",
-    "Recipe",
-    "Replacements",
-    "Row",
-    "RunSpec",
-    "RowFile",
-    "RowSettings",
-    "SECTIONS",
-    "Scale",
-    "Schedule",
-    "ScheduledSampling",
-    "SelfCritical",
-    "SelfCriticalRun",
-    "Server",
-    "Stage",
-    "StepSchedule",
-    "StepThenPlateauSchedule",
-    "Strict",
-    "Study",
-    "Subset",
-    "Table",
-    "TableFile",
-    "TableSchedule",
-    "Titles",
-]
 
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,

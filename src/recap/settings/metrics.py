@@ -16,8 +16,8 @@ METRICS = Registry(
         "CIDEr": "recap.metrics.coco:Cider",
         "SPICE": "recap.metrics.coco:Spice",
         "Rating": "recap.metrics.external:Rating",
-        "True captions": "recap.metrics.true_captions:TrueCaptions",
-        "True relations": "recap.metrics.true_relations:TrueRelations",
+        "True captions": "recap.metrics.scene_truth:TrueCaptions",
+        "True relations": "recap.metrics.scene_truth:TrueRelations",
     },
 )
 # What is scored where nothing else is asked for: COCO's metrics.

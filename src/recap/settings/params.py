@@ -17,18 +17,6 @@ from recap.settings import SECTIONS, PaperProfile, Profile
 from recap.settings.param_files import SCALES, TABLES, file_and_part, files, label, names, profiles, tables_named
 from recap.settings.table_parts import TableOfParts, part_of
 
-__all__ = [
-    "base_files",
-    "load_named",
-    "load_profile",
-    "load_profiles",
-    "merged",
-    "profiles_of_tables",
-    "read_mapping",
-    "resolve",
-    "validate",
-]
-
 
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class.

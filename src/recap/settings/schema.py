@@ -26,7 +26,8 @@ def schemas() -> dict[str, str]:
         **{name: (kind, True) for name, kind in SECTIONS.items()},
         "tables": (TableFile | TableOfParts, True),
     }
-    return {f"{name}.schema.json": _text(_schema(kind, name, variant)) for name, (kind, variant) in kinds.items()}
+    made = {name: _schema(kind, name, variant) for name, (kind, variant) in kinds.items()}
+    return {f"{name}.schema.json": json.dumps(each, indent=2, sort_keys=True) + "\n" for name, each in made.items()}
 
 
 def write_schemas(out: Path) -> list[Path]:
@@ -38,10 +39,6 @@ def write_schemas(out: Path) -> list[Path]:
     return paths
 
 
-def _text(schema: dict[str, Any]) -> str:
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
-
-
 def _schema(kind: Any, name: str, variant: bool) -> dict[str, Any]:
     """Return the schema of one kind of file; where ``base`` is allowed, a file that has it needs no other key."""
     whole = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
@@ -50,7 +47,9 @@ def _schema(kind: Any, name: str, variant: bool) -> dict[str, Any]:
     if not variant:
         return {**whole, **head, "$defs": definitions}
     changes = {f"{key}Changes": _loosened(value) for key, value in definitions.items()}
-    roots = [_with_base(root) for root in _roots(_loosened(whole), changes)]
+    roots = [
+        {**root, "properties": {**root["properties"], "base": _BASE}} for root in _roots(_loosened(whole), changes)
+    ]
     return {
         **head,
         "type": "object",
@@ -81,8 +80,3 @@ def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, 
     if "anyOf" in node:
         return [root for option in node["anyOf"] for root in _roots(option, definitions)]
     return [definitions[node["$ref"].rsplit("/", 1)[-1]]] if "$ref" in node else [node]
-
-
-def _with_base(root: dict[str, Any]) -> dict[str, Any]:
-    """Return an object schema that also allows the key ``base``."""
-    return {**root, "properties": {**root["properties"], "base": _BASE}}

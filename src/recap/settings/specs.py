@@ -16,7 +16,6 @@ from recap.settings.features.imported import ImportedFeatures
 from recap.settings.figures import Figure
 from recap.settings.language_models import LanguageModel
 from recap.settings.model_figures import TableFigure
-from recap.settings.params import validate
 from recap.settings.recipes import Recipe
 from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
@@ -90,21 +89,6 @@ SPECS: dict[str, Any] = {
     "TableFigure": TableFigure,
     "VocabularyConfig": VocabularyConfig,
 }
-
-
-def completed(keys: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec with the defaults of what it leaves out, as plain JSON values; a complete one comes back as it is.
-
-    Args:
-        keys: name of its class in `SPECS`.
-        values: the spec.
-
-    Raises:
-        ConfigError: it has an unknown key, lacks one or has a wrong value.
-    """
-    kind = TypeAdapter(SPECS[keys])
-    plain: dict[str, Any] = kind.dump_python(validate(SPECS[keys], values, "--spec"), mode="json", by_alias=True)
-    return plain
 
 
 def described(keys: str) -> str:

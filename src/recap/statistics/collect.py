@@ -150,7 +150,11 @@ def _add_metric(
     """Add one metric of one run, or the reason why it is missing."""
     value = metrics.scores.get(column)
     if value is None:
-        scores.reasons[column] = _reason(metrics.not_run.get(column, "not in metrics.json"), folder)
+        reason = metrics.not_run.get(column, "not in metrics.json")
+        if _FAILED.match(reason):
+            file = folder / "metrics.json"
+            reason += f"; this failure is not a result: delete {file} and run the same command again"
+        scores.reasons[column] = reason
         return
     if column not in images:
         raise MetricError(
@@ -158,13 +162,6 @@ def _add_metric(
         )
     scores.values.setdefault(column, {})[seed] = value
     per_image.setdefault(column, []).append(images[column])
-
-
-def _reason(reason: str, folder: Path) -> str:
-    """Return why a score is missing, and what to do if it should be there."""
-    if not _FAILED.match(reason):
-        return reason
-    return f"{reason}; this failure is not a result: delete {folder / 'metrics.json'} and run the same command again"
 
 
 def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:

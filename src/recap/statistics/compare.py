@@ -85,7 +85,10 @@ def compare_table(
     }
     write_json(statistics_out, result)
     record(statistics_out)
-    log.info(f"statistics {name}: {_summary(family)}")
+    why = "; one seed allows no mark" if family["units"] == ["images"] else ""
+    log.info(
+        f"statistics {name}: {family['marked']} of {family['made']} differences to the baseline row are marked{why}"
+    )
     return result
 
 
@@ -170,9 +173,3 @@ def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]
         "marked": sum(comparison["mark"] != 0 for comparison in made),
         "power": seeds_needed(rows, comparisons=len(made)),
     }
-
-
-def _summary(family: dict[str, Any]) -> str:
-    """Return one line for the log."""
-    why = "; one seed allows no mark" if family["units"] == ["images"] else ""
-    return f"{family['marked']} of {family['made']} differences to the baseline row are marked{why}"

@@ -134,7 +134,10 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
     duplicates, replaced, refused, kinds = 0, 0, [], set()
     for each in found:
         try:
-            response = _checked(each, sheets)
+            if each.response is None:
+                raise DataError(each.problem)
+            response = each.response
+            check_response(response, sheets)
         except DataError as error:
             # A damaged file or the name of a file may hold what is no text in UTF-8.
             refused.append(f"{each.source} {error}".encode("utf-8", "replace").decode())
@@ -163,14 +166,6 @@ def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
         replaced=replaced,
         refused=refused,
     )
-
-
-def _checked(found: Found, sheets: Sheets) -> Response:
-    """Return the response of what was found; an error says why it has none."""
-    if found.response is None:
-        raise DataError(found.problem)
-    check_response(found.response, sheets)
-    return found.response
 
 
 def _raters(sheets: Sheets, responses: list[tuple[Response, str]]) -> list[Rater]:

@@ -6,12 +6,10 @@ so texts are HTML already; ``$`` and characters with which a spreadsheet begins 
 
 from __future__ import annotations
 
-import csv
-import io
 from html import escape
 
-from recap.studies.consent import AGREED, consent_paragraphs
-from recap.studies.page import asset
+from recap.core.files.spreadsheet import csv_text
+from recap.studies.page import AGREED, asset, consent_paragraphs
 from recap.studies.sheets import Item, Sheets
 
 _AS_REFERENCE = "=+-@$'\t\r"
@@ -24,19 +22,19 @@ def cell(text: str) -> str:
 
 def batch_csv(sheets: Sheets) -> str:
     """Return the batch: ``sheet``, then per item its images and captions; shorter sheets leave the last ones empty."""
-    buffer = io.StringIO()
     captions = len(sheets.sheets[0].items[0].captions)
     longest = max(len(sheet.items) for sheet in sheets.sheets)
     names = [name for number in range(1, longest + 1) for name in _columns(number, captions)]
-    writer = csv.DictWriter(buffer, fieldnames=["sheet", *names], lineterminator="\n", restval="")
-    writer.writeheader()
+    rows = [["sheet", *names]]
     for sheet in sheets.sheets:
-        row = {"sheet": sheet.id}
+        cells = [sheet.id]
         for number, item in enumerate(sheet.items, start=1):
-            texts = [_images(sheets, item, number), *map(cell, item.captions)]
-            row |= zip(_columns(number, captions), texts, strict=True)
-        writer.writerow(row)
-    return buffer.getvalue()
+            # The pictures of an item at their public addresses.
+            urls = [sheets.study.picture_url.replace("{file}", name) for name in item.pictures]
+            images = "".join(f'<img src="{escape(url)}" alt="Image of item {number}">' for url in urls)
+            cells += [images, *map(cell, item.captions)]
+        rows.append([*cells, *[""] * (1 + len(names) - len(cells))])
+    return csv_text(rows)
 
 
 def template_html(sheets: Sheets) -> str:
@@ -62,12 +60,6 @@ def template_html(sheets: Sheets) -> str:
 def _columns(number: int, captions: int) -> list[str]:
     """Return the columns of one item."""
     return [f"images_{number}", *(f"caption_{number}_{place}" for place in range(1, captions + 1))]
-
-
-def _images(sheets: Sheets, item: Item, number: int) -> str:
-    """Return the pictures of an item at their public addresses."""
-    urls = [sheets.study.picture_url.replace("{file}", name) for name in item.pictures]
-    return "".join(f'<img src="{escape(url)}" alt="Image of item {number}">' for url in urls)
 
 
 def _item(sheets: Sheets, item: Item, number: int, required: bool) -> str:

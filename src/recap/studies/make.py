@@ -14,7 +14,7 @@ from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.settings import Study
-from recap.studies.captions import Captions, read_captions_of, reference_captions
+from recap.studies.captions import read_captions_of, reference_captions
 from recap.studies.crowd import batch_csv, template_html
 from recap.studies.design import Task, preference_tasks, question_tasks
 from recap.studies.gold import gold_items
@@ -62,7 +62,17 @@ def make_study(
     names, pictures = _name_pictures(study, tasks, gold, found.views())
     made = []
     for number, rater in enumerate(tasks, start=1):
-        items = [_item(task, shown) for task in rater] + [item.model_copy() for item in gold]
+        items = [
+            Item(
+                image_id=task.image_id,
+                setup=task.setup,
+                systems=list(task.systems),
+                captions=[shown[task.setup][system][task.image_id] for system in task.systems],
+                pictures=[],
+            )
+            for task in rater
+        ]
+        items += [item.model_copy() for item in gold]
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
         made.append(Sheet(id=sheet_id(number), items=items))
@@ -104,11 +114,6 @@ def _reference_captions(study: Study, setup: str, references: Mapping[int, list[
             random = generator(study.seed, "study", "references", setup, system.id)
             found[system.id] = {image: str(random.choice(captions)) for image, captions in references.items()}
     return found
-
-
-def _item(task: Task, shown: Captions) -> Item:
-    captions = [shown[task.setup][system][task.image_id] for system in task.systems]
-    return Item(image_id=task.image_id, setup=task.setup, systems=list(task.systems), captions=captions, pictures=[])
 
 
 def _name_pictures(

@@ -13,9 +13,11 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from recap.studies.consent import AGREED, consent_paragraphs
+from recap.settings import Study
 from recap.studies.sheets import Item, Sheet, Sheets
 
+AGREED = "I have read this and take part."
+_SECONDS = {"preference": 20, "questions": 15}  # per item, for the estimate of the minutes
 EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
 Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img> is
 
@@ -24,6 +26,16 @@ Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img>
 def asset(name: str) -> str:
     """Return a file of the folder ``form``."""
     return (files("recap.studies") / "form" / name).read_text(encoding="utf-8")
+
+
+def consent_paragraphs(study: Study, *, items: int, form: str) -> list[str]:
+    """Return the paragraphs of the consent text of a form with ``items`` items; ``form`` is its id.
+
+    The text is a template, which whoever runs a study completes and answers for.
+    """
+    minutes = max(1, -(-items * _SECONDS[study.kind] // 60))
+    text = asset("consent.txt").format(items=items, minutes=minutes, sheet=form, contact=study.contact)
+    return [part for part in text.split("\n\n") if part.strip()]
 
 
 def policy() -> str:
@@ -56,65 +68,27 @@ def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) 
         source: where the pictures are.
         online: the answers are sent to the server that the page came from; else they are saved as a file.
     """
-    heading, digest, total = escape(sheets.study.heading), sheets.digest, len(sheet.items)
-    consent = "\n".join(
-        f"<p>{escape(text)}</p>" for text in consent_paragraphs(sheets.study, items=total, form=sheet.id)
-    )
+    total = len(sheet.items)
+    consent = consent_paragraphs(sheets.study, items=total, form=sheet.id)
     end = "send your answers" if online else "save your answers as a file, and hand in that file"
     file = f"response-{escape(sheet.id)}.json"
     done = "Your answers were sent." if online else f"Your answers were saved as {file}. Hand in that file."
-    items = "\n".join(_item(sheets, sheet, number, source) for number in range(1, total + 1))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy())}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>{heading}, form {escape(sheet.id)}</title>
-<style>{asset("page.css")}</style>
-</head>
-<body data-study="{digest}" data-sheet="{escape(sheet.id)}" data-online="{"yes" if online else ""}">
-<main>
-<h1>{heading} <span class="number">form {escape(sheet.id)}</span></h1>
-<div id="bar" class="screen" hidden>
-<progress id="done" max="{total}" value="0" aria-label="Items answered"></progress>
-<div id="count" class="number"></div>
-</div>
-<form id="form" autocomplete="off">
-<section id="consent-part">
-<h2 tabindex="-1">Before you begin</h2>
-{consent}
-<label class="answer"><input type="checkbox" id="agree"><span>{AGREED}</span></label>
-</section>
-{items}
-<section id="end" class="screen" hidden>
-<h2 tabindex="-1">The end</h2>
-<div id="open-part"><p>Not answered yet:</p><div id="open" class="steps"></div></div>
-<p id="to-do">When all items are answered, {end}.</p>
-<p id="done-part" hidden><b>You have finished.</b> {done} Then you may close this page.</p>
-<button type="button" class="main" id="finish">{"Send" if online else "Finish"}</button>
-</section>
-<div id="message" role="status" class="screen"></div>
-<div class="steps screen" hidden>
-<button type="button" id="back">Back</button>
-<button type="button" class="main" id="next">Next</button>
-</div>
-</form>
-<details class="copy screen" hidden>
-<summary>Go on later or on another device</summary>
-<p>Your answers are kept in this browser as you give them. To go on elsewhere, save a copy and load it there.</p>
-<button type="button" id="save">Save a copy</button>
-<button type="button" id="print">Print</button>
-<label>Load a copy<input type="file" id="load" accept=".json,application/json"></label>
-<p class="keys">Keys: Tab and the arrow keys move, a digit or Space chooses an answer, Enter goes on.</p>
-</details>
-</main>
-<script>{asset("page.js")}</script>
-</body>
-</html>
-"""
+    return asset("page.html").format(
+        policy=escape(policy()),
+        style=asset("page.css"),
+        script=asset("page.js"),
+        heading=escape(sheets.study.heading),
+        digest=sheets.digest,
+        sheet=escape(sheet.id),
+        online="yes" if online else "",
+        total=total,
+        consent="\n".join(f"<p>{escape(text)}</p>" for text in consent),
+        agreed=AGREED,
+        items="\n".join(_item(sheets, sheet, number, source) for number in range(1, total + 1)),
+        end=end,
+        done=done,
+        finish="Send" if online else "Finish",
+    )
 
 
 def _item(sheets: Sheets, sheet: Sheet, number: int, source: Source) -> str:

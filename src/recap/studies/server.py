@@ -1,23 +1,31 @@
 """The collection server: gives each rater the form of their link and keeps what is sent, on 127.0.0.1.
 
+A link has a secret token, which whoever runs the study hands out.
+
 Behind a proxy that adds TLS it serves others; it writes no log of requests, and so no network address.
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
+import re
+import secrets
 from asyncio import CancelledError
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from recap.core.errors import ConfigError, DataError
+from recap.core.files.atomic import write_text
+from recap.core.files.spreadsheet import csv_text
 from recap.core.log import log
 from recap.studies.page import inside, page, policy
 from recap.studies.responses import as_response, check_response
 from recap.studies.sheets import Sheets
 from recap.studies.store import Store
-from recap.studies.tokens import hashed
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -29,12 +37,45 @@ MAX_BYTES = 2**17  # of a response; 55 items take 3 KiB
 BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
 STOP_SECONDS = 15  # for requests that have arrived; a locked file of responses is waited for by ten
 UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
+_BYTES = 16  # of randomness in a token
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have as many
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": f"{policy()}; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
+    """Return token -> sheet; tokens are drawn once and kept in a CSV with the links, which only its owner may read.
+
+    Raises:
+        DataError: the file is of another study, or damaged.
+    """
+    known = _read_links(path) if path.exists() else {sheet.id: secrets.token_urlsafe(_BYTES) for sheet in sheets.sheets}
+    if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
+        raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
+    if not all(_TOKEN.fullmatch(token or "") for token in known.values()):
+        raise DataError(f"{path}: holds a damaged token; remove it, and new links are made")
+    rows = ([sheet, token, f"{address}/{token}"] for sheet, token in known.items())
+    write_text(path, csv_text([["sheet", "token", "link"], *rows]))
+    path.chmod(0o600)
+    return {token: sheet for sheet, token in known.items()}
+
+
+def _read_links(path: Path) -> dict[str, str]:
+    """Return sheet -> token."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return {line["sheet"]: line["token"] for line in csv.DictReader(file)}
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError) as error:
+        raise DataError(f"{path}: holds no links of raters ({error}); remove it, and new ones are made") from error
+
+
+def hashed(token: str) -> str:
+    """Return what tokens are compared by, so that the time of a comparison tells nothing about a token."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def make_app(

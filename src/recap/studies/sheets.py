@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -147,18 +146,14 @@ def read_sheets(path: Path) -> Sheets:
     if not isinstance(values, dict):
         raise DataError(f"{path}: holds no sheets of a study; make them with `recap study sheets`")
     digest = values.pop("digest", None)
-    sheets = _validated(values, path)
-    if sheets.digest != digest:
-        raise DataError(f"{path}: its items were changed after they were made; make them again")
-    return sheets
-
-
-def _validated(values: Mapping[str, Any], path: Path) -> Sheets:
     try:
         # As JSON, because pydantic then refuses half of a surrogate pair, which no page can hold.
-        return Sheets.model_validate_json(json.dumps(values))
+        sheets = Sheets.model_validate_json(json.dumps(values))
     except ValidationError as error:
         problem = first_problem(error, Sheets)
         raise DataError(
             f"{path}: holds no sheets of a study ({problem}); make them with `recap study sheets`"
         ) from error
+    if sheets.digest != digest:
+        raise DataError(f"{path}: its items were changed after they were made; make them again")
+    return sheets

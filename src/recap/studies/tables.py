@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from recap.core.counted import counted
 from recap.core.files import checksums
-from recap.core.files.atomic import write_text
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
 from recap.reporting.content import NONE, Block, Content, Entry, Line
-from recap.reporting.html import html_table
-from recap.reporting.latex import latex_table
-from recap.reporting.markdown import markdown_table
-from recap.reporting.text import plain
+from recap.reporting.tables import write_formats
+from recap.reporting.text import p_text, plain
 from recap.studies.analysis import LEVEL
 from recap.studies.collect import RULES
 from recap.studies.sheets import Sheets
 
+INTERVAL = f"{LEVEL:.0%} interval"
 SIMULATED = "SIMULATED raters: no person answered, and nothing here says anything about the systems"
 
 
 def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any], out: Path) -> list[Path]:
     """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes."""
-    content = study_content(sheets, statistics)
-    texts = {
-        "tex": latex_table(content, sheets.name),
-        "csv": csv_text(sheets, statistics),
-        "html": html_table(content),
-        "md": markdown_table(content),
-    }
-    paths = [out / f"{name}.{ending}" for ending in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_text(path, text)
+    content, numbers = study_content(sheets, statistics), csv_table(sheets, statistics)
+    paths = write_formats(out / name, content, numbers, name=sheets.name)
     checksums.record(*paths)
     log.info(f"study {sheets.name}: {counted(len(statistics['blocks']), 'block')} -> {paths[-1]}")
     return paths
@@ -63,14 +51,14 @@ def _votes(sheets: Sheets, statistics: Mapping[str, Any]) -> list[Block]:
     for place, system in enumerate(sheets.study.systems):
         cells = [block["systems"][system.id] for block in blocks]
         lines = [
-            Line("votes, percent", [Entry(_percent(cell["share"])) for cell in cells]),
-            Line(_interval(), [Entry(_range(cell)) for cell in cells]),
+            Line("votes, percent", [Entry(_number(cell["share"], 1, 100)) for cell in cells]),
+            Line(INTERVAL, [Entry(_range(cell)) for cell in cells]),
             Line("votes", [Entry(str(cell["votes"])) for cell in cells]),
         ]
         printed = [sheets.study.printed.get(block["id"], {}).get("share") for block in blocks]
         if any(printed):
             numbers = [values[place] if values else None for values in printed]
-            lines.append(Line("printed", [Entry(NONE if number is None else f"{number:.1f}") for number in numbers]))
+            lines.append(Line("printed", [Entry(_number(number, 1)) for number in numbers]))
         found.append(Block(plain(system.label), lines))
     return [*found, Block("All systems", _tests(blocks, "against equal shares"))]
 
@@ -81,10 +69,8 @@ def _answers(sheets: Sheets, statistics: Mapping[str, Any]) -> list[Block]:
     for number, (question, block) in enumerate(zip(sheets.study.questions, statistics["blocks"], strict=True), start=1):
         cells = [block["systems"][system.id] for system in sheets.study.systems]
         lines = [Line(answer, [Entry(str(cell[answer])) for cell in cells]) for answer in ("no", "yes")]
-        lines.append(
-            Line("no rate", [Entry(NONE if cell["share"] is None else f"{cell['share']:.2f}") for cell in cells])
-        )
-        lines.append(Line(_interval(), [Entry(_range(cell)) for cell in cells]))
+        lines.append(Line("no rate", [Entry(_number(cell["share"], 2)) for cell in cells]))
+        lines.append(Line(INTERVAL, [Entry(_range(cell)) for cell in cells]))
         printed = sheets.study.printed.get(question.id, {})
         for name, digits in (("no", 0), ("yes", 0), ("no rate", 2)):
             if name in printed:
@@ -127,7 +113,11 @@ def _notes(sheets: Sheets, statistics: Mapping[str, Any]) -> list[str]:
     )
     if study.printed:
         notes.append(f"Printed: {plain(study.source)}")
-    notes.append(_raters_note(statistics))
+    excluded = [f"{count} {RULES[rule]}" for rule, count in statistics["excluded"].items() if count]
+    left_out = f"; left out: {', '.join(excluded)}" if excluded else "; none left out"
+    kind = "simulated raters" if statistics["simulated"] else "raters"
+    used = f"{statistics['used']} {kind} used{left_out}"
+    notes.append(f"{statistics['sheets']} forms, {statistics['raters']} handed in, {used}.")
     return [*notes, *([plain(study.note)] if study.note else [])]
 
 
@@ -146,61 +136,38 @@ def _question_note(name: str, block: Mapping[str, Any]) -> str:
     )
 
 
-def _raters_note(statistics: Mapping[str, Any]) -> str:
-    """Return how many raters count, and who is left out by which rule."""
-    excluded = [f"{count} {RULES[rule]}" for rule, count in statistics["excluded"].items() if count]
-    left_out = f"; left out: {', '.join(excluded)}" if excluded else "; none left out"
-    kind = "simulated raters" if statistics["simulated"] else "raters"
-    return (
-        f"{statistics['sheets']} forms, {statistics['raters']} handed in, {statistics['used']} {kind} used{left_out}."
-    )
-
-
-def csv_text(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
+def csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
     """Return one line per setup or question and system with all numbers; shares are fractions."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
     counts = ["votes"] if sheets.study.kind == "preference" else ["no", "yes"]
     tests = ["chi_square", "degrees", "p", "p_holm", "effect"]
     agreement = ["fleiss_kappa", "fleiss_items", "krippendorff_alpha"]
     columns = ["study", "raters", "block", "system", "label", *counts, "share", "low", "high"]
-    writer.writerow([*columns, "printed", *tests, *agreement, "raters_used"])
+    rows: list[list[Any]] = [[*columns, "printed", *tests, *agreement, "raters_used"]]
     raters = "simulated" if statistics["simulated"] else "people"
     line = "share" if sheets.study.kind == "preference" else "no rate"
     for block in statistics["blocks"]:
         printed = sheets.study.printed.get(block["id"], {}).get(line)
         for place, system in enumerate(sheets.study.systems):
-            cell = block["systems"][system.id]
             values = [
-                *(no_formula(text) for text in (sheets.name, raters, block["id"], system.id, plain(system.label))),
-                *(cell[name] for name in (*counts, "share", "low", "high")),
+                *(sheets.name, raters, block["id"], system.id, plain(system.label)),
+                *(block["systems"][system.id][name] for name in (*counts, "share", "low", "high")),
                 printed[place] if printed else None,
                 *(block["test"][name] for name in tests),
                 *(block[name] for name in agreement),
                 statistics["used"],
             ]
-            writer.writerow(["" if value is None else value for value in values])
-    return buffer.getvalue()
-
-
-def _interval() -> str:
-    return f"{LEVEL:.0%} interval"
-
-
-def _percent(value: float | None) -> str:
-    return NONE if value is None else f"{100 * value:.1f}"
+            rows.append([cell(value) for value in values])
+    return csv_text(rows)
 
 
 def _range(cell: Mapping[str, Any]) -> str:
     return NONE if cell["low"] is None else f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}"
 
 
-def _number(value: float | None, digits: int) -> str:
+def _number(value: float | None, digits: int, scale: int = 1) -> str:
     # + 0.0: no minus before what rounds to zero
-    return NONE if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+    return NONE if value is None else f"{round(scale * value, digits) + 0.0:.{digits}f}"
 
 
 def _p(value: float | None) -> str:
-    if value is None:
-        return NONE
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    return NONE if value is None else p_text(value)

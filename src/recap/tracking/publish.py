@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recap.core.counted import counted
 from recap.core.errors import RecapError
@@ -13,9 +12,8 @@ from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.plan.result_tables import read_tables
 from recap.tracking.records import Record, read_runs
-from recap.tracking.store import open_store
+from recap.tracking.store import MARK, open_store
 from recap.tracking.tables import describe_settings, table_record
-from recap.tracking.views import MARK
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -88,21 +86,18 @@ def _synchronise(address: str, artifacts: Path, profile: str, records: list[Reco
     written = 0
     for record in records:
         run = known.pop(record.key, None)
-        if run is not None and _is_current(run, record, experiments[record.experiment]):
-            continue
+        experiment = experiments[record.experiment]
         if run is not None:
+            # The hash is written last, so that a run that was written in part is replaced.
+            if run.data.tags.get("content_hash") == record.hash and run.info.experiment_id == experiment:
+                continue
             client.delete_run(run.info.run_id)
-        _create(client, experiments[record.experiment], record, artifacts)
+        _create(client, experiment, record, artifacts)
         written += 1
     for run in known.values():
         client.delete_run(run.info.run_id)
     _delete_empty_renamed(client)
     return written
-
-
-def _is_current(run: Run, record: Record, experiment: str) -> bool:
-    """Return whether a run was written completely from this record, in this experiment."""
-    return run.data.tags.get("content_hash") == record.hash and run.info.experiment_id == experiment
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
@@ -155,26 +150,21 @@ def _known_runs(client: MlflowClient, profile: str) -> dict[str, Run]:
 
 
 def _create(client: MlflowClient, experiment: str, record: Record, artifacts: Path) -> None:
-    """Write one run; the content hash is written last, so that an incomplete run is replaced next time."""
+    """Write one run."""
     from mlflow.entities import Metric, Param
 
     tags = {**record.tags, "job_key": record.key, "mlflow.note.content": record.description}
     run = client.create_run(experiment, start_time=record.started, tags=tags, run_name=record.name)
     run_id = str(run.info.run_id)
-    for chunk in _chunks([Param(name, value) for name, value in record.params.items()], PARAM_CHUNK):
-        client.log_batch(run_id, params=chunk)
-    for chunk in _chunks(
-        [Metric(name, value, record.ended, step) for name, value, step in record.points()], METRIC_CHUNK
-    ):
-        client.log_batch(run_id, metrics=chunk)
+    params = [Param(name, value) for name, value in record.params.items()]
+    for start in range(0, len(params), PARAM_CHUNK):
+        client.log_batch(run_id, params=params[start : start + PARAM_CHUNK])
+    metrics = [Metric(name, value, record.ended, step) for name, value, step in record.points()]
+    for start in range(0, len(metrics), METRIC_CHUNK):
+        client.log_batch(run_id, metrics=metrics[start : start + METRIC_CHUNK])
     for path, file in record.artifacts.items():
         target = artifacts / run_id / "artifacts" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
     client.set_tag(run_id, "content_hash", record.hash)
     client.set_terminated(run_id, end_time=record.ended)
-
-
-def _chunks(items: list[Any], size: int) -> Iterable[list[Any]]:
-    """Yield the items in lists of at most ``size``."""
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.plan.labels import labels, series_of, setting_names
 from recap.settings.columns import column_info
 from recap.settings.metrics import METRICS
-from recap.settings.params import read_mapping, validate
+from recap.settings.params import flat, read_mapping, validate
 from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.
@@ -31,6 +31,7 @@ LAYOUT = 3
 MAIN_METRIC = "CIDEr"
 STAGE_FILES = ("config.yaml", "history.csv", "training.json")
 SCORE_FILES = ("metrics.json", "captions.test.json")
+EPOCH_NAMES = {"seconds": "epoch_seconds", "step": "optimizer_step"}  # of columns of a history
 STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 
@@ -116,6 +117,7 @@ def _run(profile: str, path: str, results: Path, label: str, descriptions: Mappi
     seconds = read_json(folder / "training.json", _Timed).seconds
     ended = int((folder / "training.json").stat().st_mtime * 1000)
     names = setting_names(setting)
+    head = f"Seed {seed}, {STAGE_NAMES.get(stage, stage)}."
     record = Record(
         key=f"{profile}/{path}",
         name=f"{label} seed {seed} {stage}",
@@ -123,7 +125,7 @@ def _run(profile: str, path: str, results: Path, label: str, descriptions: Mappi
         tags={"label": label, "stage": stage, "seed": seed, **names, "recap_profile": profile, "level": "run"},
         started=ended - int(seconds * 1000),
         ended=ended,
-        description=_described(descriptions.get(setting), seed, stage),
+        description="\n\n".join(filter(None, [descriptions.get(setting), head])),
         params={"label": label, **_config(folder / "config.yaml")},
         metrics=_history(folder / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
@@ -144,22 +146,6 @@ def digest(path: Path) -> str:
         raise RecapError(f"{path}: cannot be read ({error.strerror}); run the step that makes it again") from error
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested mappings as ``a.b.c`` and text; lists are leaves, written as JSON."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from flat(value, f"{name}.")
-        else:
-            yield name, value if isinstance(value, str) else json.dumps(value)
-
-
-def _described(tables: str | None, seed: str, stage: str) -> str:
-    """Return the description of a run: seed and stage, and what the tables with its setting say."""
-    head = f"Seed {seed}, {STAGE_NAMES.get(stage, stage)}."
-    return f"{tables}\n\n{head}" if tables else head
-
-
 def _config(path: Path) -> dict[str, str]:
     """Return the settings of a run as flat params; the file itself, an artifact, has the hashes of its inputs."""
     try:
@@ -167,7 +153,8 @@ def _config(path: Path) -> dict[str, str]:
         settings = validate(dict[str, JsonValue], config.pop("spec", {}), f"{path}: spec")
     except ConfigError as error:
         raise RecapError(f"{error}; delete its folder and train this run again") from error
-    return dict(flat(settings))
+    leaves = {key: value for key, value in flat(settings).items() if value != {}}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
 
 
 def _add_facts(record: Record, facts: dict[str, Any]) -> None:
@@ -199,12 +186,7 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
         with path.open(encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
                 epoch = int(line.pop("epoch"))
-                points += [(_epoch_name(name), float(text), epoch) for name, text in line.items() if text]
+                points += [(EPOCH_NAMES.get(name, name), float(text), epoch) for name, text in line.items() if text]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise RecapError(f"{path}: not a history of training ({error}); delete it and train this run again") from error
     return [point for point in points if not math.isnan(point[1])]
-
-
-def _epoch_name(column: str) -> str:
-    """Return the metric's name of a column; seconds and steps per epoch are renamed."""
-    return {"seconds": "epoch_seconds", "step": "optimizer_step"}.get(column, column)

@@ -17,6 +17,8 @@ from recap.core.errors import RecapError, first_line
 from recap.core.files.atomic import atomic_path
 from recap.core.files.lock import exclusive
 
+# Marks the experiments that are made from results.
+MARK = {"recap": "runs"}
 # Creating a store, or publishing a large profile, takes seconds, on a busy machine minutes.
 _WAIT_SECONDS = 600
 # What SQLite and the system call a failure, and the remedy.
@@ -59,6 +61,26 @@ def open_store(store: Path) -> Iterator[str]:
 def store_uri(store: Path) -> str:
     """Return the URI of a store for MLflow's client."""
     return f"sqlite:///{store.resolve()}"
+
+
+def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
+    """Return the URL of every experiment's run list, by the name of the experiment.
+
+    Args:
+        store: the SQLite file.
+        port: of the server on this machine.
+
+    Raises:
+        RecapError: there is no store yet, or nothing was published.
+    """
+    if not store.exists():
+        raise RecapError(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
+    silence_mlflow()
+    from mlflow.tracking import MlflowClient
+
+    client: MlflowClient = MlflowClient(tracking_uri=store_uri(store))
+    found = [each for each in client.search_experiments() if MARK.items() <= each.tags.items()]
+    return {each.name: f"http://127.0.0.1:{port}/#/experiments/{each.experiment_id}" for each in found}
 
 
 def silence_mlflow() -> None:

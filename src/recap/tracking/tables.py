@@ -41,29 +41,26 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
     name = table["table"]
     baseline = next(row for row in table["rows"] if row["id"] == table["baseline"])
     artifacts = _reports(reports, name) | _cards(results, table)
+    markdown = artifacts.get(f"tables/{name}.md")
+    text = markdown.read_text(encoding="utf-8") if markdown else ""
+    seeds = ", ".join(map(str, table["seeds"]))
+    settings = dict(zip(_row_names(table["rows"]), map(row_setting, table["rows"]), strict=True))
     ended = int((results / "statistics" / f"{name}.json").stat().st_mtime * 1000)
     record = Record(
         key=f"{profile}/tables/{name}",
         name=f"table {name}",
         experiment=baseline["dataset"],
-        tags={"recap_profile": profile, "level": "table", "table": name, "seed": _listed(table["seeds"])},
+        tags={"recap_profile": profile, "level": "table", "table": name, "seed": seeds},
         started=ended,
         ended=ended,
-        description=_description(table, artifacts.get(f"tables/{name}.md")),
-        params=_params(table, baseline),
+        description=text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}",
+        params={"baseline": baseline["label"], "seeds": seeds, **settings},
         metrics=[(name, mean, 0) for name, mean in _means(table).items()],
         artifacts=artifacts,
     )
     digests = [[name, digest(file)] for name, file in artifacts.items()]
     record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, record.metrics, digests])
     return record
-
-
-def _params(table: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the table compares, and the setting of each row."""
-    names = _row_names(table["rows"])
-    settings = {name: row_setting(row) for name, row in zip(names, table["rows"], strict=True)}
-    return {"baseline": baseline["label"], "seeds": _listed(table["seeds"]), **settings}
 
 
 def _means(table: Mapping[str, Any]) -> dict[str, float]:
@@ -86,12 +83,6 @@ def _row_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} {row['id']}" for name, row in zip(names, rows, strict=True)]
 
 
-def _description(table: Mapping[str, Any], markdown: Path | None) -> str:
-    """Return the table itself if it exists and is short enough, else its title and scale."""
-    text = markdown.read_text(encoding="utf-8") if markdown else ""
-    return text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}"
-
-
 def _reports(reports: Path, name: str) -> dict[str, Path]:
     """Return the files of a table and its figures, and the learning curves of all runs."""
     drawn = {Path(ending).stem for kind in FIGURES.classes().values() for ending in cast(type[ModelFigure], kind).files}
@@ -105,7 +96,3 @@ def _cards(results: Path, table: Mapping[str, Any]) -> dict[str, Path]:
     names = sorted({row["dataset"] for row in table["rows"]})
     cards = {f"data/{name}.md": results / "data" / name / "card.md" for name in names}
     return {name: card for name, card in cards.items() if card.exists()}
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return ", ".join(str(seed) for seed in seeds)

@@ -11,13 +11,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class WeightAverage:
-    """Averages parameters after every step t: average = d * average + (1 - d) * weights.
+    """Averages parameters after every step t: average = d * average + (1 - d) * weights, from a copy of them on.
 
     d = min(decay, (1 + t) / (10 + t)): so that the first weights are soon forgotten.
-
-    Args:
-        parameters: of the model; the average begins as a copy of them.
-        decay: the largest d.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:

@@ -33,13 +33,9 @@ class Batch:
 
 
 class CaptionBatches:
-    """Reads features and captions of training images.
+    """Reads features and captions of training images: image id -> token ids of each, without <bos> and <eos>.
 
-    Args:
-        features: hold every image of `captions`.
-        captions: image id -> token ids of each caption, without <bos> and <eos>.
-        images_per_batch: B.
-        seed: of the shuffling.
+    The features hold every image; `seed` is of the shuffling.
     """
 
     def __init__(

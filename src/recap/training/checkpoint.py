@@ -16,6 +16,7 @@ from recap.core.differences import differences, listed
 from recap.core.errors import TrainingError, first_line
 from recap.core.files.atomic import atomic_path
 from recap.core.log import log
+from recap.training.distributed import Group
 
 VERSION = 3
 STATE, BEST = "last.pt", "best.safetensors"
@@ -73,6 +74,34 @@ def set_aside(folder: Path, reason: str) -> None:
         f"{folder / STATE}: the state of another training ({reason}), which starts over; "
         f"the old state is kept as {_PREVIOUS}{STATE} until the next one is"
     )
+
+
+def continued(
+    folder: Path, identity: Identity, *, keep: bool = False, group: Group | None = None
+) -> dict[str, Any] | None:
+    """Return the state that this very training left in a folder, with torch's random states as they were, or None.
+
+    The state of another training is set aside.
+
+    Raises:
+        TrainingError: the state is damaged, or another training's, which `keep` says to leave alone.
+    """
+    group, saved = group or Group(), load_state(folder)
+    if saved is None:
+        return None
+    reason = mismatch(saved, identity)
+    if not reason:
+        restore_random_states(saved, group.rank)
+        return saved
+    if keep:
+        raise TrainingError(
+            f"{folder / STATE}: the state of another training ({reason}), and keep_state refuses to start over; undo "
+            "what differs, or move the folder away"
+        )
+    group.barrier()  # until all processes have read it
+    if group.is_main:
+        set_aside(folder, reason)
+    return None
 
 
 def _check(path: Path) -> None:

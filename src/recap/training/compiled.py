@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from recap.models.base import Captioner
-from recap.nn.fast.uncompiled import prepare_compilation
+from recap.nn.fast import prepare_compilation
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NotRequired, TypedDict, Unpack
 
 import torch
 
@@ -24,8 +25,7 @@ from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.identities import TRAINING, job_code
 from recap.runs.captions import split_captions, training_captions
-from recap.runs.counters import Counters
-from recap.runs.folder import write_run
+from recap.runs.folder import Counters, write_run
 from recap.runs.inputs import FeatureSources
 from recap.runs.pretrained import pretrained_file
 from recap.runs.resident import ResidentFeatures
@@ -39,7 +39,7 @@ from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.precision import choose_precision, measured_precision
-from recap.training.step import Objective
+from recap.training.step import Objective, OptimizerStep
 from recap.training.validation import validator
 
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
@@ -67,30 +67,33 @@ class Inputs:
         return self.vocabulary.max_length + 1
 
 
-def train(
-    *,
-    spec: RunSpec,
-    execution: Execution,
-    corpus: Path,
-    vocabulary: Path,
-    subset: Path,
-    features: Sequence[Path],
-    init: Path | None,
-    weights: Path | None = None,
-    state: Path,
-    out: Path,
-) -> None:
+class TrainingFiles(TypedDict):
+    """The files that go into a training.
+
+    Attributes:
+        corpus, vocabulary, subset: of the data set.
+        features: one or several feature stores of the same images.
+        init: run folder whose weights are the start (scst: the xe run), or None.
+        weights: file of the pretrained weights that the model's settings name, or None.
+    """
+
+    corpus: Path
+    vocabulary: Path
+    subset: Path
+    features: Sequence[Path]
+    init: Path | None
+    weights: NotRequired[Path | None]
+
+
+def train(*, spec: RunSpec, execution: Execution, state: Path, out: Path, **files: Unpack[TrainingFiles]) -> None:
     """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`.
 
     Args:
         spec: names and settings: all that decides the result, beside the files.
         execution: how it is computed.
-        corpus, vocabulary, subset: the files that went in.
-        features: one or several feature stores of the same images.
-        init: run folder whose weights are the start (scst: the xe run), or None.
-        weights: file of the pretrained weights that the model's settings name, or None.
         state: folder for the resumable state.
         out: the run folder.
+        files: see `TrainingFiles`.
 
     Raises:
         RecapError: something is missing, broken or does not fit; the sentence says what.
@@ -98,11 +101,7 @@ def train(
     group = init_group(select_device(execution.device))
     with GracefulStop(run_name(spec)), _claimed(state, group):
         group.barrier()  # until the state is ours
-        prepare(spec, execution, group)
-        weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
-        inputs = load_inputs(
-            corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init, weights=weights
-        )
+        inputs = load_inputs(spec, execution, group, **files)
         training = build_training(spec, execution, inputs, state, group)
         counters = training.run()
         finish(spec, execution, inputs, training, counters, out)
@@ -114,15 +113,10 @@ def run_name(spec: RunSpec) -> str:
     return f"{spec.model}@{spec.recipe} seed {spec.seed} {spec.stage}"
 
 
-def prepare(spec: RunSpec, execution: Execution, group: Group) -> None:
-    """Set threads, determinism and the seed of the first weights."""
-    torch.set_num_threads(execution.threads)
-    if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
-        torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
-
-
 def load_inputs(
+    spec: RunSpec,
+    execution: Execution,
+    group: Group,
     *,
     corpus: Path,
     vocabulary: Path,
@@ -131,11 +125,16 @@ def load_inputs(
     init: Path | None,
     weights: Path | None = None,
 ) -> Inputs:
-    """Read the files of a training and check that they fit together.
+    """Set threads, determinism and the seed of the first weights; read the files, which must fit together.
 
     Raises:
         RecapError: a file is missing or broken, or an image has no features.
     """
+    torch.set_num_threads(execution.threads)
+    if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
+    weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
     vocab, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
     table = Corpus.read(corpus)
     captions, validation = training_captions(table, vocab, chosen), split_captions(table, vocab, "val")
@@ -153,7 +152,7 @@ def load_inputs(
 
 
 def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
-    """Build the model and what trains it; the random numbers are those that `prepare` seeded.
+    """Build the model and what trains it; the random numbers are those that `load_inputs` seeded.
 
     Raises:
         RecapError: the model cannot be built, or the weights to begin with do not fit it.
@@ -167,26 +166,36 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
     objective = _objective(model, spec.stage_settings, inputs)
-    batches = _batches(spec, execution, inputs, group.device)
+    features: FeatureSources | ResidentFeatures = inputs.features
+    if execution.features_in_memory:
+        features = ResidentFeatures(inputs.features, sorted(inputs.captions), group.device)
+    batches = CaptionBatches(
+        features=features,
+        captions=inputs.captions,
+        images_per_batch=spec.stage_settings.images_per_batch,
+        seed=spec.seed,
+    )
     spec = _with_precision(spec, model, objective, batches, group, state)
     settings = spec.stage_settings
-    training = Training(
+    step = OptimizerStep(
         model=model,
         objective=objective,
-        batches=batches,
-        validate=validator(model, settings, inputs.features, inputs.validation, inputs.max_length, group, name),
         stage=settings,
         d_model=spec.model_settings.noam_width,
-        device=group.device,
+        group=group,
         state=state,
+    )
+    training = Training(
+        step=step,
+        batches=batches,
+        validate=validator(model, settings, inputs.features, inputs.validation, inputs.max_length, group, name),
         identity=identity(spec, inputs, group),
         name=name,
         checkpoint_minutes=execution.checkpoint_minutes,
         keep_state=execution.keep_state,
-        group=group,
         trained=inputs.init is not None,
     )
-    model.recompute = execution.activation_checkpointing
+    model.activation_checkpointing = execution.activation_checkpointing
     if execution.compile:
         compile_passes(model)
     return training
@@ -203,7 +212,7 @@ def finish(
     if training.group.is_main:
         warn_if_no_better(training.name, counters)
         settings, source = training.identity["settings"], training.identity["source"]
-        measured = {"precision": measured_precision(training.state)} if _measures_precision(spec) else {}
+        measured = {"precision": measured_precision(training.state)} if spec.stage_settings.precision == "auto" else {}
         write_run(
             out,
             made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source, **measured},
@@ -211,7 +220,7 @@ def finish(
             counters=counters,
             weights=training.best_weights,
             model=training.model,
-            device=training.device,
+            device=training.group.device,
         )
 
 
@@ -228,21 +237,18 @@ def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
     }
 
 
-def _measures_precision(spec: RunSpec) -> bool:
-    return spec.stage_settings.precision == "auto"
-
-
 def _with_precision(
     spec: RunSpec, model: Captioner, objective: Objective, batches: CaptionBatches, group: Group, state: Path
 ) -> RunSpec:
     """Return the spec with a precision that is known; of several processes the first one measures."""
-    if not _measures_precision(spec):
+    chosen: str = spec.stage_settings.precision
+    if chosen != "auto":
         return spec
     if group.is_main:
         with closing(batches.read([batches.order(0)[0]])) as reading:
             batch = next(iter(reading))
-        spec = choose_precision(spec, model=model, objective=objective, batch=batch, device=group.device, state=state)
-    (chosen,) = group.of_main([spec.stage_settings.precision])
+        chosen = choose_precision(spec, model=model, objective=objective, batch=batch, device=group.device, state=state)
+    (chosen,) = group.of_main([chosen])
     settings = spec.stage_settings.model_copy(update={"precision": chosen})
     return spec.model_copy(update={"stage_settings": settings})
 
@@ -277,13 +283,3 @@ def _begins_word(vocabulary: AnyVocabulary) -> torch.Tensor:
     if found is None:
         raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
     return torch.tensor(found)
-
-
-def _batches(spec: RunSpec, execution: Execution, inputs: Inputs, device: torch.device) -> CaptionBatches:
-    features, captions = inputs.features, inputs.captions
-    return CaptionBatches(
-        features=ResidentFeatures(features, sorted(captions), device) if execution.features_in_memory else features,
-        captions=captions,
-        images_per_batch=spec.stage_settings.images_per_batch,
-        seed=spec.seed,
-    )

@@ -32,9 +32,9 @@ from recap.nn.fast import PackedIndex
 from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
-from recap.training.checkpoint import Identity, load_state, mismatch, restore_random_states, save_state, set_aside
+from recap.training.checkpoint import Identity, continued, save_state
 from recap.training.loop import SAVED
-from recap.training.optim import learning_rate
+from recap.training.optim import set_rate
 
 NAME = "language model"
 CHECKPOINT_MINUTES = 5.0
@@ -58,14 +58,11 @@ def pretrain_language_model(
     """Train a language model and write its weights, and beside them a report with the same name and `.json`.
 
     Args:
-        spec: texts, sizes and training.
+        spec: texts, sizes and training; its texts are relative to the folder `inputs`.
         corpus: of the data set that the captioner is for; its captions, of all splits, are left out of the texts.
         vocabulary: of that data set; the captioner must have the same.
-        inputs: folder that texts are relative to.
-        device: auto, cpu or cuda.
-        threads: CPU threads.
-        state: folder of the resumable state.
-        out: the weights, safetensors.
+        inputs, device, threads: folder of the texts; auto, cpu or cuda; CPU threads.
+        state, out: folder of the resumable state; the weights, safetensors.
 
     Raises:
         RecapError: a file is missing or broken, no text is left, or the loss is NaN or infinite.
@@ -126,14 +123,9 @@ def pretrain_language_model(
 
 
 class LanguageModelTraining:
-    """Next-token training of one language model.
+    """Next-token training of one language model on texts, each token ids without <bos> and <eos>.
 
-    Args:
-        spec: sizes and numbers of the training.
-        model: on its device.
-        training, validation: token ids of each text, without <bos> and <eos>.
-        state: folder of the checkpoint.
-        identity: all that the weights depend on; a state of anything else is set aside.
+    A checkpoint in the folder `state` of anything but `identity` is set aside.
 
     Attributes:
         best: the weights of the epoch with the lowest validation perplexity so far.
@@ -168,14 +160,9 @@ class LanguageModelTraining:
         return self.progress
 
     def _resume(self) -> None:
-        saved = load_state(self.state)
+        saved = continued(self.state, self.identity)
         if saved is None:
             return
-        reason = mismatch(saved, self.identity)
-        if reason:
-            set_aside(self.state, reason)
-            return
-        restore_random_states(saved)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.best, self.progress = saved["best"], Progress(**saved["progress"])
@@ -220,7 +207,8 @@ class LanguageModelTraining:
 
     def _step(self, texts: list[list[int]], batches: int) -> None:
         done = self.progress
-        rate = learning_rate(
+        rate = set_rate(
+            self.optimizer,
             self.schedule,
             step=done.step + 1,
             epoch=done.epoch,
@@ -228,8 +216,6 @@ class LanguageModelTraining:
             d_model=self.spec.d_model,
             steps=self.spec.epochs * batches,
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         with mixed(self.spec.precision, self.device):
             loss = self.loss(texts).mean()
         value = loss.item()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -9,33 +10,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from recap.core.errors import TrainingError
 from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
-from recap.models.base import Captioner
-from recap.runs.counters import Counters
+from recap.runs.folder import Counters
 from recap.runs.weights import plain_weights, save_weights
-from recap.settings import Stage
 from recap.training.average import WeightAverage
 from recap.training.batches import CaptionBatches
-from recap.training.checkpoint import (
-    BEST,
-    STATE,
-    Identity,
-    load_state,
-    mismatch,
-    restore_random_states,
-    save_state,
-    set_aside,
-)
-from recap.training.distributed import Group
+from recap.training.checkpoint import BEST, Identity, continued, save_state
 from recap.training.optim import drops_rate
-from recap.training.step import Objective, OptimizerStep
+from recap.training.step import OptimizerStep
 
 SAVED = "the state is saved, and the same command continues from here"
 
@@ -44,55 +31,35 @@ class Training:
     """One stage of one run.
 
     Args:
-        model: on its device.
-        objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
+        step: trains the model with one batch.
         batches: the training images.
         validate: returns the validation CIDEr-D of the model as it is; of several processes, each returns its part of
             the sum.
-        stage: the recipe's numbers.
-        d_model: for the Noam schedule.
-        device: where batches go.
-        state: folder of the checkpoint and of the best weights so far.
         identity: everything the result depends on; a state of anything else is set aside.
         name: of the run, for messages.
         checkpoint_minutes: the full state is saved at least this often.
         keep_state: refuse to start over if the folder holds the state of another training.
-        group: the processes that train together.
         trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
     """
 
     def __init__(
         self,
         *,
-        model: Captioner,
-        objective: Objective,
+        step: OptimizerStep,
         batches: CaptionBatches,
         validate: Callable[[], float],
-        stage: Stage,
-        d_model: int,
-        device: torch.device,
-        state: Path,
         identity: Identity,
         name: str,
         checkpoint_minutes: float = 5.0,
         keep_state: bool = False,
-        group: Group | None = None,
         trained: bool = False,
     ) -> None:
-        self.model, self.batches, self.validate = model, batches, validate
-        self.name, self.group, self.trained = name, group or Group(device=device), trained
-        self.stage, self.device, self.state, self.identity = stage, device, state, identity
+        self.step, self.batches, self.validate, self.identity = step, batches, validate, identity
+        self.model, self.stage, self.group, self.state = step.model, step.stage, step.group, step.state
+        self.name, self.trained = name, trained
         self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
-        self.step = OptimizerStep(
-            model=model,
-            objective=objective,
-            stage=stage,
-            d_model=d_model,
-            device=device,
-            group=self.group,
-            state=state,
-        )
-        self.average = WeightAverage(model.parameters(), stage.weight_average) if stage.weight_average else None
+        decay = self.stage.weight_average
+        self.average = WeightAverage(self.model.parameters(), decay) if decay else None
         self.progress = Counters()
         self._stop = GracefulStop(name)
 
@@ -112,39 +79,21 @@ class Training:
         with self._stop, self._stop.deferred():
             if self.trained and self.progress.best_epoch < 0:
                 self._score_start()
-            while self.progress.epoch < self.stage.epochs and not self._out_of_patience():
+            patience = math.inf if self.stage.patience is None else self.stage.patience
+            while self.progress.epoch < self.stage.epochs and self.progress.epochs_since_best < patience:
                 self._epoch()
         return self.progress
 
-    def _out_of_patience(self) -> bool:
-        return self.stage.patience is not None and self.progress.epochs_since_best >= self.stage.patience
-
     def _resume(self) -> None:
-        saved = load_state(self.state)
+        saved = continued(self.state, self.identity, keep=self.keep_state, group=self.group)
         if saved is None:
             return
-        reason = mismatch(saved, self.identity)
-        if reason:
-            self._start_over(reason)
-            return
-        restore_random_states(saved, self.group.rank)
         self.model.load_state_dict(saved["model"])
         self.step.optimizer.load_state_dict(saved["optimizer"])
         if self.average is not None:
             self.average.load(saved["average"])
         self.progress = Counters(**saved["counters"])
         log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
-
-    def _start_over(self, reason: str) -> None:
-        """Set the state of another training aside, or refuse to."""
-        if self.keep_state:
-            raise TrainingError(
-                f"{self.state / STATE}: the state of another training ({reason}), and keep_state refuses to "
-                "start over; undo what differs, or move the folder away"
-            )
-        self.group.barrier()  # until all processes have read it
-        if self.group.is_main:
-            set_aside(self.state, reason)
 
     def _save(self, random_states: Tensor | None = None) -> None:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
@@ -194,12 +143,13 @@ class Training:
     def _close_epoch(self, since: float) -> None:
         """Validate if it is time, keep the weights if they are the best, write a line of history, save."""
         progress = self.progress
-        score = self._score(since) if self._is_validated(progress.epoch) else None
+        done, epochs = progress.epoch + 1, self.stage.epochs
+        score = self._score(since) if done % self.stage.validate_every == 0 or done == epochs else None
         means = {key: total / progress.batch for key, total in progress.sums.items()}
         progress.seconds += time.monotonic() - since
         progress.history.append(
             {
-                "epoch": progress.epoch + 1,
+                "epoch": done,
                 "step": progress.step,
                 **means,
                 "learning_rate": self.step.rate,
@@ -208,7 +158,6 @@ class Training:
             }
         )
         numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        done, epochs = progress.epoch + 1, self.stage.epochs
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
         validated = "" if score is None else f", validation CIDEr-D {score:.4f}"
         log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}{validated}{left}")
@@ -216,10 +165,6 @@ class Training:
             self._judge(score)
         progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
         self._save()
-
-    def _is_validated(self, epoch: int) -> bool:
-        """Return whether an epoch, counted from 0, ends with a validation: every few do, and the last."""
-        return (epoch + 1) % self.stage.validate_every == 0 or epoch + 1 == self.stage.epochs
 
     def _judge(self, score: float) -> None:
         """Keep the weights of this epoch if they are the best; else the learning rate may fall."""

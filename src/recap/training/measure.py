@@ -16,9 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.seeding import derived_seed
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, SPECIAL
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.diverse import search
-from recap.decoding.step import with_banned_tokens
+from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
@@ -26,7 +25,7 @@ from recap.nn.fast.linear import fixed_weights
 from recap.plan.step_costs import StepCost
 from recap.plan.step_shapes import StepShape
 from recap.runs.captions import caption_tensor
-from recap.runs.counters import Counters
+from recap.runs.folder import Counters
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.distributed import Group
@@ -35,15 +34,16 @@ from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.operations import Operations
 from recap.training.step import Objective, OptimizerStep
 
-_IMAGES_ON_CPU = {"xe": 4, "scst": 4, "decode": 10}  # a core takes a minute for a step of the largest batches
-_REPEATS = 2
+_FEW_IMAGES = 4  # of the step whose operations and bytes are counted
+_SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
+_REPEATS = 3
 _PICTURE = (640.0, 480.0)  # of random boxes, in pixels
 
 
 def measure(shape: StepShape, *, device: torch.device, state: Path) -> StepCost:
-    """Run a few steps of a shape and return what one image costs: the lesser of two, after one that is counted.
+    """Run a few steps of a shape and return what one image costs: the least of three, after one that is counted.
 
-    On a CPU one thread works on few images, and its own seconds count, not those of other programs.
+    On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs.
 
     Args:
         shape: whose streams and ids are known.
@@ -64,11 +64,15 @@ def _measured(shape: StepShape, device: torch.device, state: Path) -> StepCost:
     assert shape.inputs.ids is not None
     inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
     model = build_model(shape.model, inputs).to(device)
-    images = min(shape.images, _IMAGES_ON_CPU[shape.work]) if device.type == "cpu" else shape.images
-    run = _step(shape, model, inputs, images, state, device)
+    few = min(shape.images, _FEW_IMAGES)
+    run = _step(shape, model, inputs, few, state, device)
     saved = _Saved(model)
     with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
         run()
+    images = shape.images
+    if device.type == "cpu":  # a core takes a minute for a step of the largest batches
+        images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
+    run = _step(shape, model, inputs, images, state, device)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
     return StepCost(
         kind=shape.model.kind,
@@ -78,8 +82,8 @@ def _measured(shape: StepShape, device: torch.device, state: Path) -> StepCost:
         vectors=shape.inputs.vectors,
         tokens=round(shape.tokens, 2),
         images=images,
-        gflop=_rounded(counted.total / 1e9 / images),
-        saved_mb=_rounded(saved.bytes / 1e6 / images),
+        gflop=_rounded(counted.total / 1e9 / few),
+        saved_mb=_rounded(saved.bytes / 1e6 / few),
         seconds=_rounded(seconds / images),
         device=device.type,
         machine=machine(device),
@@ -112,7 +116,6 @@ def _step(
         objective=_objective(model, shape, captions),
         stage=shape.settings,
         d_model=shape.model.noam_width,
-        device=device,
         group=Group(device=device),
         state=state,
     )

@@ -57,6 +57,14 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     return warm * schedule.learning_rate
 
 
+def set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, **at: int) -> float:
+    """Set the rate of the next step; `at` is where the training is, as `learning_rate` takes it."""
+    rate = learning_rate(schedule, **at)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    return rate
+
+
 def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> bool:
     """Return whether an epoch (from 0) whose validation was not the best meets a plateau, as torch's ReduceLROnPlateau.
 

@@ -27,16 +27,11 @@ FILE = "precision.json"  # in the state folder
 
 def choose_precision(
     spec: RunSpec, *, model: Captioner, objective: Objective, batch: Batch, device: torch.device, state: Path
-) -> RunSpec:
-    """Return the spec with the precision that is quicker here; a training that continues keeps what it began with.
+) -> str:
+    """Return the precision that is quicker here, float32 or bf16; a training that continues keeps what it began with.
 
-    The measurement is written to `state/precision.json`.
-
-    Args:
-        spec: its stage asks for `precision: auto`.
-        model, objective, device: of the training.
-        batch: on which steps are measured; neither weights nor random numbers change.
-        state: folder of the resumable state.
+    Steps are measured on a batch; neither weights nor random numbers change. The measurement is written to
+    `state/precision.json`.
     """
     asked = value_hash(spec.model_dump(mode="json"))
     path = state / FILE
@@ -49,8 +44,7 @@ def choose_precision(
         known = {"asked": asked, "chosen": chosen, f"seconds_per_{what}": seconds, "torch": torch.__version__}
         write_json(path, known)
         log.info(f"precision: {chosen}; {told(seconds, what)}")
-    settings = spec.stage_settings.model_copy(update={"precision": known["chosen"]})
-    return spec.model_copy(update={"stage_settings": settings})
+    return str(known["chosen"])
 
 
 def measured_precision(state: Path) -> dict[str, Any]:

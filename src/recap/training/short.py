@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
+from typing import Unpack
 
 from recap.core.device import select_device
 from recap.core.log import log
-from recap.runs.pretrained import pretrained_file
 from recap.settings import ExecutionFile, RunSpec
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import init_group
-from recap.training.job import build_training, finish, load_inputs, prepare, run_name
+from recap.training.job import TrainingFiles, build_training, finish, load_inputs, run_name
 from recap.training.objectives.logged import Logged
 from recap.training.step import Objective
 
@@ -30,13 +30,7 @@ class ShortTraining:
 
 
 class FirstBatches(CaptionBatches):
-    """The first batches of a training as one epoch, or its first batch again and again.
-
-    Args:
-        batches: of the whole training.
-        steps: how many batches.
-        one_batch: take the first every time.
-    """
+    """The first batches of a training as one epoch, or its first batch again and again."""
 
     def __init__(self, batches: CaptionBatches, *, steps: int, one_batch: bool) -> None:
         super().__init__(
@@ -60,22 +54,12 @@ class FirstBatches(CaptionBatches):
 
 
 def train_short(
-    *,
-    spec: RunSpec,
-    execution: ExecutionFile,
-    corpus: Path,
-    vocabulary: Path,
-    subset: Path,
-    features: Sequence[Path],
-    init: Path | None,
-    weights: Path | None = None,
-    state: Path,
-    out: Path,
+    *, spec: RunSpec, execution: ExecutionFile, state: Path, out: Path, **files: Unpack[TrainingFiles]
 ) -> ShortTraining:
     """Train a few steps from the start and write the run folder, whose `config.yaml` says that they were few.
 
     Args:
-        spec, corpus, vocabulary, subset, features, init, weights, out: as :func:`recap.training.job.train` takes them.
+        spec, out, files: as `recap.training.job.train` takes them.
         execution: how many steps, and whether on one batch; a validation is of few images.
         state: folder of the state, which begins anew.
 
@@ -83,11 +67,7 @@ def train_short(
         RecapError: something is missing, broken or does not fit.
     """
     group = init_group(select_device(execution.device))
-    prepare(spec, execution, group)
-    weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
-    inputs = load_inputs(
-        corpus=corpus, vocabulary=vocabulary, subset=subset, features=features, init=init, weights=weights
-    )
+    inputs = load_inputs(spec, execution, group, **files)
     inputs = replace(inputs, validation=dict(list(inputs.validation.items())[:VALIDATED]))
     spec = spec.model_copy(update={"stage_settings": spec.stage_settings.model_copy(update={"epochs": 1})})
     if group.is_main:

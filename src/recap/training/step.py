@@ -13,12 +13,12 @@ from recap.core.files.json_files import write_json
 from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
-from recap.runs.counters import Counters
+from recap.runs.folder import Counters
 from recap.settings import Stage
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.objectives.logged import Logged
-from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+from recap.training.optim import build_optimizer, clip_gradients, set_rate
 
 Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
@@ -27,12 +27,10 @@ class OptimizerStep:
     """Updates the weights with one batch.
 
     Args:
-        model: on its device.
+        model, stage: the model on its device, and the recipe's numbers.
         objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
-        stage: the recipe's numbers.
         d_model: for the Noam schedule.
-        device: where batches go.
-        group: the processes that train together.
+        group: the processes that train together, and where batches go.
         state: folder for the note about a step whose numbers were lost.
     """
 
@@ -43,12 +41,11 @@ class OptimizerStep:
         objective: Objective,
         stage: Stage,
         d_model: int,
-        device: torch.device,
         group: Group,
         state: Path,
     ) -> None:
         self.model, self.objective, self.stage, self.d_model = model, objective, stage, d_model
-        self.device, self.group, self.state = device, group, state
+        self.group, self.state = group, state
         self.optimizer = build_optimizer(model.parameters(), stage)
         self._logged: list[str] | None = None  # names that the objective logs, once they are known
 
@@ -68,7 +65,15 @@ class OptimizerStep:
         Raises:
             TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
         """
-        self._set_rate(progress, steps)
+        set_rate(
+            self.optimizer,
+            self.stage.schedule,
+            step=progress.step + 1,
+            epoch=progress.epoch,
+            lr_drops=progress.lr_drops,
+            d_model=self.d_model,
+            steps=steps,
+        )
         logged = self._loss(batch, progress)
         value = logged.loss.item()
         if not math.isfinite(value):
@@ -84,25 +89,13 @@ class OptimizerStep:
         self.optimizer.step()
         return self._means({"loss": value, **logged.numbers}, weight)
 
-    def _set_rate(self, progress: Counters, steps: int) -> None:
-        rate = learning_rate(
-            self.stage.schedule,
-            step=progress.step + 1,
-            epoch=progress.epoch,
-            lr_drops=progress.lr_drops,
-            d_model=self.d_model,
-            steps=steps,
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-
     def _loss(self, batch: Batch, progress: Counters) -> Logged:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""
         if not batch.image_ids:
             return Logged(torch.zeros(()), 0)
-        with mixed(self.stage.precision, self.device):
+        with mixed(self.stage.precision, self.group.device):
             try:
-                return self.objective(batch.to(self.device), progress.epoch)
+                return self.objective(batch.to(self.group.device), progress.epoch)
             except NonFiniteLogits as error:
                 images = [batch.image_ids[index] for index in error.images]
                 raise self._stopped(batch, progress, f"{error}; its images are {images}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from recap.evaluation.decode import decode_images
+from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.cider_d import CiderD
 from recap.models.base import Captioner
 from recap.runs.inputs import ReadsImages
@@ -30,7 +30,8 @@ def validator(
     decoding = DecodingSettings(beam=settings.validation_beam, max_length=max_length)
 
     def validate_model() -> float:
-        captions = decode_images(model, features, images, decoding, device=group.device, name=f"{name}, validation")
+        found = decode_candidates(model, features, images, decoding, device=group.device, name=f"{name}, validation")
+        captions = best(found)
         return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
 
     return validate_model

@@ -16,9 +16,7 @@ def write_lengths(figure: LengthsFigure, models: DrawnModels, files: Mapping[str
     """Write the number of words of each caption as CSV."""
     ids = sorted(Corpus.read(models.corpus).captions("test"))
     lines = ["model,image,words"]
-    for label, run in models.runs.items():
-        found = caption_images(
-            run=run, features=models.features, vocabulary=models.vocabulary, image_ids=ids, beam=1, name=label
-        )
+    for label in models.runs:
+        found = caption_images(models, label, ids, beam=1)
         lines += [f"{label},{image},{len(words)}" for image, words in found.captions.items()]
     write_text(files["lengths.csv"], "\n".join([*lines, ""]))

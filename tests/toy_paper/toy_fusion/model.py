@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
-from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.state import PER_BEAM, State
+from toy_fusion.settings import ToyFusionModel
 
 STREAMS = ("grid", "region")
 
@@ -25,17 +26,13 @@ class ToyState(State[GlobalMemory]):
 
 
 class ToyFusion(Captioner[GlobalMemory, ToyState]):
-    """The toy.
-
-    Args:
-        inputs: widths of the streams `grid` and `region`, and number of ids.
-        d_model: D.
-    """
+    """The toy."""
 
     reads_boxes = ("region",)
 
-    def __init__(self, inputs: InputSpec, *, d_model: int) -> None:
+    def __init__(self, inputs: InputSpec, settings: ToyFusionModel) -> None:
         super().__init__()
+        d_model = settings.d_model
         self.embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.cells = nn.Linear(inputs.sizes["grid"], d_model)
         self.regions = nn.Linear(inputs.sizes["region"] + 4, d_model)

@@ -19,9 +19,9 @@ from recap.cli import build_parser, main
 from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
 from recap.core.errors import nearest
+from recap.settings import RunSpec
 from recap.settings.param_files import names
-from recap.settings.params import load_named
-from recap.settings.specs import completed
+from recap.settings.params import load_named, validate
 
 pytestmark = pytest.mark.seconds
 
@@ -179,7 +179,7 @@ def test_a_complete_spec_comes_back_byte_for_byte():
     assert len(specs) > 20
     for spec in specs:
         passed = json.loads(json.dumps(spec))
-        again = completed("RunSpec", passed)
+        again = validate(RunSpec, passed, "--spec").model_dump(mode="json", by_alias=True)
         assert json.dumps(again, sort_keys=True) == json.dumps(passed, sort_keys=True)
         assert yaml.safe_dump(again) == yaml.safe_dump(passed)
 

@@ -70,7 +70,7 @@ def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = named_plan(PARAMS, "xlan")
     costs = costs_of(plan)
     found = jobs(plan, costs, lambda cost: cost.gflop)
-    assert len(found) == len(plan.trained()) + len(plan.scored())
+    assert len(found) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
     place = {name: index for index, name in enumerate(found)}
     assert all(place[before] < place[name] for name, job in found.items() for before in job.after)
     ensemble = next(run for run in plan.scored() if run.members)
@@ -101,3 +101,14 @@ def test_steps_are_timed_here_and_then_known(folder, capsys):
     shown(words, capsys)
     assert len((folder / "work" / "measured_steps.csv").read_text().splitlines()) == 3
     assert "measured" in first
+
+
+def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):
+    text = shown(["xlan"], capsys)
+    assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
+    assert "coco_test2014/bottom_up_adaptive_test2014" in text
+    plan = named_plan(PARAMS, "xlan")
+    found = {table.table: table for table in tables(plan, costs_of(plan))}
+    alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
+    assert found["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
+    assert {cost.images for cost in found["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}

@@ -10,10 +10,10 @@ from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, Corpus
 from recap.data.datasets import coco
-from recap.data.datasets.coco_pictures import PARTS
 from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
 from recap.export.coco_image_ids import write_server_ids
+from recap.settings.datasets.coco_pictures import PARTS
 
 pytestmark = pytest.mark.seconds
 

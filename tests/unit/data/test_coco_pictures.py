@@ -2,11 +2,12 @@
 
 import pytest
 
-from helpers.coco_files import write_zip
+from helpers.coco_files import VAL, spec, write_coco, write_zip
 from helpers.generators import jpeg
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
+from recap.data.subsets.used import read_used, write_used
 
 IDS = (7, 3, 201)
 
@@ -19,8 +20,8 @@ def corpus_of(folder, images=None, **changes):
     listed = [{"id": number, "file_name": name(number)} for number in IDS] if images is None else images
     write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": listed}})
     write_zip(folder / "test2014.zip", {f"test2014/{name(number)}": jpeg(number) for number in IDS})
-    spec = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
-    build_corpus(name="test", spec=spec, inputs=folder, out=folder / "out")
+    settings = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
+    build_corpus(name="test", spec=settings, inputs=folder, out=folder / "out")
     return Corpus.read(folder / "out" / "corpus.parquet")
 
 
@@ -51,3 +52,15 @@ def test_listings_that_are_refused(tmp_path, images, sentence):
 def test_another_number_than_cocos_must_be_asked_for(tmp_path):
     with pytest.raises(DataError, match="3 images where test2014 has 40,775"):
         corpus_of(tmp_path, partial=False)
+
+
+def test_without_subsets_all_test_pictures_are_used(tmp_path):
+    corpus = corpus_of(tmp_path)
+    write_used(corpus=corpus.path, subsets=[], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == sorted(IDS)
+
+
+def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
+    build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
+    write_used(corpus=tmp_path / "out" / "corpus.parquet", subsets=[], parts=["val2014"], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == sorted(VAL)

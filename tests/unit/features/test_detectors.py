@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -93,6 +94,19 @@ def test_a_detector_has_the_tensors_of_its_release(detector, tmp_path):
     names = DETECTORS[detector].names
     released = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
     assert {name: list(tensor.shape) for name, tensor in model.state_dict().items()} == released
+
+
+@needs_detectron
+def test_a_file_of_the_released_layout_loads_with_its_anchors(tmp_path):
+    weights = {name: np.full(shape, 0.01, np.float32) for name, shape in released_layout("bottom_up_r101_c4").items()}
+    sizes = [(size / ratio**0.5, size * ratio**0.5) for size in (64, 128, 256, 512) for ratio in (0.5, 1, 2)]
+    anchors = [[-width / 2, -height / 2, width / 2, height / 2] for width, height in sizes]
+    weights["proposal_generator.anchor_generator.cell_anchors.0"] = np.array(anchors, np.float32)
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"model": weights, "__author__": "x"}))
+    model = Detector(spec("bottom_up_r101_c4", weights="a.pkl"), inputs=tmp_path, device=CPU).model
+    assert all((tensor == np.float32(0.01)).all() for tensor in model.state_dict().values())
+    with pytest.raises(FeatureError, match=r"a\.pkl: .*cell_anchors\.0' holds other numbers"):
+        Detector(spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"), inputs=tmp_path, device=CPU)
 
 
 @needs_detectron

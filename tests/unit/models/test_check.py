@@ -40,7 +40,7 @@ def planned(tmp_path, **model):
     ("model", "sentence"),
     [
         ({"heads": 5}, "params/models/m.yaml: heads: d_model 32 is not divisible by 5 heads"),
-        ({"kind": "xlan", "heads": 5}, "params/models/m.yaml: d_model: d_model 32 is not divisible by 5 heads"),
+        ({"kind": "xlan", "heads": 5}, "params/models/m.yaml: heads: d_model 32 is not divisible by 5 heads"),
         (
             {"d_model": 30, "heads": 2, "kind": "transformer", "visual_positions": "grid"},
             "visual_positions: grid positions",

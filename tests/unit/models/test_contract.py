@@ -27,8 +27,8 @@ from helpers.model_cases import (
     wider,
 )
 from helpers.training import Killed, training
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.attention_maps import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
@@ -170,7 +170,7 @@ def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, ca
 
 def test_recomputed_activations_give_the_same_gradient_also_with_dropout(model, either, captions):
     found = []
-    for model.recompute in (False, True):
+    for model.activation_checkpointing in (False, True):
         torch.manual_seed(4)
         hidden = model.train().decode_words(*captions, model.encode(either))
         found.append(gradients(model, hidden.square().sum()))

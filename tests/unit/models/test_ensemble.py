@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
+from recap.decoding.step import DecodingBatch
 from recap.models.ensemble import Ensemble
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model

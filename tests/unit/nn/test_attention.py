@@ -12,8 +12,7 @@ from recap.nn.fast import PackedIndex, attended, switch
 from recap.nn.masks import causal_mask, key_mask
 from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
-from recap.papers.m2.memory_attention import MemoryAttention
-from recap.papers.m2.meshed import MeshedGate
+from recap.papers.m2.layers import MemoryAttention, MeshedGate
 from recap.papers.xlan.x_linear import XLinear
 from recap.papers.zodiac.zoneup import ZodiacMultiHead
 

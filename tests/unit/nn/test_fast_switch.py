@@ -21,7 +21,7 @@ from recap.nn.fast import (
 )
 from recap.papers.xlan import bilinear
 from recap.papers.xlan.bilinear import bilinear_pool
-from recap.papers.xlan.head_norm import HeadNorm
+from recap.papers.xlan.x_linear import HeadNorm
 
 SOURCE = Path(recap.__file__).parent
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"

@@ -1,6 +1,7 @@
 """Images, steps and the sizes of stores are known from the parameter files alone."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -36,15 +37,16 @@ def test_the_published_counts_of_coco_are_those_that_its_reader_asserts():
     amounts = Amounts(named_plan(PARAMS, "acf"))
     counts = amounts.counts("coco")
     assert (counts.train, counts.val, counts.test, counts.captions) == (113_287, 5_000, 5_000, 616_767)
-    assert amounts.used_images("coco") == 123_287
+    assert {amounts.used_images(run) for run in amounts.plan.scored()} == {123_287}
 
 
 def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     amounts = Amounts(named_plan(PARAMS, "visualgpt"))
+    stores = {run.dataset: run for run in amounts.plan.scored()}
     one_percent, seeds = 0.01 * 3_313_333, 4
-    used = amounts.used_images("conceptual_bpe") - 5_000 - 15_840
+    used = amounts.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
     assert 0.98 * seeds * one_percent < used < seeds * one_percent  # draws of four seeds, the smaller ones within
-    assert amounts.used_images("coco_bpe") == 123_287  # a figure has all captions
+    assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
 
 
 def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(tmp_path):
@@ -67,3 +69,11 @@ def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
 def test_views_of_a_study_stand_in_a_row():
     amounts = Amounts(named_plan(PARAMS, "visualgpt"))
     assert amounts.stored("iu_xray_bpe", "resnet101_xray")["grid"].vectors == 2 * 7 * 7
+
+
+def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
+    amounts = Amounts(named_plan(PARAMS, "zodiac"))
+    crops = amounts.plan.scored()[0]
+    assert amounts.used_images(replace(crops, features="bottom_up_36")) == amounts.used_images(crops) == 123_287
+    unread = replace(crops, features="clip_rn50_grid")
+    assert amounts.used_images(unread) == 10_000  # validation and test alone: no run is trained on it

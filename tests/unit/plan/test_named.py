@@ -18,5 +18,5 @@ def test_a_profile_is_named_by_its_file():
 
 
 def test_a_misspelt_paper_gets_the_nearest():
-    with pytest.raises(ConfigError, match=r"fusoin/profile\.yaml: no such profile; did you mean 'fusion'"):
+    with pytest.raises(ConfigError, match=r"fusoin: no such profile; did you mean 'fusion'"):
         named_plan(PARAMS, "fusoin")

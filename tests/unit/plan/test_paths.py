@@ -51,6 +51,7 @@ def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(pa
         "vocabulary": "results/tiny/data/tiny_scenes/vocabulary.json",
         "subset": "results/tiny/data/tiny_scenes/subsets/full/seed-1.json",
         "features": ["results/tiny/features/tiny_scenes/tiny_grid.h5"],
+        "extractors": ["results/tiny/features/tiny_scenes/tiny_grid.extractor.json"],
     }
     weights = f"results/tiny/runs/{SETTING}/seed-1/xe/model.safetensors"
     assert paths.training_inputs(run) == {**common, "init": weights}
@@ -75,7 +76,8 @@ def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_t
     paths = paths_of()
     assert used_features(paths) == ["boxes", "tiny_grid"]
     folder = "results/tiny/features/tiny_scenes"
-    names = ["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5"]
+    notes = [f"{name}.{note}" for name in ("boxes", "tiny_grid") for note in ("extractor.json", "images.txt")]
+    names = sorted(["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5", *notes])
     assert feature_files(paths) == [f"{folder}/{name}" for name in names]
     assert {Path(file).name for file in data_files(paths)} == {
         "card.md",

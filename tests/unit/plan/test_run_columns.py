@@ -10,8 +10,8 @@ from helpers.plans import PARAMS, planned
 from helpers.score_files import make_table, write_scores
 from recap.core.errors import MetricError, RecapError
 from recap.core.files.checksums import record
+from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs
-from recap.plan.run_columns import training_files, trainings
 from recap.reporting.tables import write_table
 from recap.settings.columns import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table

@@ -147,6 +147,11 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
 
 
+def test_a_row_that_is_not_run_needs_no_reason_why_a_server_is_not_sent_it():
+    at_scales = [planned(PARAMS, scale, ["acf/t3"]).tables["acf/t3"] for scale in ("paper", None)]
+    assert [list(table.server.not_sent) for table in at_scales] == [["acf_roi"], []]
+
+
 def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
     plan, at_paper = shipped("xlan/t3"), shipped("xlan/t3", scale="paper")
     assert {run.model for run in plan.scored()} == {run.model for run in at_paper.scored()}

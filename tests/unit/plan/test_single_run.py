@@ -1,5 +1,6 @@
 """A row of a table trains in this process: what it is made from, what may be different, and what it ends with."""
 
+import fcntl
 import json
 import shutil
 import signal
@@ -16,6 +17,7 @@ from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
+from recap.core.process.workflow_lock import LOCK_FOLDER
 from recap.evaluation.few import caption_few
 from recap.plan.inputs import missing_inputs
 from recap.plan.paths import Paths
@@ -161,6 +163,30 @@ def test_without_a_clone_or_snakemake_it_says_what_is_missing(monkeypatch, capsy
     with pytest.raises(SystemExit):
         main(words)
     assert "recap: snakemake is not installed; install all of recap" in capsys.readouterr().err
+
+
+def test_beside_a_running_workflow_one_sentence_says_why_no_file_is_made(monkeypatch, capsys, tmp_path):
+    words = ["train", "--row", "tiny/transformer", "--params", str(PARAMS)]
+    monkeypatch.chdir(tmp_path)
+    started = []
+
+    def fail(*words):
+        started.append(words)
+        return 1
+
+    monkeypatch.setattr(train_row, "_snakemake", fail)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "the messages above say why" in capsys.readouterr().err and len(started) == 1
+    LOCK_FOLDER.mkdir(parents=True)
+    with (LOCK_FOLDER / "owner").open("w") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        print("id 77", file=owner, end="", flush=True)
+        with pytest.raises(SystemExit):
+            main(words)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "a workflow is running in this folder (process 77)" in said
+    assert len(started) == 1
 
 
 def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):

@@ -1,14 +1,18 @@
 """What COCO's server is sent is planned with the rows, and what cannot be sent is refused before the first job."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recap.core.errors import ConfigError
+from recap.plan.amounts import Amounts
 from recap.plan.inputs import data_files, feature_files, missing_inputs
 from recap.plan.paths import Paths
+from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.used_images import sent_parts
 from recap.settings import Profile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,6 +34,20 @@ def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
     assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
     assert missing_inputs(paths)["resources/coco/test2014.zip"] == "datasets/coco_test2014.yaml"
+
+
+def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
+    paths = Paths(planned())
+    store = Run("coco", "", "bottom_up_adaptive", "", "", 0, "")
+    assert sent_parts(paths, store) == ["val2014"]
+    assert sent_parts(paths, replace(store, features="oscar")) == []
+    assert sent_parts(paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")) == []
+
+
+def test_the_plan_knows_how_many_pictures_are_sent():
+    amounts = Amounts(planned())
+    assert amounts.used_images("coco_test2014") == 40_775
+    assert amounts.used_images("coco") == 123_287
 
 
 def test_a_row_without_features_of_the_test_pictures_is_not_sent():

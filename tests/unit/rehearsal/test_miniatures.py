@@ -126,11 +126,24 @@ def test_archives_of_features_are_imported(tmp_path, written, name, format, begi
     assert (min(counts), max(counts)) == count
 
 
-def test_oscars_lines_are_found_through_their_index_and_have_boxes(tmp_path, written):
-    path, _ = written("oscar/features.tsv", "oscar/features.lineidx")
-    store = run_import(tmp_path, "vinvl_tsv", path)
+@pytest.mark.parametrize("names", [["oscar/coco_caption.zip"], ["vinvl/features.tsv", "vinvl/features.lineidx"]])
+def test_lines_of_oscar_and_vinvl_are_found_through_their_index_and_have_boxes(tmp_path, written, names):
+    paths = written(*names)
+    if names[0].endswith(".zip"):
+        ends = ("feature.tsv", "feature.lineidx")
+        splits = ("train", "val", "test")
+        assert members(paths[0]) == [f"coco_caption/{split}.{end}" for split in splits for end in ends]
+        unpack_archive(paths[0], tmp_path)
+        paths = sorted((tmp_path / "coco_caption").glob("*.tsv"))
+    store = run_import(tmp_path, "vinvl_tsv", *(path for path in paths if path.suffix == ".tsv"))
+    assert len(store) == len(WORLD.photos)
     assert store.read(store.ids[:1].tolist())[0].shape[-1] == 2054
     assert "boxes" in store.columns()
+
+
+def test_detections_of_the_meshed_memory_transformer_are_imported(tmp_path, written):
+    store = run_import(tmp_path, "m2_hdf5", *written("m2/coco_detections.hdf5"))
+    assert len(store) == len(WORLD.photos) and store.columns() == ["boxes", "class_probabilities"]
 
 
 def test_the_list_of_a_rehearsal_has_addresses_and_hashes_of_miniatures_where_it_had_any(tmp_path, written):

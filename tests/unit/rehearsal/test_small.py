@@ -7,8 +7,10 @@ import pytest
 
 from recap.core.plugins import VARIABLE
 from recap.plan.load import unchecked_plan
+from recap.plan.outside import requirements
+from recap.plan.paths import Paths
 from recap.rehearsal.cut import cut_rows
-from recap.rehearsal.prepare import rehearsable
+from recap.rehearsal.prepare import prepare, rehearsable
 from recap.rehearsal.small import write_small
 from recap.rehearsal.workflow import PLUGIN, job_counts
 from recap.settings.params import read_mapping
@@ -51,7 +53,7 @@ def test_the_short_form_has_every_data_set_form_of_features_model_and_stage(smal
     def work(plan):
         runs = plan.scored()
         features = {plan.get("features", name).kind for run in runs for name in plan.feature_names(run.features)}
-        models = {(plan.get("models", run.model).kind, bool(run.members)) for run in runs}
+        models = {plan.get("models", run.model).kind for run in runs} | {bool(run.members) for run in runs}
         figures = {figure.settings.kind for figure in plan.model_figures}
         return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
 
@@ -72,6 +74,22 @@ def test_with_detectron2_detectors_stay_what_they_are(tmp_path):
     write_small(PARAMS, tmp_path / "params", detectron2=True)
     regions = read_mapping(tmp_path / "params" / "features" / "bottom_up_r101.yaml")
     assert (regions["kind"], regions["weights"]) == ("regions", "random")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", rehearsable(PARAMS))
+def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(paper, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, PLUGIN)
+    params = PARAMS.absolute()
+    monkeypatch.chdir(tmp_path)
+    prepared = prepare(paper, params, url="http://127.0.0.1:1", short=False)
+    assert all((tmp_path / "inputs" / name).exists() for name in prepared.by_hand)
+    left = [each for each in requirements(Paths(prepared.plan)) if each.how == "hand"]
+    assert left == []
+    fetched = [
+        each.entry.name for each in requirements(Paths(prepared.plan)) if each.how == "fetch" and each.entry.urls
+    ]
+    assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)
 
 
 def test_the_jobs_of_a_plan_are_counted_by_rule():

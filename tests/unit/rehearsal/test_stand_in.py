@@ -30,6 +30,14 @@ def test_regions_have_boxes_in_the_picture_vectors_classes_and_what_the_settings
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
 
 
+def test_a_grid_alone_has_no_regions():
+    spec = StandInRegions(**REGIONS, grid=7, regions=False)
+    arrays = stored_arrays(found_regions(7, PICTURE, spec), dtype="float16", streams=spec.streams())
+    assert {name: array.shape for name, array in arrays.items()} == {"grid/values": (49, 2048)}
+    with pytest.raises(ValueError, match="say how many cells `grid` has"):
+        StandInRegions(**REGIONS, regions=False)
+
+
 def test_shares_of_classes_add_up_in_each_cell():
     spec = StandInSegments(kind="stand_in_segments", weights="a.pkl", grid=7)
     values = stored_arrays(occupancy(7, PICTURE, spec), dtype="float32", streams=("segment",))["segment/values"]

@@ -5,10 +5,8 @@ import pytest
 from benchmarks.table_marks import Components, draw, rates, take_apart
 from scipy import stats
 
-from recap.statistics.comparison import compare_rows, correct
-from recap.statistics.joint import compare_jointly
+from recap.statistics.comparison import Welch, compare_jointly, compare_rows, correct
 from recap.statistics.paired import Paired
-from recap.statistics.welch import Welch
 
 
 def paired(t, p, images=300):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from recap.statistics.corrections import holm
+from recap.statistics.comparison import holm, welch
 from recap.statistics.paired import compare_paired
-from recap.statistics.welch import welch
 
 
 def test_paired_against_a_hand_calculation():

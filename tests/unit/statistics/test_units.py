@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.units import UNITS, compare_in_units, implied_deviation
 from scipy import stats
-
-from recap.statistics.units import UNITS, compare_in_units, implied_deviation
 
 PAGE = (Path(__file__).parents[3] / "docs" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |

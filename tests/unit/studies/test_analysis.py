@@ -8,8 +8,7 @@ import pytest
 from helpers.studies import make, position_of, study_of
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
-from recap.studies.agreement import agreement
-from recap.studies.analysis import analyse, equal_answers, equal_shares, share
+from recap.studies.analysis import agreement, analyse, equal_answers, equal_shares, share
 from recap.studies.collect import collect
 from recap.studies.power import study_power
 from recap.studies.response_files import Found

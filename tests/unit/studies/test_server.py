@@ -18,9 +18,8 @@ from helpers.study_server import StudyServer
 from recap.core.errors import ConfigError, DataError
 from recap.studies.collect import import_responses
 from recap.studies.pictures import read_pictures
-from recap.studies.server import MAX_BYTES, make_app, public_host
+from recap.studies.server import MAX_BYTES, links, make_app, public_host
 from recap.studies.store import Store, read_store
-from recap.studies.tokens import links
 
 pytestmark = pytest.mark.seconds
 

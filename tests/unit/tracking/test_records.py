@@ -10,8 +10,7 @@ from recap.core.errors import RecapError
 from recap.core.files.checksums import record
 from recap.tracking.publish import publish as publish_now
 from recap.tracking.publish import read_records, remove_runs
-from recap.tracking.records import flat
-from recap.tracking.views import run_list_urls
+from recap.tracking.store import run_list_urls
 
 pytestmark = pytest.mark.seconds
 
@@ -305,9 +304,12 @@ def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name
         read_records(profile="demo", results=results, reports=results)
 
 
-def test_flat_params_keep_their_path():
+def test_params_keep_their_path(results):
     values = {"a": {"b": {"c": 1}}, "d": [1, 2], "e": "text", "f": None, "g": {}}
-    assert dict(flat(values)) == {"a.b.c": "1", "d": "[1, 2]", "e": "text", "f": "null"}
+    (results / "runs" / SETTING / "seed-1" / "xe" / "config.yaml").write_text(yaml.safe_dump({"spec": values}))
+    params = read_records(profile="demo", results=results, reports=results)[1].params
+    del params["label"]
+    assert params == {"a.b.c": "1", "d": "[1, 2]", "e": "text", "f": "null"}
 
 
 def test_withdrawn_runs_are_gone_and_those_of_other_profiles_stay(tmp_path, publish):

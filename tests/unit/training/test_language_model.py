@@ -142,7 +142,7 @@ def test_a_stopped_training_continues_to_the_same_bits(files, tmp_path, monkeypa
     assert not (tmp_path / "broken" / "lm.safetensors").exists()
     monkeypatch.setattr(LanguageModelTraining, "_step", step)
     steps = []
-    monkeypatch.setattr(language_model, "learning_rate", counted(language_model.learning_rate, steps))
+    monkeypatch.setattr(language_model, "set_rate", counted(language_model.set_rate, steps))
     again = pretrain(files, tmp_path / "broken")
     assert again.read_bytes() == whole.read_bytes()
     assert steps[0] == 8

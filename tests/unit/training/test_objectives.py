@@ -15,7 +15,7 @@ from recap.runs.captions import caption_tensor
 from recap.settings import ScheduledSampling, SelfCritical
 from recap.training.objectives.cross_entropy import sampled_inputs
 from recap.training.objectives.logged import policy_numbers
-from recap.training.objectives.self_critical import advantages
+from recap.training.objectives.self_critical import advantages, of_tokens
 
 SAMPLERS = [
     SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, **numbers)
@@ -55,9 +55,8 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective.search(memory, 3)
     from recap.data.vocabulary.special import EOS, PAD
-    from recap.decoding.batch import DecodingBatch
     from recap.decoding.beam import beam_search
-    from recap.decoding.step import with_banned_tokens
+    from recap.decoding.step import DecodingBatch, with_banned_tokens
     from recap.settings import DecodingSettings
 
     scores = beam_search(
@@ -66,7 +65,8 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
         DecodingBatch(2, BOS, EOS, PAD, torch.device("cpu")),
         DecodingSettings(beam=3, max_length=4),
     ).scores
-    log_probabilities, real = objective.score(memory, sampled)
+    policy, real = objective.policy(memory, sampled)
+    log_probabilities = of_tokens(policy, sampled, real)
     torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
 
 
@@ -80,7 +80,8 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
         step = with_banned_tokens(objective.model.step, BANNED)
         first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
     sampled, _ = objective.draw(memory)
-    found, _ = objective.score(memory, sampled)
+    policy, real = objective.policy(memory, sampled)
+    found = of_tokens(policy, sampled, real)
     expected = first.log_softmax(-1).gather(-1, sampled[..., 0])
     torch.testing.assert_close(found[..., 0].double(), expected, atol=1e-6, rtol=0)
     assert len(sampled[0, :, 0].unique()) > 1

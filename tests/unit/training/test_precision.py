@@ -27,15 +27,14 @@ def chosen(tmp_path, spec):
     (batch,) = loop.batches.read([list(range(IMAGES))])
 
     def choose(spec=spec):
-        found = precision.choose_precision(
+        return precision.choose_precision(
             spec,
             model=loop.model,
             objective=loop.step.objective,
             batch=batch,
-            device=loop.device,
+            device=loop.group.device,
             state=tmp_path,
         )
-        return found.stage_settings.precision
 
     return choose
 
@@ -72,7 +71,7 @@ def test_the_measurement_takes_time_and_changes_nothing(tmp_path):
     (batch,) = loop.batches.read([list(range(IMAGES))])
     before = {name: value.clone() for name, value in loop.model.state_dict().items()}
     random_state = torch.get_rng_state()
-    seconds = precision.step_seconds(loop.model, loop.step.objective, batch, loop.device)
+    seconds = precision.step_seconds(loop.model, loop.step.objective, batch, loop.group.device)
     assert set(seconds) == {"float32", "bf16"} and all(value > 0 for value in seconds.values())
     assert torch.equal(random_state, torch.get_rng_state())
     assert all(torch.equal(value, before[name]) for name, value in loop.model.state_dict().items())

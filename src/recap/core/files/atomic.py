@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import tempfile
@@ -11,8 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recap.core.files.disk import naming_full_disk
-
-__all__ = ["atomic_path", "naming_full_disk", "write_text"]
+from recap.core.files.lock import taken
 
 
 @contextmanager
@@ -48,7 +46,7 @@ def _new_part(path: Path) -> tuple[int, Path]:
     """Return a new file beside ``path`` and its handle, whose lock shows that the writer is running."""
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        if _locked(handle) and Path(name).exists():
+        if taken(handle) and Path(name).exists():
             return handle, Path(name)
         # Another writer removed it as a leftover before it was locked.
         os.close(handle)
@@ -93,17 +91,9 @@ def _claimed(part: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _locked(handle)
+        yield taken(handle)
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _umask() -> int:

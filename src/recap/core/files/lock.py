@@ -74,14 +74,18 @@ def _owner(handle: int, path: Path) -> str:
     return f"process {number}" if number.isdecimal() else "another process"
 
 
-def taken(handle: int) -> bool:
+def taken(handle: int, *, shared: bool = False) -> bool:
     """Take the lock of an open file without waiting; return whether it is ours now.
+
+    Args:
+        handle: of the file.
+        shared: take a lock that others may share, which they cannot while somebody holds the other kind.
 
     Raises:
         RecapError: the file system knows no locks.
     """
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -48,7 +48,11 @@ def parse(text: str, source: str) -> Any:
     try:
         return copy.deepcopy(_parsed(text))
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(f"{source}{_line(error)}: {_problem(error)}") from error
+        mark = error.problem_mark or error.context_mark
+        where = f"{source} line {mark.line + 1}" if mark else source
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        said = what if isinstance(error, _Refused) else f"not valid YAML: {' '.join(what.split())}"
+        raise ConfigError(f"{where}: {said}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
@@ -104,13 +108,3 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 def _short(node: yaml.Node) -> str:
     return str(node.value)[:60] if isinstance(node, yaml.ScalarNode) else type(node).__name__
-
-
-def _line(error: yaml.MarkedYAMLError) -> str:
-    mark = error.problem_mark or error.context_mark
-    return f" line {mark.line + 1}" if mark else ""
-
-
-def _problem(error: yaml.MarkedYAMLError) -> str:
-    what = " ".join(part for part in (error.context, error.problem) if part)
-    return what if isinstance(error, _Refused) else f"not valid YAML: {' '.join(what.split())}"

@@ -20,9 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.files.lock import wait_for
+from recap.core.files.lock import taken, wait_for
 from recap.core.log import log
 
+LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
 WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # id, host and lock folder of the workflow that started a job
 GRACE_SECONDS = 120.0  # for a job that got SIGTERM: training finishes its batch and saves first
 _HANDOVER_SECONDS = 0.3  # in which the jobs of a killed workflow get the lock that they wait for
@@ -42,7 +43,7 @@ def lock_workflow(folder: Path) -> bool:
     """
     folder.mkdir(parents=True, exist_ok=True)
     owner = os.open(folder / "owner", os.O_RDWR | os.O_CREAT, 0o666)
-    if not _lock_shared(owner):
+    if not taken(owner, shared=True):
         process = _read(owner).rpartition(" ")[2]
         raise RecapError(f"{Path.cwd()}: another workflow is running here (process {process}); wait for it, or stop it")
     killed = bool(_read(owner))  # a workflow that ends by itself takes its id away
@@ -56,6 +57,18 @@ def lock_workflow(folder: Path) -> bool:
     atexit.register(_write, owner, "")
     os.environ[WORKFLOW_VARIABLE] = f"{workflow_id} {socket.gethostname()} {folder.absolute()}"
     return killed
+
+
+def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
+    """Return the number of the process whose workflow holds the lock of a folder; None if none does."""
+    try:
+        owner = os.open(folder / "owner", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if taken(owner, shared=True) else _read(owner).rpartition(" ")[2]
+    finally:
+        os.close(owner)
 
 
 def workflow_folder() -> Path | None:
@@ -93,15 +106,6 @@ def _workflow() -> tuple[str, Path] | None:
         return None
     workflow_id, host, folder = os.environ[WORKFLOW_VARIABLE].split(" ", 2)
     return (workflow_id, Path(folder)) if host == socket.gethostname() else None
-
-
-def _lock_shared(handle: int) -> bool:
-    """Take a shared lock without waiting; return False if a process holds the exclusive one."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(owner: int) -> str:

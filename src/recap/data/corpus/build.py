@@ -38,5 +38,12 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     read: Reader = resolve(checked.reader)
     built = read(checked, inputs=Path(inputs), out=Path(out), name=name)
     corpus = Path(out) / CORPUS
-    write_corpus(built.captions, corpus, dataset=name, kind=checked.kind, source_sha256=built.source_sha256)
+    write_corpus(
+        built.captions,
+        corpus,
+        dataset=name,
+        kind=checked.kind,
+        source_sha256=built.source_sha256,
+        drawn_from=built.drawn_from,
+    )
     checksums.record(corpus, *(Path(out) / product for product in checked.products))

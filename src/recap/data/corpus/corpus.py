@@ -19,6 +19,7 @@ from recap.data.corpus.corpus_file import (
     VIEWS,
     Caption,
     ContentHash,
+    DrawnFrom,
     need_splits,
     schema,
     write_corpus,
@@ -33,12 +34,13 @@ __all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "need_splits", "wr
 class Corpus:
     """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
 
-    def __init__(self, path: Path, about: Mapping[str, str], ids: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, path: Path, about: Mapping[str, Any], ids: Mapping[str, np.ndarray]) -> None:
         self.path = path
         self.dataset = about["dataset"]
         self.kind = about["kind"]
         self.source_sha256 = about["source_sha256"]
         self.split_hash = about["split_hash"]
+        self.drawn_from = DrawnFrom(*about["drawn_from"]) if "drawn_from" in about else None
         self.image_id = ids["image_id"]  # of each row, int64 [rows]
         self.caption_id = ids["caption_id"]  # of each row, int64 [rows], rising
         self._split = ids["split"]  # of each row, as its place in SPLITS, int8 [rows]

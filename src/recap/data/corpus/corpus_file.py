@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,31 @@ def need_splits(found: Container[str], where: str) -> None:
             raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
 
 
-def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind: str, source_sha256: str) -> None:
+class DrawnFrom(NamedTuple):
+    """A list of web pictures of which only those that draws need were asked for.
+
+    Attributes:
+        rows: of the list; image and caption ids of the training split are numbers of its rows.
+        held_out: rows of the validation split.
+        seed: of its draw.
+        survival: share of the rows that was expected to have a picture, at least.
+    """
+
+    rows: int
+    held_out: int
+    seed: int
+    survival: float
+
+
+def write_corpus(
+    captions: Iterable[Caption],
+    path: Path,
+    *,
+    dataset: str,
+    kind: str,
+    source_sha256: str,
+    drawn_from: DrawnFrom | None = None,
+) -> None:
     """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
 
     A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself.
@@ -66,7 +90,9 @@ def write_corpus(captions: Iterable[Caption], path: Path, *, dataset: str, kind:
     import pyarrow.parquet as pq
 
     rows = sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions
-    about = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
+    about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
+    if drawn_from is not None:
+        about["drawn_from"] = list(drawn_from)
     content, checks = ContentHash(), _Checks(dataset)
     with (
         atomic_path(path) as temporary,

@@ -7,17 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from recap.core.errors import DataError
-from recap.data.corpus.corpus_file import VIEWS, Caption
+from recap.data.corpus.corpus_file import VIEWS, Caption, DrawnFrom
 
 if TYPE_CHECKING:
     from recap.data.files.images import ImageSource
 
 
 class Built(NamedTuple):
-    """What a reader returns: the captions, and a hash of the files that they were read from."""
+    """What a reader returns.
+
+    Attributes:
+        captions: of all splits.
+        source_sha256: a hash of the files that they were read from.
+        drawn_from: where not all pictures were asked for: what draws are shares of (:class:`DrawnFrom`).
+    """
 
     captions: Iterable[Caption]
     source_sha256: str
+    drawn_from: DrawnFrom | None = None
 
 
 class Reader(Protocol):

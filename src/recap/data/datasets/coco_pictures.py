@@ -14,10 +14,7 @@ from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.coco import image_id_of
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_json_of
-from recap.settings.datasets.coco_pictures import CocoPicturesDataset
-
-# Pictures of the parts of COCO that the caption server scores; the part is the folder of a picture's name.
-PARTS = {"val2014": 40_504, "test2014": 40_775}
+from recap.settings.datasets.coco_pictures import PARTS, CocoPicturesDataset
 
 
 def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:

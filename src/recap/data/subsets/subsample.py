@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +12,10 @@ from recap.core.files import checksums
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
+from recap.data.subsets.ranking import rank, subset_size
+from recap.data.subsets.wanted import Draw, first_survivors
 
 UNITS = ("pair", "image")
-
-
-def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
-    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are."""
-    numbers = np.unique(np.fromiter(ids, np.int64))
-    ranked: list[int] = numbers[_order(numbers, f"{dataset}/{unit}/{seed}/")].tolist()
-    return ranked
-
-
-def _order(numbers: np.ndarray, prefix: str) -> np.ndarray:
-    """Return the order of rising numbers by sha256 of prefix and number, in 40 bytes a number."""
-    start = hashlib.sha256(prefix.encode())
-    keys = np.empty((len(numbers), 4), ">u8")
-    for row, number in enumerate(numbers.tolist()):
-        digest = start.copy()
-        digest.update(str(number).encode())
-        keys[row] = np.frombuffer(digest.digest(), ">u8")
-    # lexsort takes the most important key last; it is stable, so equal hashes would stay in the order of numbers.
-    return np.lexsort(keys.T[::-1])
-
-
-def subset_size(total: int, fraction: float) -> int:
-    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is written."""
-    return int(Fraction(str(fraction)) * total + Fraction(1, 2))
 
 
 def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
@@ -65,12 +40,11 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     rows = source.rows("train")
     ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]
     units = np.unique(ids)
-    count = subset_size(len(units), fraction)
-    if count == 0:
+    chosen = _chosen(units, source, fraction=fraction, unit=unit, seed=seed)
+    if not chosen:
         raise DataError(
             f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
         )
-    chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[:count]
     kept = rows[np.isin(ids, chosen)]
     values: dict[str, Any] = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
     values["caption_ids"] = source.caption_id[kept].tolist()
@@ -79,6 +53,13 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     write_json(out, values)
     checksums.record(out)
     return values
+
+
+def _chosen(units: np.ndarray, source: Corpus, *, fraction: float, unit: str, seed: int) -> list[int]:
+    """Return the ids that are drawn; where only some pictures were asked for, the first of them that are there."""
+    if source.drawn_from is None or fraction == 1:
+        return rank(units, dataset=source.dataset, unit=unit, seed=seed)[: subset_size(len(units), fraction)]
+    return first_survivors(units.tolist(), source.drawn_from, Draw(unit, fraction, seed), dataset=source.dataset)
 
 
 def read_subset(path: str | Path) -> dict[str, Any]:

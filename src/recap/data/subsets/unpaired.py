@@ -16,7 +16,8 @@ from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
-from recap.data.subsets.subsample import rank, read_subset
+from recap.data.subsets.ranking import rank
+from recap.data.subsets.subsample import read_subset
 
 
 def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:

@@ -14,13 +14,14 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 
 
-def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path) -> None:
+def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
     """Write the ids of all images that runs on these subsets read, one a line, ascending.
 
     Args:
         corpus: the corpus that the subsets were drawn from.
         subsets: JSON files of subsets.
         out: the list.
+        parts: folders of pictures' names, such as val2014, all of which are captioned.
 
     Raises:
         DataError: a subset is of another corpus.
@@ -28,6 +29,9 @@ def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path) -> None:
     source = Corpus.read(corpus)
     found = [source.image_id[source.split != "train"]]
     found += [source.image_ids_of(read_subset(path)["caption_ids"]) for path in subsets]
+    if parts:
+        folders = tuple(f"{part}/" for part in parts)
+        found.append(np.array([image for image, file in source.files().items() if file.startswith(folders)], np.int64))
     write_text(out, "".join(f"{image_id}\n" for image_id in np.unique(np.concatenate(found)).tolist()))
     checksums.record(out)
 

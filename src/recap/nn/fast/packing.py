@@ -9,11 +9,7 @@ from torch import Tensor
 
 
 class PackedIndex:
-    """Positions of the unmasked tokens of captions [B, C, T].
-
-    Args:
-        token_mask: [B, C, T], True where a token is not padding; R of them are.
-    """
+    """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not padding."""
 
     def __init__(self, token_mask: Tensor) -> None:
         self.shape = token_mask.shape

@@ -1,7 +1,7 @@
 """Ada-ClustFormer (ACF): a Transformer whose self-attention clusters neighboring elements.
 
-"Adaptively Clustering Neighbor Elements for Image Captioning". `line_clusters` and `grid_clusters` predict where words
-and patches belong together (Eq. 4-8), `cluster_matrix` multiplies that into C (Eq. 3), `cluster_attention` weakens
+"Adaptively Clustering Neighbor Elements for Image Captioning". `clusters` predicts where words and patches belong
+together (Eq. 4-8), `cluster_matrix` multiplies that into C (Eq. 3), `cluster_attention` weakens
 attention by it (Eq. 2). `figures` makes Figure 5 from `cluster_tree` and `drawing`, and the measure of section 4.1 from
 `alignment`.
 """

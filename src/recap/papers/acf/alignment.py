@@ -9,15 +9,20 @@ paper does not say how it normalizes; min(N, T) is the largest count there can b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from recap.core.files.json_files import write_json
+from recap.core.log import log
+from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import caption_images
-from recap.nn.fast.linear import fixed_weights
+from recap.evaluation.figure import DrawnModels
+from recap.nn.fast import fixed_weights
+from recap.papers.acf.figure_settings import AlignmentFigure
 
 _TEMPERATURE = 0.07  # of the released code
 
@@ -36,27 +41,25 @@ def late_interaction(patches: Tensor, words: Tensor) -> float:
     return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / _TEMPERATURE)
 
 
-@torch.no_grad()
-@fixed_weights()
-def run_alignment(
-    *, run: Path, label: str, features: Sequence[Path], vocabulary: Path, image_ids: Sequence[int], beam: int
-) -> dict[str, float]:
-    """Return the mean scores of a trained model's captions of images.
-
-    Args:
-        run: the run folder.
-        label: of the model, for the progress line.
-        features: the feature stores that training saw.
-        vocabulary: the vocabulary of the training.
-        image_ids: images to caption.
-        beam: of the search.
+def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Caption a split with each model and write the mean scores of all as JSON.
 
     Raises:
         RecapError: a file does not fit.
     """
-    found = caption_images(
-        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name=label
-    )
+    ids = sorted(Corpus.read(models.corpus).captions(figure.split))
+    scores = {}
+    for label in models.runs:
+        scores[label] = _mean_scores(models, label, ids, figure.beam)
+        log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(ids)} images")
+    write_json(files["alignment.json"], {"split": figure.split, "beam": figure.beam, "models": scores})
+
+
+@torch.no_grad()
+@fixed_weights()
+def _mean_scores(models: DrawnModels, label: str, image_ids: Sequence[int], beam: int) -> dict[str, float]:
+    """Return the mean scores of a model's captions of images."""
+    found = caption_images(models, label, image_ids, beam=beam)
     counts, shares, late = [], [], []
     for image in image_ids:
         if not found.captions[image]:

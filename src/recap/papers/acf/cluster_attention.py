@@ -45,14 +45,9 @@ class ClusterAttention(MultiHeadAttention):
         attn_bias: Tensor | None = None,
         log_clusters: Tensor | None = None,
     ) -> Rows:
-        """Attend, as `MultiHeadAttention.forward`.
+        """Attend, as `MultiHeadAttention.forward`, under log C, broadcastable to [B, C, T, N]; None: C = 1.
 
-        Args:
-            query, key_value, attn_mask, attn_bias: as there; a bias goes without clusters.
-            log_clusters: log C, broadcastable to [B, C, T, N]; None: C = 1.
-
-        Returns:
-            Rows of [B, C, T, D].
+        A bias goes without clusters.
         """
         if log_clusters is None:
             return super().forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)

@@ -71,10 +71,7 @@ def log_complement(log_c: Tensor) -> Tensor:
 def merged(log_new: Tensor, log_not_new: Tensor, log_before: Tensor) -> Tensor:
     """Return the logarithm of Eq. 6, (1 - C) C~ + C, which never falls from layer to layer.
 
-    Args:
-        log_new: log C of this layer.
-        log_not_new: log(1 - C).
-        log_before: log C~ of the layer below.
+    `log_new` and `log_not_new` are log C and log(1 - C) of this layer, `log_before` is log C~ of the layer below.
     """
     return torch.logaddexp(log_before + log_not_new, log_new)
 

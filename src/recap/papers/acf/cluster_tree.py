@@ -16,12 +16,7 @@ def line_neighbors(length: int) -> list[tuple[int, int]]:
 
 
 def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, int]]:
-    """Return the pairs of elements in neighboring cells.
-
-    Args:
-        cells: the element in each cell of a grid in raster order; None: no element.
-        height: rows of the grid.
-    """
+    """Return the pairs of elements in neighboring cells of a grid in raster order; None: a cell without one."""
     width = len(cells) // height
     pairs = [(t, t + 1) for t in range(len(cells)) if (t + 1) % width] + [
         (t, t + width) for t in range(len(cells) - width)
@@ -33,12 +28,8 @@ def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, 
 def partitions(matrices: Mapping[int, Matrix], neighbors: Neighbors, threshold: float) -> dict[int, Partition]:
     """Return the clusters of each layer: what is connected by neighbors with C~ of at least `threshold`.
 
-    What a layer has clustered stays together above it. With Eq. 6 that is so by itself, as C~ never falls.
-
-    Args:
-        matrices: C~ of the elements, by the number of the layer.
-        neighbors: pairs that may be clustered directly.
-        threshold: between 0 and 1.
+    What a layer has clustered stays together above it. With Eq. 6 that is so by itself, as C~ never falls. `matrices`
+    are C~ of the elements by the number of the layer, `neighbors` the pairs that may be clustered directly.
     """
     found: dict[int, Partition] = {}
     parents: list[int] = []

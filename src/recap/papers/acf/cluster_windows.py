@@ -8,8 +8,7 @@ from torch import Tensor
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_matrix import distances
-from recap.papers.acf.clusters import Carried, Clusters, TokenByToken, TokenClusters
-from recap.papers.acf.grid_clusters import grid_size
+from recap.papers.acf.clusters import Carried, Clusters, TokenByToken, TokenClusters, grid_size
 
 
 class LineWindow(TokenByToken):

@@ -1,7 +1,8 @@
-"""Where a layer of Ada-ClustFormer gets its clustering matrix: the interface, and what adaptive clusters share."""
+"""Where a layer of Ada-ClustFormer gets its clustering matrix: adaptive clusters of lines and grids (Eq. 3-8)."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -10,7 +11,19 @@ from torch import Tensor, nn
 
 from recap.nn.residual import NORMS
 from recap.nn.rows import Rows
-from recap.papers.acf.cluster_matrix import distances, log_complement, merged, step_scores, sure
+from recap.papers.acf.cluster_matrix import (
+    block_means,
+    chain,
+    distances,
+    grid_blocks,
+    grid_matrix,
+    line_blocks,
+    log_complement,
+    merged,
+    repeat_blocks,
+    step_scores,
+    sure,
+)
 
 Carried = tuple[Tensor, ...]  # what a layer hands to the next one for Eq. 6; empty without one
 
@@ -78,6 +91,7 @@ class AdaptiveClusters(Clusters):
         self.scores = nn.Linear(2 * d_model, maps)  # of [s_k ; mean]
         nn.init.xavier_uniform_(self.scores.weight)
         self.context, self.self_factor, self.stacking = context, self_factor, stacking
+        self._own = int(context == "inclusive_mean")  # whether an element counts in its mean
 
     def projected(self, x: Rows) -> Tensor:
         """Rows of [B, C, N, D] -> [B, C, N, 2 M]: w_new s + bias of each of M maps, then w_mean s of each.
@@ -97,13 +111,9 @@ class AdaptiveClusters(Clusters):
         unused = sure(distance < (0 if self.self_factor else 1), new.dtype)
         if self.context == "previous":
             return (new + nn.functional.pad(mean, (1, 0))[..., :-1])[..., None, :] + unused
-        prefix = _prefix_sums(mean)
+        prefix = nn.functional.pad(mean.cumsum(-1), (1, 0))  # [..., N + 1]: sums before each element, and of all
         ends, starts = prefix[..., own : length + own], prefix[..., :length]
         return step_scores(new, ends=ends, starts=starts, counts=distance + own, unused=unused)
-
-    @property
-    def _own(self) -> int:
-        return int(self.context == "inclusive_mean")
 
     def steps_stacked(self, scores: Tensor, before: Tensor | None) -> Tensor:
         """Scores of Eq. 4 -> log p, to which Eq. 6 is applied if it is to be, with log p~ of the layer below."""
@@ -120,6 +130,115 @@ class AdaptiveClusters(Clusters):
         return log_c, log_p if self.stacking == "steps" else ()
 
 
-def _prefix_sums(x: Tensor) -> Tensor:
-    """[..., N] -> [..., N + 1], sums of the elements before each, and of all."""
-    return nn.functional.pad(x.cumsum(-1), (1, 0))
+class LineClusters(AdaptiveClusters, TokenByToken):
+    """Clusters along a line, such as a caption or the cells of a grid in raster order.
+
+    Args:
+        rate: C is computed for blocks of so many elements, and each element gets that of its block; 1 for captions,
+            whose tokens come one at a time.
+        settings: as in `AdaptiveClusters`.
+    """
+
+    def __init__(self, *, d_model: int, norm: str, context: str, self_factor: bool, stacking: str, rate: int) -> None:
+        super().__init__(d_model=d_model, norm=norm, context=context, self_factor=self_factor, stacking=stacking)
+        self.rate = rate
+
+    def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
+        """As `Clusters.forward`."""
+        length = x.shape[2]
+        new, mean = block_means(self.projected(x), x.token_mask, self.rate, dims=(2,)).unbind(-1)
+        log_p = self.steps_stacked(self.steps(new, mean), before[0] if before else None)
+        log_c, carried = self.stacked(chain(log_p, self_factor=self.self_factor), (log_p,), before)
+        if self.rate > 1:
+            log_c = repeat_blocks(log_c, line_blocks(length, self.rate, log_c.device))
+        return log_c, carried
+
+    def empty(self, like: Tensor) -> TokenClusters:
+        """As `TokenByToken.empty`."""
+        zeros = like.new_zeros(len(like), 1, 1, dtype=torch.promote_types(like.dtype, self.scores.weight.dtype))
+        return TokenClusters(zeros, zeros[..., :0])
+
+    def step(self, x: Rows, past: TokenClusters, before: Carried) -> tuple[Tensor, Carried, TokenClusters]:
+        """As `TokenByToken.step`."""
+        new, mean = self.projected(x).unbind(-1)  # [B, C, 1]
+        prefix = torch.cat([past.prefix, past.prefix[..., -1:] + mean], -1)  # P_0 .. P_t+1
+        log_p = self.steps_stacked(self._row_scores(new, prefix), before[0] if before else None)
+        own = log_p[..., -1:] if self.self_factor else torch.zeros_like(new)
+        chained = torch.cat([past.log_row + log_p[..., :-1], own], -1)
+        row = torch.cat([chained[..., :-1], torch.zeros_like(new)], -1)  # the diagonal is 1
+        log_c, carried = self.stacked(row, (log_p,), before)
+        return log_c, carried, TokenClusters(prefix, chained)
+
+    def _row_scores(self, new: Tensor, prefix: Tensor) -> Tensor:
+        """Return the scores of Eq. 4 from each token i <= t to token t, [B, C, t + 1]."""
+        last = prefix.shape[-1] - 2  # t
+        if self.context == "previous":
+            previous = prefix[..., last : last + 1] - prefix[..., last - 1 : last] if last else torch.zeros_like(new)
+            return (new + previous).expand(*new.shape[:-1], last + 1)
+        counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self._own
+        ends = prefix[..., last + self._own, None]
+        return step_scores(new, ends=ends, starts=prefix[..., : last + 1], counts=counts)[..., 0]
+
+
+class GridClusters(AdaptiveClusters):
+    """Clusters of the cells of a grid in raster order (Eq. 7-8).
+
+    Args:
+        height: rows of the grid; None: it is square.
+        box: see `recap.papers.acf.cluster_matrix.grid_matrix`.
+        share_directions: whether rows and columns have one map.
+        rate: edge of the blocks of cells for which C is computed.
+        settings: as in `AdaptiveClusters`.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        norm: str,
+        context: str,
+        self_factor: bool,
+        stacking: str,
+        rate: int,
+        height: int | None,
+        box: str,
+        share_directions: bool,
+    ) -> None:
+        maps = 1 if share_directions else 2
+        super().__init__(
+            d_model=d_model, norm=norm, context=context, self_factor=self_factor, stacking=stacking, maps=maps
+        )
+        self.rate, self.height, self.box = rate, height, box
+
+    def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
+        """As `Clusters.forward`, for rows of [B, 1, H W, D].
+
+        Raises:
+            ValueError: the vectors are not the cells of a grid.
+        """
+        size = grid_size(x.shape[2], self.height)
+        mask = None if x.token_mask is None else x.token_mask[:, 0].unflatten(1, size)
+        cells = block_means(self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2))  # [B, H, W, 2 M]
+        maps = self.scores.out_features
+        rows = self.steps(cells[..., 0], cells[..., maps])  # [B, H, W, W]
+        columns = self.steps(*(cells[..., index].mT for index in (maps - 1, 2 * maps - 1)))  # [B, W, H, H]
+        both = before if self.stacking == "steps" and before else (None, None)
+        log_p = tuple(self.steps_stacked(scores, below) for scores, below in zip((rows, columns), both, strict=True))
+        chains = (chain(each, self_factor=self.self_factor) for each in log_p)
+        log_c, carried = self.stacked(grid_matrix(*chains, box=self.box), log_p, before)
+        if self.rate > 1:
+            log_c = repeat_blocks(log_c, grid_blocks(*size, self.rate, log_c.device))
+        return log_c[:, None], carried
+
+
+def grid_size(cells: int, height: int | None) -> tuple[int, int]:
+    """Return H and W of a grid of so many cells; without a height it is square.
+
+    Raises:
+        ValueError: there is no such grid.
+    """
+    rows = height or math.isqrt(cells)
+    if rows == 0 or cells % rows or (height is None and rows * rows != cells):
+        shape = "a square grid" if height is None else f"a grid of {height} rows"
+        raise ValueError(f"2-D clustering needs the cells of {shape}, but an image has {cells} vectors")
+    return rows, cells // rows

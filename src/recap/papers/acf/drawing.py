@@ -63,8 +63,7 @@ def write_clusters(
         heading: text above the figure.
         maps: image id -> one map per model.
         layers: numbers of the layers that are drawn; None: all. The trees are of all layers.
-        files: image id -> image file.
-        image_roots: folders or zips with the images.
+        files, image_roots: image id -> image file, and the folders or zips with these.
         out: the PNG to write; the trees go to the same name with `.json`.
 
     Raises:
@@ -225,12 +224,7 @@ def _draw_tree(
 ) -> None:
     """Draw a bar for each cluster, the highest layer at the top, above the elements in the order of the tree.
 
-    Args:
-        draw: where.
-        at: left, top and width.
-        layers: clusters by layer.
-        leaves: names of the elements; none: they are not written.
-        font: of the names.
+    `at` is left, top and width; `leaves` are names of the elements, which are not written where there are none.
     """
     left, top, width = at
     order = list(_elements(tree(layers)))

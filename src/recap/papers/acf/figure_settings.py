@@ -32,7 +32,7 @@ class ClustersFigure(ShownImages):
 class AlignmentFigure(ModelFigure):
     """How well the words and the patches of a split find each other (section 4.1)."""
 
-    implementation: ClassVar[str] = "recap.papers.acf.figures:score_alignment"
+    implementation: ClassVar[str] = "recap.papers.acf.alignment:score_alignment"
     files: ClassVar[Mapping[str, str]] = {"alignment.json": "alignment of words and patches"}
     category: ClassVar[str] = "Alignment"
     caption: ClassVar[str] = (

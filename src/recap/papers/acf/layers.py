@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from recap.models.cache import KeyValueCache
 from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
 from recap.nn.rows import Rows
 from recap.papers.acf.clusters import Carried, Clusters, TokenByToken, TokenClusters
@@ -79,13 +78,8 @@ class ClusterDecoderLayer(DecoderLayer):
             log_clusters, carried = self.clusters(x, _carried(x))
             return self.log_clusters(log_clusters), carried
         row, carried, past.carried = self.clusters.step(x, past.carried, _carried(x))
-        return _of_entries(row, past.cache), carried
-
-
-def _of_entries(row: Tensor, cache: KeyValueCache) -> Tensor:
-    """Numbers of each beam's tokens in order [B, C, T] -> of the entries of the cache [B, C, 1, S]."""
-    entries = row.new_zeros(*row.shape[:2], cache.size)
-    return entries.scatter(2, cache.ancestry, row)[:, :, None]
+        entries = row.new_zeros(*row.shape[:2], past.cache.size)  # from the tokens of each beam, [B, C, T]
+        return entries.scatter(2, past.cache.ancestry, row)[:, :, None], carried
 
 
 def _carried(x: Rows) -> Carried:

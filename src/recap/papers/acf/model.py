@@ -15,8 +15,8 @@ Expected: 54.94 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, Unpack
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -27,57 +27,21 @@ from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.stack import Stack
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.clusters import Clusters, TokenByToken
-from recap.papers.acf.grid_clusters import GridClusters
+from recap.papers.acf.clusters import Clusters, GridClusters, LineClusters, TokenByToken
 from recap.papers.acf.layers import ClusterDecoderLayer, ClusterEncoderLayer
-from recap.papers.acf.line_clusters import LineClusters
 from recap.papers.acf.region_grid import cell_of_region, region_cells
 from recap.papers.acf.settings import AcfModel
-from recap.papers.transformer.model import MakeAttention, Transformer, TransformerSizes
+from recap.papers.transformer.model import Transformer
 
 
 class Acf(Transformer):
-    """Transformer with clustering matrices in its encoder, its decoder, or both.
+    """Transformer with clustering matrices in its encoder, its decoder, or both."""
 
-    Args:
-        inputs, d_model, heads, make_attention, sizes: as in `Transformer`.
-        encoder_clusters, decoder_clusters: each makes the clusters of a layer; None: that side has none.
-        plain_encoder_layers: layers below the clustering ones.
-        region_rows: rows of the grid on which regions are laid out by their boxes; None: vectors come as they are.
-    """
-
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        heads: int,
-        make_attention: MakeAttention,
-        encoder_clusters: Callable[[], Clusters] | None,
-        decoder_clusters: Callable[[], TokenByToken] | None,
-        plain_encoder_layers: int,
-        region_rows: int | None,
-        **sizes: Unpack[TransformerSizes],
-    ) -> None:
-        super().__init__(inputs, d_model=d_model, heads=heads, make_attention=make_attention, **sizes)
-        self.region_rows = region_rows
-        self.reads_boxes = region_rows is not None  # a setting decides here
-        if encoder_clusters is not None:
-            layers = list(self.encoder)
-            self.encoder = Stack[EncoderLayer](
-                layer if index < plain_encoder_layers else ClusterEncoderLayer(layer, encoder_clusters())
-                for index, layer in enumerate(layers)
-            )
-        if decoder_clusters is not None:
-            self.decoder = Stack[DecoderLayer](ClusterDecoderLayer(layer, decoder_clusters()) for layer in self.decoder)
-
-    @classmethod
-    def build(cls, inputs: InputSpec, settings: AcfModel) -> Self:
-        """Build the model of the settings."""
-        d_model, heads, window = settings.d_model, settings.heads, settings.window
+    def __init__(self, inputs: InputSpec, settings: AcfModel) -> None:
+        window = settings.window
         region_rows = settings.region_rows if settings.layout == "regions" else None
         adaptive: Any = {
-            "d_model": d_model,
+            "d_model": settings.d_model,
             "norm": settings.layer_norm if settings.cluster_norm else "none",
             "context": settings.context,
             "self_factor": settings.self_factor,
@@ -98,32 +62,31 @@ class Acf(Transformer):
                 share_directions=settings.share_directions,
             )
 
-        clusters: dict[str, Callable[[], Clusters] | None] = {
-            "2d": grid,
-            "1d": lambda: line(settings.sampling_rate),
-            "none": None,
+        clustered = {
+            "encoder": settings.encoder_clustering != "none",
+            "decoder": settings.decoder_clustering != "none",
+            "cross": False,
         }
-        of_encoder = clusters[settings.encoder_clustering]
-        of_decoder = (lambda: line(1)) if settings.decoder_clustering == "1d" else None
-        clustered = {"encoder": of_encoder is not None, "decoder": of_decoder is not None, "cross": False}
 
         def attention(place: str) -> Attention:
             if clustered[place]:
-                return ClusterAttention(d_model=d_model, heads=heads, reading=settings.reading)
-            return MultiHeadAttention(d_model=d_model, heads=heads)
+                return ClusterAttention(d_model=settings.d_model, heads=settings.heads, reading=settings.reading)
+            return MultiHeadAttention(d_model=settings.d_model, heads=settings.heads)
 
-        sizes: Any = {name: getattr(settings, name) for name in TransformerSizes.__annotations__}
-        return cls(
-            inputs,
-            d_model=d_model,
-            heads=heads,
-            make_attention=attention,
-            encoder_clusters=of_encoder,
-            decoder_clusters=of_decoder,
-            plain_encoder_layers=settings.plain_encoder_layers,
-            region_rows=region_rows,
-            **sizes,
-        )
+        super().__init__(inputs, settings, make_attention=attention)
+        self.region_rows = region_rows
+        self.reads_boxes = region_rows is not None  # a setting decides here
+        if clustered["encoder"]:
+            self.encoder = Stack[EncoderLayer](
+                layer
+                if index < settings.plain_encoder_layers
+                else ClusterEncoderLayer(
+                    layer, grid() if settings.encoder_clustering == "2d" else line(settings.sampling_rate)
+                )
+                for index, layer in enumerate(self.encoder)
+            )
+        if clustered["decoder"]:
+            self.decoder = Stack[DecoderLayer](ClusterDecoderLayer(layer, line(1)) for layer in self.decoder)
 
     def encode(self, images: Images) -> Memory:
         """As `Transformer.encode`; regions are laid out by their boxes and come back in their own order."""

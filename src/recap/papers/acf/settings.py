@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from recap.papers.transformer.settings import TransformerModel
+from recap.papers.transformer.settings import TransformerSizes
 from recap.settings.models.base import MODELS
 from recap.settings.sizes import LayersOr0, Width
 
 
 @MODELS.register
-class AcfModel(TransformerModel):
+class AcfModel(TransformerSizes):
     """The Transformer with clustering matrices in the self-attention of encoder and decoder."""
 
     implementation: ClassVar[str] = "recap.papers.acf.model:Acf"
@@ -35,7 +35,7 @@ class AcfModel(TransformerModel):
         {"norm": "post", "layer_norm": "unbiased"},
     )
 
-    kind: Literal["acf"]  # type: ignore[assignment]
+    kind: Literal["acf"]
     encoder_clustering: Literal["2d", "1d", "none"] = Field("2d", description="1d: vectors as one line; none: classic")
     decoder_clustering: Literal["1d", "none"] = "1d"
     reading: Literal["multiply", "renormalize", "double_softmax", "logit_scale"] = Field(

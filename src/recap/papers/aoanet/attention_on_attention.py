@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
 
-from recap.nn.attention import Attention, KeyValue
+from recap.nn.attention import Attention, KeyValue, head_width
 from recap.nn.dot_product import DotProductAttention
-from recap.nn.fast import Dropout
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Dropout, Linear
 from recap.nn.rows import Rows
 
 ORDERS = ("attended_query", "query_attended")
@@ -23,7 +22,7 @@ class AttentionOnAttention(nn.Module):
 
     Args:
         d_model: width D of query and attended vector.
-        order: which of the two comes first in the concatenation, "attended_query" (AoANet) or "query_attended".
+        order: of the two in the concatenation, "attended_query" (AoANet) or "query_attended".
         dropout: on the concatenation.
 
     Raises:
@@ -47,11 +46,7 @@ class AttentionOnAttention(nn.Module):
 class AoAAttention(Attention):
     """Multi-head attention without output projection, then attention on attention with the query as it came.
 
-    Args:
-        d_model: width D, divisible by `heads`.
-        heads: number of heads H.
-        order: as of `AttentionOnAttention`.
-        attention_dropout: on the attention weights; aoa_dropout: on the concatenation.
+    `attention_dropout` is on the attention weights; `order` and `aoa_dropout` are those of `AttentionOnAttention`.
 
     Raises:
         ValueError: D is not divisible by H, or another order.
@@ -59,9 +54,7 @@ class AoAAttention(Attention):
 
     def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
-        width = d_model // heads
+        width = head_width(d_model, heads)
         self.attention = DotProductAttention(
             d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
         )

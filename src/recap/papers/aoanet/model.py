@@ -15,14 +15,13 @@ weights are dropped in the decoder, too, whose attention is the refiner's class 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.nn.dot_product import DotProductAttention
 from recap.nn.fast import Dropout, Linear
@@ -32,6 +31,7 @@ from recap.nn.residual import Residual, UnbiasedLayerNorm
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
+from recap.papers.aoanet.settings import AoANetModel
 
 ORDER = "attended_query"  # of what the AoA concatenates
 
@@ -46,71 +46,40 @@ class RefinerLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            return self.attention(rows, self.attention.key_value(rows), attn_mask=attn_mask).values
-
-        return x.like(self.around(x.values, attend))
+        return x.like(self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values))
 
 
 class AoANet(ContextCaptioner):
-    """AoANet.
+    """AoANet."""
 
-    Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model: D, width of everything; heads: H.
-        refiner_layers: layers that refine the image vectors; 0: they are only embedded.
-        feature_dropout: on embedded vectors; refiner_dropout: on what a refiner layer adds; attention_dropout: on
-            attention weights; aoa_dropout: within the refiner's AoA; word_dropout: on words; context_dropout: on the
-            context, both where the LSTM reads it and before the output layer.
-    """
-
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        heads: int,
-        refiner_layers: int,
-        feature_dropout: float,
-        refiner_dropout: float,
-        attention_dropout: float,
-        aoa_dropout: float,
-        word_dropout: float,
-        context_dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: AoANetModel) -> None:
         super().__init__()
+        d_model, width = settings.d_model, settings.d_model // settings.heads
         aoa_attention = partial(
             AoAAttention,
             d_model=d_model,
-            heads=heads,
+            heads=settings.heads,
             order=ORDER,
-            attention_dropout=attention_dropout,
-            aoa_dropout=aoa_dropout,
+            attention_dropout=settings.attention_dropout,
+            aoa_dropout=settings.aoa_dropout,
         )
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = Dropout(feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
-            RefinerLayer(d_model=d_model, attention=aoa_attention(), dropout=refiner_dropout)
-            for _ in range(refiner_layers)
+            RefinerLayer(d_model=d_model, attention=aoa_attention(), dropout=settings.refiner_dropout)
+            for _ in range(settings.refiner_layers)
         )
-        self.refiner_norm = UnbiasedLayerNorm(d_model) if refiner_layers else nn.Identity()
+        self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = Dropout(word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
         self.attention = DotProductAttention(
-            d_model=d_model,
-            heads=heads,
-            d_key=d_model // heads,
-            d_value=d_model // heads,
-            dropout=attention_dropout,
+            d_model=d_model, heads=settings.heads, d_key=width, d_value=width, dropout=settings.attention_dropout
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
-        self.context_dropout = Dropout(context_dropout)
-        self.output_dropout = Dropout(context_dropout)
+        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -132,11 +101,6 @@ class AoANet(ContextCaptioner):
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
         return self.lstm.project_input(self.word_dropout(torch.relu(self.word_embedding(tokens))), 0)
 
-    def advance(self, token: Tensor, state: ContextState) -> ContextState:
-        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
-        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
-        # The LSTM reads mean + context: the projection is linear, so that each is projected by itself.
-        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
-        query, mask = Rows(self.query_norm(h)[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
-        return replace(state, position=state.position + 1, h=h, c=c, context=self.aoa(h, attended))
+    def context(self, h: Tensor, state: ContextState) -> Tensor:
+        """Attend to the refined vectors with h; [B, C, D] -> context [B, C, D]."""
+        return self.aoa(h, self.attend(self.query_norm(h), state))

@@ -33,8 +33,3 @@ class AoANetModel(WithHeads):
     def example(cls) -> Self:
         """Two refiner layers of width 16."""
         return cls(kind="aoanet", d_model=16, heads=2, refiner_layers=2)
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model

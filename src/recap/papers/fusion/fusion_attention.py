@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.fusion.positioned import PositionedAttention
@@ -49,12 +49,7 @@ class Masks(NamedTuple):
 
 
 class FusionGate(nn.Module):
-    """Eq. 20-21.
-
-    Args:
-        d_model: D.
-        bias: of W_f; the formula has none.
-    """
+    """Eq. 20-21; the formula has no bias of W_f."""
 
     def __init__(self, *, d_model: int, bias: bool) -> None:
         super().__init__()
@@ -68,13 +63,7 @@ class FusionGate(nn.Module):
 
 
 class FusionAttention(nn.Module):
-    """Eq. 18-21.
-
-    Args:
-        d_model, heads: of the attentions.
-        gate_bias: of W_f.
-        residual: makes what stands around each of the four attentions; None: nothing, as Eq. 18-19 are printed.
-    """
+    """Eq. 18-21. `residual` makes what is around each of the four attentions; None: nothing, as Eq. 18-19 print it."""
 
     def __init__(self, *, d_model: int, heads: int, gate_bias: bool, residual: Callable[[], Residual] | None) -> None:
         super().__init__()
@@ -91,7 +80,9 @@ class FusionAttention(nn.Module):
         attentions = (self.guidance_second, self.guidance_grid, self.second, self.grid)
         return FusionKeyValues(
             *(
-                attention.key_value(Rows(source.values[:, None]), _for_captions(source.positions))
+                attention.key_value(
+                    Rows(source.values[:, None]), None if source.positions is None else source.positions[:, None]
+                )
                 for attention, source in zip(attentions, sources, strict=True)
             )
         )
@@ -114,7 +105,3 @@ class FusionAttention(nn.Module):
 
 
 _PARTS = ("guidance_second", "guidance_grid", "second", "grid")
-
-
-def _for_captions(positions: Tensor | None) -> Tensor | None:
-    return None if positions is None else positions[:, None]

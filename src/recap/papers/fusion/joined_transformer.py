@@ -8,7 +8,6 @@ Expected: 33.9 M parameters with two streams of 2048-d features, D 512, 3+3 laye
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -16,16 +15,17 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.nn.fast import Linear
-from recap.papers.transformer.model import Transformer, TransformerSizes
+from recap.papers.fusion.settings import JoinedTransformerModel
+from recap.papers.transformer.model import Transformer
 
 
 class JoinedTransformer(Transformer):
-    """The Transformer on two streams; arguments as of `Transformer`, without positions of vectors."""
+    """The Transformer on two streams."""
 
-    def __init__(self, inputs: InputSpec, *, d_model: int, heads: int, **sizes: Unpack[TransformerSizes]) -> None:
-        super().__init__(inputs, d_model=d_model, heads=heads, **sizes)
+    def __init__(self, inputs: InputSpec, settings: JoinedTransformerModel) -> None:
+        super().__init__(inputs, settings)
         self.streams = self.reads(inputs)
-        self.second_embedding = Linear(inputs.sizes[self.streams[1]], d_model)
+        self.second_embedding = Linear(inputs.sizes[self.streams[1]], settings.d_model)
         nn.init.xavier_uniform_(self.second_embedding.weight)
 
     @classmethod

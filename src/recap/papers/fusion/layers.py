@@ -18,11 +18,9 @@ from recap.nn.fast import Dropout, Linear
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.fusion.box_positions import BoxPositions, cell_positions
 from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Source
-from recap.papers.fusion.geometry import Boxes, cell_boxes
-from recap.papers.fusion.positioned import PositionedAttention
-from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+from recap.papers.fusion.positioned import BoxPositions, PositionedAttention, cell_positions
+from recap.papers.fusion.relative_spatial import Boxes, RelativeSpatialEncoding, cell_boxes
 
 
 class PositionedEncoderLayer(EncoderLayer):
@@ -41,12 +39,7 @@ class PositionedEncoderLayer(EncoderLayer):
 
 
 class BoxGeometry(nn.Module):
-    """Where the vectors of a stream are that comes with boxes, such as regions.
-
-    Args:
-        d_model: D of the absolute positions.
-        bias: of their projection, see `recap.papers.fusion.box_positions.BoxPositions`.
-    """
+    """Where the vectors of a stream are that comes with boxes, such as regions; arguments as of `BoxPositions`."""
 
     def __init__(self, *, d_model: int, bias: bool) -> None:
         super().__init__()
@@ -61,12 +54,7 @@ class BoxGeometry(nn.Module):
 
 
 class CellGeometry(nn.Module):
-    """Where the vectors of a stream are that are the cells of a square grid; equal for all images.
-
-    Args:
-        d_model: D of the absolute positions.
-        form: of these, see `recap.papers.fusion.box_positions.cell_positions`.
-    """
+    """Where the vectors of a stream are that are the cells of a square grid; `form` as of `cell_positions`."""
 
     def __init__(self, *, d_model: int, form: str) -> None:
         super().__init__()
@@ -93,11 +81,10 @@ class StreamEncoder(nn.Module):
     """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified self-attention.
 
     Args:
-        width: F.
-        d_model: D.
-        dropout: after the projection.
+        width: F of the stream.
+        d_model, dropout: D, and the dropout after the projection.
         geometry: says where the vectors are.
-        spatial: makes the relative spatial encoding; called once, or for each layer.
+        spatial: makes the relative spatial encoding.
         encodings: how many of these there are, 1 (shared by the layers) or as many as layers.
         layers: each with its own attention.
     """
@@ -153,15 +140,9 @@ class FusionMemory(Memory):
 
 
 class FusionDecoderLayer(TokenLayer):
-    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> rows of [B, C, T,
-    D].
+    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> the same shape.
 
-    Args:
-        attention: over words.
-        fusion: over the image.
-        feed_forward: the third sub-layer.
-        residual: makes what stands around a sub-layer.
-        around_fusion: whether the second has it, too.
+    `residual` makes what stands around the first and the last sub-layer, and around the second with `around_fusion`.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ prints none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Self
+from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -50,58 +50,22 @@ SECOND = ("region", "segment")
 
 
 class Fusion(TransformerDecoder[FusionMemory]):
-    """The Fusion Transformer.
+    """The Fusion Transformer."""
 
-    Args:
-        second_stream: name of the second stream; boxes: whether it is read with boxes.
-        grid_encoder, second_encoder: of the two streams.
-        layers: of the decoder; each is made where it is taken, which the order of random numbers depends on.
-        decoder_positions: add absolute positions to the decoder's keys, too.
-        vocabulary_size, d_model, dropout: of the words, see `TransformerDecoder.build_decoder`.
-    """
-
-    def __init__(
-        self,
-        *,
-        second_stream: str,
-        boxes: bool,
-        grid_encoder: StreamEncoder,
-        second_encoder: StreamEncoder,
-        layers: Iterable[FusionDecoderLayer],
-        decoder_positions: bool,
-        vocabulary_size: int,
-        d_model: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: FusionModel) -> None:
         super().__init__(fusion_masks)
-        self.second_stream, self.decoder_positions = second_stream, decoder_positions
-        self.reads_boxes = (second_stream,) if boxes else ()
-        self.grid_encoder, self.second_encoder = grid_encoder, second_encoder
-        self.build_decoder(
-            vocabulary_size=vocabulary_size, d_model=d_model, dropout=dropout, layers=layers, norm=nn.Identity()
+        d_model, heads, dropout = settings.d_model, settings.heads, settings.dropout
+        residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+        feed_forward = partial(
+            FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout
         )
-
-    @classmethod
-    def build(cls, inputs: InputSpec, settings: FusionModel) -> Self:
-        """Build the model of the settings."""
-        _, second_stream = cls.reads(inputs)
-        boxes, d_model, heads = settings.second_geometry == "boxes", settings.d_model, settings.heads
-
-        def residual() -> Residual:
-            return Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=settings.dropout)
-
-        def feed_forward() -> FeedForward:
-            return FeedForward(
-                d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=settings.dropout
-            )
-
-        def spatial() -> RelativeSpatialEncoding:
-            return RelativeSpatialEncoding(
-                heads=heads,
-                per_quadrant=settings.directions_per_quadrant,
-                direction=settings.direction,
-                plus_one=settings.plus_one,
-            )
+        spatial = partial(
+            RelativeSpatialEncoding,
+            heads=heads,
+            per_quadrant=settings.directions_per_quadrant,
+            direction=settings.direction,
+            plus_one=settings.plus_one,
+        )
 
         def encoder(stream: str, geometry: BoxGeometry | CellGeometry) -> StreamEncoder:
             return StreamEncoder(
@@ -121,16 +85,19 @@ class Fusion(TransformerDecoder[FusionMemory]):
                 ],
             )
 
-        def cells() -> CellGeometry:
-            return CellGeometry(d_model=d_model, form=settings.cell_positions)
-
-        return cls(
-            second_stream=second_stream,
-            boxes=boxes,
-            grid_encoder=encoder(GRID, cells()),
-            second_encoder=encoder(
-                second_stream, BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()
-            ),
+        cells = partial(CellGeometry, d_model=d_model, form=settings.cell_positions)
+        boxes = settings.second_geometry == "boxes"
+        _, self.second_stream = self.reads(inputs)
+        self.decoder_positions = settings.decoder_positions
+        self.reads_boxes = (self.second_stream,) if boxes else ()
+        self.grid_encoder = encoder(GRID, cells())
+        self.second_encoder = encoder(
+            self.second_stream, BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()
+        )
+        self.build_decoder(
+            vocabulary_size=inputs.vocabulary_size,
+            d_model=d_model,
+            dropout=dropout,
             layers=(
                 FusionDecoderLayer(
                     attention=PositionedAttention(d_model=d_model, heads=heads),
@@ -146,10 +113,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
                 )
                 for _ in range(settings.decoder_layers)
             ),
-            decoder_positions=settings.decoder_positions,
-            vocabulary_size=inputs.vocabulary_size,
-            d_model=d_model,
-            dropout=settings.dropout,
+            norm=nn.Identity(),
         )
 
     @classmethod

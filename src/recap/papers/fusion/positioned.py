@@ -1,4 +1,6 @@
-"""Multi-head attention with positions on queries and keys, not on values (Fusion Transformer, Eq. 15-17).
+"""Absolute positions of an image's vectors, and attention with them on queries and keys, not on values (FT, 3.2.3).
+
+Positions are of regions from their boxes (Eq. 12), of cells from row and column (Eq. 13-14). With them (Eq. 15-17)
 
     head = softmax((Q + APE_q) (K + APE_k)^T / sqrt(K) + log Omega') V
 
@@ -9,11 +11,53 @@ them among the heads and adds them to what was projected (`after`).
 
 from __future__ import annotations
 
-from torch import Tensor
+import math
+
+import torch
+from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue, MultiHeadAttention
-from recap.nn.fast.linear import Linear
+from recap.nn.fast import Linear
+from recap.nn.positional import grid_table
 from recap.nn.rows import Rows
+
+CELL_POSITIONS = ("index", "angle")
+
+
+class BoxPositions(nn.Module):
+    """RAPE = (left, top, right, bottom) W_emb (Eq. 12): boxes [..., N, 4], fractions of the image -> [..., N, D].
+
+    The formula has no bias; the code that the paper follows has one.
+    """
+
+    def __init__(self, *, d_model: int, bias: bool) -> None:
+        super().__init__()
+        self.embedding = Linear(4, d_model, bias=bias)
+
+    def forward(self, boxes: Tensor) -> Tensor:
+        """[..., N, 4] -> [..., N, D]."""
+        return self.embedding(boxes)
+
+
+def cell_positions(side: int, width: int, *, form: str) -> Tensor:
+    """Return GAPE = [PE_row ; PE_column] (Eq. 13-14) of a grid's cells in raster order, float64 [side * side, width].
+
+    Args:
+        side: cells per edge.
+        width: D, divisible by 4.
+        form: "index": the angles of Eq. 14, from rows and columns 0, 1, ..; "angle": rows and columns 1, 2, .. are
+            first brought to fractions of 2 pi, as the code that the paper follows does.
+
+    Raises:
+        ValueError: the width is not divisible by 4, or an unknown form.
+    """
+    if form not in CELL_POSITIONS:
+        raise ValueError(f"unknown form of cell positions {form!r}; known are {[*CELL_POSITIONS]}")
+    if form == "index":
+        return grid_table(side, width)
+    places = torch.arange(1, side + 1, dtype=torch.float64) / (side + 1e-6) * (2 * math.pi)
+    return grid_table(side, width, positions=places)
+
 
 SITES = ("before", "after")
 
@@ -21,9 +65,7 @@ SITES = ("before", "after")
 class PositionedAttention(MultiHeadAttention):
     """Multi-head attention whose queries and keys have positions, [B or 1, 1, T or N, D]; None: none.
 
-    Args:
-        d_model, heads: as in `MultiHeadAttention`.
-        site: where positions are added: "before" or "after" the projections.
+    They are added "before" or "after" the projections, as `site` says.
 
     Raises:
         ValueError: an unknown site, or D is not divisible by H.

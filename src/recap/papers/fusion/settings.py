@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
-from recap.papers.transformer.settings import TransformerModel
+from recap.papers.transformer.settings import TransformerSizes
 from recap.settings.models.base import MODELS, Probability, WithHeads
 from recap.settings.sizes import Layers, Width, WidthOr0
 
@@ -68,25 +68,20 @@ class FusionModel(WithHeads):
         return cls(kind="fusion", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
 
     @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
-
-    @property
     def fixed_vectors(self) -> bool:
         """The side of the grid is read off the number of its vectors."""
         return True
 
 
 @MODELS.register
-class JoinedTransformerModel(TransformerModel):
+class JoinedTransformerModel(TransformerSizes):
     """Transformer on the vectors of two streams, one after the other."""
 
     implementation: ClassVar[str] = "recap.papers.fusion.joined_transformer:JoinedTransformer"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"norm": "post"},)
 
-    kind: Literal["joined_transformer"]  # type: ignore[assignment]
+    kind: Literal["joined_transformer"]
     visual_positions: Literal["none"] = Field("none", description="a second stream need not be a grid")
 
     @classmethod

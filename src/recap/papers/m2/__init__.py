@@ -1,7 +1,7 @@
 """M2, the Meshed-Memory Transformer.
 
-Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning". `memory_attention` has the memory slots of the
-encoder, `meshed` the gates of the decoder over all levels.
+Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning". `layers` has the memory slots of the encoder
+and the gates of the decoder over all levels.
 """
 
 from recap.papers.m2.settings import M2Model

@@ -20,10 +20,9 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from recap.models.images import Images, InputSpec
-from recap.models.level_memory import LevelMemory
+from recap.models.memory import LevelMemory, first_vectors
 from recap.models.transformer_decoder import TransformerDecoder
 from recap.models.transformer_layers import EncoderLayer
 from recap.nn.dot_product import ProjectedAttention
@@ -34,86 +33,52 @@ from recap.nn.positional import sinusoid_table
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.m2.layers import MeshedDecoderLayer
-from recap.papers.m2.memory_attention import MemoryAttention
-from recap.papers.m2.meshed import MeshedGate
+from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate
+from recap.papers.m2.settings import M2Model
 
 
 class M2(TransformerDecoder[LevelMemory]):
-    """The Meshed-Memory Transformer.
+    """The Meshed-Memory Transformer."""
 
-    Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
-        memory_slots: per encoder layer.
-        max_vectors: only so many vectors of an image are read (released: 50); None: all.
-        max_tokens: positions there are, for <bos> and the words of a caption (released: 54).
-        positions: sinusoid or noise; noise is drawn once and kept with the weights.
-        memory_init: normal or xavier.
-        padded_vectors: masked, or attended: images are filled up to `max_vectors` with zeros that no mask hides.
-        dropout: on features, feed-forward layers and residual branches.
-
-    Raises:
-        ValueError: D is not divisible by the heads, or `padded_vectors` is attended without `max_vectors`.
-    """
-
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        memory_slots: int,
-        max_vectors: int | None,
-        max_tokens: int,
-        positions: str,
-        memory_init: str,
-        padded_vectors: str,
-        dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: M2Model) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
-        if padded_vectors == "attended" and max_vectors is None:
-            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
-        sizes = {"d_model": d_model, "heads": heads, "d_key": d_model // heads, "d_value": d_model // heads}
+        d_model, dropout, width = settings.d_model, settings.dropout, settings.d_model // settings.heads
+        sizes = {"d_model": d_model, "heads": settings.heads, "d_key": width, "d_value": width}
         residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
         feed_forward = partial(
-            FeedForward, d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout
+            FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout
         )
-        self.max_vectors = max_vectors
-        self.padded_to = max_vectors if padded_vectors == "attended" else None
+        self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(dropout)
         self.feature_norm = nn.LayerNorm(d_model)
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(
-                attention=MemoryAttention(**sizes, slots=memory_slots), feed_forward=feed_forward(), residual=residual
+                attention=MemoryAttention(**sizes, slots=settings.memory_slots),
+                feed_forward=feed_forward(),
+                residual=residual,
             )
-            for _ in range(encoder_layers)
+            for _ in range(settings.encoder_layers)
         )
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         # Row 0 of the released table is of padding, so that <bos> is at position 1.
-        table = sinusoid_table(max_tokens + 1, d_model, torch.float32)
-        if positions == "noise":
+        table = sinusoid_table(settings.max_tokens + 1, d_model, torch.float32)
+        if settings.positions == "noise":
             nn.init.xavier_uniform_(table)
-        self.register_buffer("positions", table[1:].clone(), persistent=positions == "noise")
+        self.register_buffer("positions", table[1:].clone(), persistent=settings.positions == "noise")
         self.decoder = Stack[MeshedDecoderLayer](
             MeshedDecoderLayer(
                 attention=ProjectedAttention(**sizes),
                 cross=ProjectedAttention(**sizes),
-                mesh=MeshedGate(d_model=d_model, levels=encoder_layers),
+                mesh=MeshedGate(d_model=d_model, levels=settings.encoder_layers),
                 feed_forward=feed_forward(),
                 residual=residual,
             )
-            for _ in range(decoder_layers)
+            for _ in range(settings.decoder_layers)
         )
         self.decoder_norm = nn.Identity()
         self.output = Linear(d_model, inputs.vocabulary_size, bias=False)
-        self._initialise(memory_init)
+        self._initialise(settings.memory_init)
 
     def _initialise(self, memory_init: str) -> None:
         """Draw the initial weights; memory slots are drawn where they are made unless `memory_init` is xavier."""
@@ -126,10 +91,7 @@ class M2(TransformerDecoder[LevelMemory]):
 
     def encode(self, images: Images) -> LevelMemory:
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""
-        values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.padded_to is not None:
-            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, self.padded_to - mask.shape[1]))
-            mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
+        values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = self.feature_norm(self.feature_dropout(torch.relu(self.feature_embedding(values))))
         rows, attn_mask, levels = Rows(x[:, None]), needed(key_mask(mask)), []
         for layer in self.encoder:

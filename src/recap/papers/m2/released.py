@@ -9,6 +9,8 @@ from torch import Tensor
 from recap.models.released_names import BUFFERS, rename
 
 LAYER_RULES = [
+    (r"^encoder\.fc\.", "feature_embedding."),
+    (r"^encoder\.layer_norm\.", "feature_norm."),
     (r"^(encoder\.)layers\.(\d+\.)mhatt\.attention\.", r"\1\2attention."),
     (r"^(encoder\.)layers\.(\d+\.)mhatt\.layer_norm\.", r"\1\2around_attention.norm."),
     (r"^(decoder\.)layers\.(\d+\.)self_att\.attention\.", r"\1\2attention."),
@@ -43,8 +45,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     rules = [
         *LAYER_RULES,
-        (r"^encoder\.fc\.", "feature_embedding."),
-        (r"^encoder\.layer_norm\.", "feature_norm."),
         (r"^decoder\.word_emb\.", "word_embedding."),
         (r"^decoder\.pos_emb\.weight$", "positions"),
         (r"^decoder\.fc\.", "output."),

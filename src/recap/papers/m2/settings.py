@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from recap.settings.models.base import MODELS, Probability, WithHeads
+from recap.settings.models.base import MODELS, Probability, WithPaddedVectors
 from recap.settings.sizes import Layers, Width
 
 
 @MODELS.register
-class M2Model(WithHeads):
+class M2Model(WithPaddedVectors):
     """M2, the Meshed-Memory Transformer."""
 
     implementation: ClassVar[str] = "recap.papers.m2.model:M2"
@@ -28,20 +28,10 @@ class M2Model(WithHeads):
     encoder_layers: Layers = 3
     decoder_layers: Layers = 3
     memory_slots: Width = Field(40, description="learnt keys and values of each encoder layer")
-    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
     max_tokens: Width = Field(512, description="positions for <bos> and the words of a caption; released: 54")
     positions: Literal["sinusoid", "noise"] = Field("sinusoid", description="noise: frozen, as the release trains")
     memory_init: Literal["normal", "xavier"] = Field("normal", description="xavier: as the release trains")
-    padded_vectors: Literal["masked", "attended"] = Field(
-        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
-    )
     dropout: Probability = 0.1
-
-    @model_validator(mode="after")
-    def _padded_to(self) -> Self:
-        if self.padded_vectors == "attended" and self.max_vectors is None:
-            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
-        return self
 
     @classmethod
     def example(cls) -> Self:
@@ -49,8 +39,3 @@ class M2Model(WithHeads):
         return cls(
             kind="m2", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2, memory_slots=3
         )
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypedDict
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -29,38 +29,18 @@ from recap.nn.positional import grid_table
 from recap.nn.residual import NORMS, Residual
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
+from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
-
-
-class TransformerSizes(TypedDict):
-    """What a variant of the Transformer hands on as it came; see `Transformer`."""
-
-    d_feed_forward: int
-    encoder_layers: int
-    decoder_layers: int
-    norm: str
-    layer_norm: str
-    dropout: float
-    feature_dropout: float
-    visual_positions: str
-    feed_forward_activation: str
 
 
 class Transformer(TransformerDecoder[Memory]):
     """Encoder-decoder Transformer.
 
     Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model, heads, d_feed_forward, encoder_layers, decoder_layers: sizes.
-        norm: "pre" (then each stack ends with a norm) or "post".
-        layer_norm: "biased" (torch) or "unbiased" (Annotated Transformer).
-        dropout: residual, embedding and feed-forward dropout.
-        feature_dropout: after the feature projection.
-        visual_positions: "none", or "grid": fixed row and column codes for vectors that are the cells of a square grid.
-        feed_forward_activation: none, relu or gelu.
+        inputs, settings: as of all models.
         make_attention: builds an attention for a place ("encoder", "decoder", "cross").
-        make_masks: of the decoder, see `recap.models.transformer_decoder`.
+        make_masks: of the decoder, see `MakeMasks`.
         keep_masks: whether attentions of the encoder get masks that hide nothing, too.
     """
 
@@ -69,42 +49,35 @@ class Transformer(TransformerDecoder[Memory]):
     def __init__(
         self,
         inputs: InputSpec,
+        settings: TransformerSizes,
         *,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        norm: str,
-        layer_norm: str,
-        dropout: float,
-        feature_dropout: float,
-        visual_positions: str,
-        feed_forward_activation: str,
         make_attention: MakeAttention | None = None,
         make_masks: MakeMasks = make_masks,
         keep_masks: bool = False,
     ) -> None:
         super().__init__(make_masks)
-        make = make_attention or (lambda place: MultiHeadAttention(d_model=d_model, heads=heads))
-
-        def residual() -> Residual:
-            return Residual(d_model=d_model, norm=norm, norm_kind=layer_norm, dropout=dropout)
-
-        def feed_forward() -> FeedForward:
-            return FeedForward(
-                d_model=d_model, d_hidden=d_feed_forward, activation=feed_forward_activation, dropout=dropout
-            )
+        d_model, dropout = settings.d_model, settings.dropout
+        make = make_attention or (lambda place: MultiHeadAttention(d_model=d_model, heads=settings.heads))
+        residual = partial(
+            Residual, d_model=d_model, norm=settings.norm, norm_kind=settings.layer_norm, dropout=dropout
+        )
+        feed_forward = partial(
+            FeedForward,
+            d_model=d_model,
+            d_hidden=settings.d_feed_forward,
+            activation=settings.feed_forward_activation,
+            dropout=dropout,
+        )
 
         def final_norm() -> nn.Module:
-            return NORMS[layer_norm](d_model) if norm == "pre" else nn.Identity()
+            return NORMS[settings.layer_norm](d_model) if settings.norm == "pre" else nn.Identity()
 
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(feature_dropout)
-        self.visual_positions, self.keep_masks = visual_positions, keep_masks
+        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.visual_positions, self.keep_masks = settings.visual_positions, keep_masks
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
-            for _ in range(encoder_layers)
+            for _ in range(settings.encoder_layers)
         )
         self.encoder_norm = final_norm()
         self.build_decoder(
@@ -115,7 +88,7 @@ class Transformer(TransformerDecoder[Memory]):
                 self.decoder_layer(
                     attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual
                 )
-                for _ in range(decoder_layers)
+                for _ in range(settings.decoder_layers)
             ),
             norm=final_norm(),
         )

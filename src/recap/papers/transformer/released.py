@@ -1,18 +1,8 @@
 """From the parameter names of ruotianluo/ImageCaptioning.pytorch's Transformer, also ZoDIAC's baseline, to ours."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from torch import Tensor
+from functools import partial
 
 from recap.models.released_names import rename_annotated
 
-
-def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released Transformer's parameter names to ours (docs/parameters.md), for `layer_norm: unbiased`.
-
-    Raises:
-        ConfigError: a name is none of the released model's.
-    """
-    return rename_annotated(state, ("query", "key", "value", "output"))
+# For `layer_norm: unbiased` (docs/parameters.md).
+rename_official = partial(rename_annotated, projections=("query", "key", "value", "output"))

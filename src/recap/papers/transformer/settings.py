@@ -12,18 +12,9 @@ from recap.settings.models.base import MODELS, Probability, WithHeads
 from recap.settings.sizes import Layers, Width
 
 
-@MODELS.register
-class TransformerModel(WithHeads):
-    """Encoder-decoder Transformer on feature vectors."""
+class TransformerSizes(WithHeads):
+    """What the Transformer and the models that change its layers share."""
 
-    implementation: ClassVar[str] = "recap.papers.transformer.model:Transformer"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
-        {"norm": "post"},
-        {"layer_norm": "unbiased"},
-        {"visual_positions": "grid"},
-    )
-
-    kind: Literal["transformer"]
     d_model: Width = 512
     heads: Width = 8
     d_feed_forward: Width = 2048
@@ -43,17 +34,26 @@ class TransformerModel(WithHeads):
             raise ValueError(f"grid positions need a d_model divisible by 4, not {info.data['d_model']}")
         return value
 
-    @classmethod
-    def example(cls) -> Self:
-        """Two layers each side of width 16."""
-        return cls(kind="transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
-
     @property
     def fixed_vectors(self) -> bool:
         """Grid positions read the side of the grid off the number of vectors."""
         return self.visual_positions == "grid"
+
+
+@MODELS.register
+class TransformerModel(TransformerSizes):
+    """Encoder-decoder Transformer on feature vectors."""
+
+    implementation: ClassVar[str] = "recap.papers.transformer.model:Transformer"
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"norm": "post"},
+        {"layer_norm": "unbiased"},
+        {"visual_positions": "grid"},
+    )
+
+    kind: Literal["transformer"]
+
+    @classmethod
+    def example(cls) -> Self:
+        """Two layers each side of width 16."""
+        return cls(kind="transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)

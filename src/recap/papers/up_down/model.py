@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import RecurrentCaptioner, RecurrentState
 from recap.models.state import PER_BEAM
 from recap.nn.activations import activation
@@ -27,6 +27,7 @@ from recap.nn.fast import Linear
 from recap.nn.masks import key_mask
 from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
+from recap.papers.up_down.settings import UpDownModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,43 +41,25 @@ class UpDownState(RecurrentState):
 
 
 class UpDown(RecurrentCaptioner[UpDownState]):
-    """The Up-Down captioner.
+    """The Up-Down captioner."""
 
-    Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model: width of both LSTMs.
-        d_word: width of the word vectors.
-        d_attention: width of the attention's hidden layer.
-        d_feature: width to which visual vectors are projected (linear, ReLU, dropout); 0: used as they are.
-        attention_activation: tanh (paper) or relu.
-        word_activation: none or relu.
-        dropout: on projected features, words, and before the output layer.
-    """
-
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        d_word: int,
-        d_attention: int,
-        d_feature: int,
-        attention_activation: str,
-        word_activation: str,
-        dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: UpDownModel) -> None:
         super().__init__()
+        d_model, d_feature = settings.d_model, settings.d_feature
         width = d_feature or inputs.feature_size
         self.d_model = d_model
-        self.word_activation = activation(word_activation, known=("none", "relu"))
+        self.word_activation = activation(settings.word_activation, known=("none", "relu"))
         self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
-        self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_word)
-        self.attention_lstm = LSTMCell(d_model + width + d_word, d_model)
+        self.word_embedding = nn.Embedding(inputs.vocabulary_size, settings.d_word)
+        self.attention_lstm = LSTMCell(d_model + width + settings.d_word, d_model)
         self.attention = AdditiveAttention(
-            d_query=d_model, d_source=width, d_hidden=d_attention, activation=attention_activation
+            d_query=d_model,
+            d_source=width,
+            d_hidden=settings.d_attention,
+            activation=settings.attention_activation,
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
-        self.dropout = self.output_dropout = nn.Dropout(dropout)
+        self.dropout = self.output_dropout = nn.Dropout(settings.dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:

@@ -1,8 +1,7 @@
 """VisualGPT: a pretrained GPT-2 that describes images.
 
 Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for Image Captioning". `srau` has
-the self-resurrecting activation units, `level_attention` the attention to all levels of the encoder, `figures` and
-`gates_figure` the figures of the gates (section 5.6).
+the self-resurrecting activation units, `figures` and `gates_figure` the figures of the gates (section 5.6).
 """
 
 from recap.papers.visualgpt.figure_settings import GatesFigure

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from recap.core.errors import ConfigError, TrainingError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS, PAD
 from recap.evaluation.captioned import BATCH, caption_images
 from recap.evaluation.figure import DrawnModels
+from recap.models.base import Captioner
+from recap.models.state import Memory
 from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, write_gates
-from recap.papers.visualgpt.visual_gates import visual_gates
+from recap.papers.visualgpt.srau import SelfResurrecting
 
 
 def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
@@ -24,17 +29,11 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     Raises:
         RecapError: a file does not fit, or the model has no gates.
     """
-    ((label, run),) = models.runs.items()
+    (label,) = models.runs
     corpus = Corpus.read(models.corpus)
-    captions = list(
-        captions_with_gates(
-            run=run,
-            features=models.features,
-            vocabulary=models.vocabulary,
-            image_ids=sorted(corpus.captions("test")),
-            beam=figure.beam,
-        )
-    )
+    captions = list(_captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam))
+    if not any(caption.words for caption in captions):
+        raise TrainingError(f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it longer")
     drawn = generator(0, "gates").choice(len(captions), size=min(figure.count, len(captions)), replace=False).tolist()
     write_gates(
         captions=captions,
@@ -46,24 +45,11 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     )
 
 
-def captions_with_gates(
-    *, run: Path, features: Sequence[Path], vocabulary: Path, image_ids: Sequence[int], beam: int
+def _captions_with_gates(
+    models: DrawnModels, label: str, image_ids: Sequence[int], beam: int
 ) -> Iterator[CaptionGates]:
-    """Yield a trained model's captions of images with both gates of every layer, on the CPU.
-
-    Args:
-        run: the run folder.
-        features: the feature stores that training saw.
-        vocabulary: the vocabulary of the training.
-        image_ids: images to caption.
-        beam: of the search.
-
-    Raises:
-        RecapError: a file does not fit, or the model has no gates.
-    """
-    found = caption_images(
-        run=run, features=features, vocabulary=vocabulary, image_ids=image_ids, beam=beam, name="captions"
-    )
+    """Yield a model's captions of images with both gates of every layer."""
+    found = caption_images(models, label, image_ids, beam=beam)
     for start in range(0, len(image_ids), BATCH):
         chosen = image_ids[start : start + BATCH]
         tokens = pad_sequence([torch.tensor([BOS, *found.captions[image]]) for image in chosen], True, PAD)[:, None]
@@ -78,3 +64,37 @@ def captions_with_gates(
                 visual[:, index, : len(words)].T.tolist(),
                 language[:, index, : len(words)].T.tolist(),
             )
+
+
+@torch.no_grad()
+def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width and encoder levels.
+
+    The paper's visual score of a word (section 5.6) is B_vis of the last layer. Tokens [B, C, T] begin with <bos>;
+    entry t is the gate behind token t + 1.
+
+    Raises:
+        ConfigError: the model has no such gates, which a VisualGPT with fusion `srau` has.
+    """
+    gates = [module for module in model.modules() if isinstance(module, SelfResurrecting)]
+    if not gates:
+        raise ConfigError(f"{type(model).__name__} has no visual gates; take kind visual_gpt with fusion srau")
+    visual: list[Tensor] = []
+    language: list[Tensor] = []
+    with ExitStack() as hooks:
+        for gate in gates:
+            for passed, means in ((gate.visual, visual), (gate.language, language)):
+                hooks.enter_context(passed.register_forward_hook(_keep_means(means)))
+        model.decode(tokens, memory)
+
+    def per_layer(means: list[Tensor]) -> Tensor:  # a layer's gates are called once per level
+        return torch.stack(means).unflatten(0, (len(gates), -1)).mean(1)
+
+    return per_layer(visual), per_layer(language)
+
+
+def _keep_means(means: list[Tensor]) -> Callable[..., None]:
+    def hook(_module: object, _inputs: object, gate: Tensor) -> None:
+        means.append(gate.mean(-1))
+
+    return hook

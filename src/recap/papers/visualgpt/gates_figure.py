@@ -1,4 +1,4 @@
-"""Figures of VisualGPT's gates: captions coloured by visual score, gates by layer, scores by word and part of speech.
+"""Figures of VisualGPT's gates: captions colored by visual score, gates by layer, scores by word and part of speech.
 
 The visual score of a word is the mean visual gate of the last decoder layer behind it (VisualGPT, section 5.6),
 normalized over all captions to 0 .. 1.
@@ -78,13 +78,11 @@ def write_gates(
     out: Mapping[str, Path],
 ) -> None:
     """Write ``gates.png`` (gates by layer, words, parts of speech), ``gates.csv`` (scores of words) and ``words.png``
-    (coloured captions beside their images).
+    (colored captions beside their images).
 
     Args:
-        captions: of all images.
-        shown: those that are shown in colours.
-        files: image id -> image file.
-        image_roots: folders or zips with the images.
+        captions, shown: of all images, and those that are shown in colors.
+        files, image_roots: image id -> image file, and the folders or zips with these.
         heading: text above the figures: the table and the scale of the run.
         out: the path of each file.
 
@@ -95,7 +93,7 @@ def write_gates(
     by_word = _by_word(captions, scores)
     source = ImageSource(list(image_roots))
     images = [side_by_side([source.open_rgb(file) for file in files[c.image_id].split(VIEWS)]) for c in shown]
-    sheet = _coloured(shown, images, scores, heading)
+    sheet = _colored(shown, images, scores, heading)
     with atomic_path(out["words.png"]) as temporary:
         sheet.save(temporary, format="PNG")
     _draw(captions, by_word, part_scores(captions, scores), heading, out["gates.png"])
@@ -160,13 +158,13 @@ def _layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     """Draw box plots of both gates by decoder layer, over all words."""
     from recap.reporting.colours import COLOURS
 
-    for offset, colour, label, gates in (
+    for offset, color, label, gates in (
         (-0.18, COLOURS[0], "visual gate", [layers for caption in captions for layers in caption.visual]),
         (0.18, COLOURS[1], "language gate", [layers for caption in captions for layers in caption.language]),
     ):
         values: list[Any] = list(zip(*gates, strict=True))
         places = [layer + offset for layer in range(len(values))]
-        style = {"color": colour}
+        style = {"color": color}
         drawn = axes.boxplot(
             values, positions=places, widths=0.3, showfliers=False, medianprops=style, boxprops=style,
             whiskerprops=style, capprops=style,
@@ -206,7 +204,7 @@ def _parts(axes: Axes, parts: Mapping[str, float] | None) -> None:
     axes.set_xlim(0, 1)
 
 
-def _coloured(shown: Sequence[CaptionGates], images: Sequence[Image], scores: VisualScores, heading: str) -> Image:
+def _colored(shown: Sequence[CaptionGates], images: Sequence[Image], scores: VisualScores, heading: str) -> Image:
     """Return a sheet with each image and its caption, words from red (language) to blue (image)."""
     from PIL import Image, ImageDraw
 
@@ -224,8 +222,8 @@ def _coloured(shown: Sequence[CaptionGates], images: Sequence[Image], scores: Vi
         sheet.paste(small, (_MARGIN, top))
         for left, down, word, score in _placed(caption, scores, fonts["bold"]):
             place = (2 * _MARGIN + _EDGE + left, top + down)
-            draw.text(place, word, font=fonts["bold"], fill=_colour(score))
-            draw.text((place[0], place[1] + 20), f"{score:.2f}", font=numbers, fill=_colour(score))
+            draw.text(place, word, font=fonts["bold"], fill=_color(score))
+            draw.text((place[0], place[1] + 20), f"{score:.2f}", font=numbers, fill=_color(score))
         top += _EDGE + _MARGIN
     return sheet
 
@@ -242,7 +240,7 @@ def _placed(caption: CaptionGates, scores: VisualScores, font: Any) -> Iterator[
         left += length + 10
 
 
-def _colour(score: float) -> tuple[int, int, int]:
-    """Return the colour of a visual score, red at 0, blue at 1."""
+def _color(score: float) -> tuple[int, int, int]:
+    """Return the color of a visual score, red at 0, blue at 1."""
     mixed = [round(low + (high - low) * score) for low, high in zip(_LOW, _HIGH, strict=True)]
     return mixed[0], mixed[1], mixed[2]

@@ -8,16 +8,15 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from recap.models.gpt2 import Gpt2Block
-from recap.models.level_memory import LevelMemory
+from recap.models.memory import LevelMemory
 from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
-from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, head_width
+from recap.nn.dot_product import ProjectedAttention
 from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AttentionOnAttention
-from recap.papers.m2.memory_attention import MemoryAttention
-from recap.papers.m2.meshed import MeshedGate
-from recap.papers.visualgpt.level_attention import LevelAttention
+from recap.papers.m2.layers import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.srau import SelfResurrecting
 
 ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT's repository
@@ -106,12 +105,8 @@ class Srau(Fusion):
 class VisualBlock(Gpt2Block, TokenLayer):
     """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B, C, T, D].
 
-    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs.
-
-    Args:
-        fusion: what joins the state and what was found in the image.
-        cross_dropout: on the weights of the cross-attention.
-        d_model, heads, d_feed_forward, dropout: as of `Gpt2Block`.
+    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs. `fusion`
+    joins the state and what was found in the image; `cross_dropout` is on the weights of the cross-attention.
     """
 
     def __init__(
@@ -124,7 +119,8 @@ class VisualBlock(Gpt2Block, TokenLayer):
             dropout=dropout,
             feed_forward=fusion.feed_forward,
         )
-        self.cross = LevelAttention(d_model=d_model, heads=heads, dropout=cross_dropout)
+        width = head_width(d_model, heads)
+        self.cross = ProjectedAttention(d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=cross_dropout)
         self.fusion = fusion
 
     def image(self, memory: LevelMemory) -> KeyValue:
@@ -153,12 +149,8 @@ class AoaEncoderLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-
-        def attend(y: Tensor) -> Tensor:
-            rows = x.like(y)
-            return self.attention(rows, self.attention.key_value(rows), attn_mask=attn_mask).values
-
-        return x.like(self.aoa(x.values, self.around_attention(x.values, attend)))
+        y = self.around_attention(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
+        return x.like(self.aoa(x.values, y))
 
 
 def encoder_layer(

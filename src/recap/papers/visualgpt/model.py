@@ -12,18 +12,15 @@ Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, pad
+from torch.nn.functional import gelu
 
 from recap.models.cache import KeyValueCache
 from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
-from recap.models.level_memory import LevelMemory
+from recap.models.memory import LevelMemory, first_vectors
 from recap.models.transformer_decoder import TransformerDecoder, own_mask
 from recap.nn.fast import Dropout, Linear
 from recap.nn.masks import key_mask
@@ -45,73 +42,58 @@ from recap.papers.visualgpt.settings import VisualGptModel
 class VisualGpt(TransformerDecoder[LevelMemory]):
     """VisualGPT, its baselines and ablations.
 
-    Args:
-        feature_embedding: linear, of the vectors: F -> D.
-        feature_dropout: on embedded vectors.
-        encoder: layers, all of whose outputs the blocks may attend to.
-        decoder: GPT-2, with attention to these between the parts of its blocks.
-        max_vectors: only so many vectors of an image are read; None: all.
-        padded_to: images are filled up to so many vectors with zeros that no mask hides; None: they are not.
+    The decoder begins with `inputs.weights`, where the settings name pretrained ones; they are None where a trained
+    model is loaded.
     """
 
     decoder: Gpt2Decoder[VisualBlock]
 
-    def __init__(
-        self,
-        *,
-        feature_embedding: Linear,
-        feature_dropout: float,
-        encoder: Iterable[nn.Module],
-        decoder: Gpt2Decoder[VisualBlock],
-        max_vectors: int | None,
-        padded_to: int | None,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: VisualGptModel) -> None:
         super().__init__(masks)
-        self.max_vectors, self.padded_to = max_vectors, padded_to
-        self.feature_embedding = feature_embedding
-        self.feature_dropout = Dropout(feature_dropout)
-        self.feature_norm = nn.LayerNorm(feature_embedding.out_features)
-        self.encoder = nn.ModuleList(encoder)
-        self.decoder = decoder
-
-    @classmethod
-    def build(cls, inputs: InputSpec, settings: VisualGptModel) -> Self:
-        """Build the model of the settings; the decoder begins with `inputs.weights`, where they name pretrained ones.
-
-        `inputs.weights` is None where a trained model is loaded.
-        """
-        model = cls(
-            feature_embedding=Linear(inputs.feature_size, settings.d_model),
-            feature_dropout=settings.feature_dropout,
-            encoder=[_encoder_layer(settings) for _ in range(settings.encoder_layers)],
-            decoder=Gpt2Decoder[VisualBlock](
-                vocabulary_size=inputs.vocabulary_size,
-                d_model=settings.d_model,
-                positions=settings.positions,
-                blocks=[_block(settings) for _ in range(settings.decoder_layers)],
-            ),
-            max_vectors=settings.max_vectors,
-            padded_to=settings.max_vectors if settings.padded_vectors == "attended" else None,
+        d_model = settings.d_model
+        self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
+        self.feature_embedding = Linear(inputs.feature_size, d_model)
+        self.feature_dropout = Dropout(settings.feature_dropout)
+        self.feature_norm = nn.LayerNorm(d_model)
+        self.encoder = nn.ModuleList(
+            encoder_layer(
+                settings.encoder,
+                d_model=d_model,
+                heads=settings.heads,
+                d_feed_forward=settings.d_encoder_feed_forward,
+                memory_slots=settings.memory_slots,
+                dropout=settings.dropout,
+                aoa_dropout=settings.aoa_dropout,
+            )
+            for _ in range(settings.encoder_layers)
         )
-        model._initialize(settings.initialization, settings.copy_layers)
+        blocks = [
+            VisualBlock(
+                fusion=_fusion(settings),
+                cross_dropout=settings.cross_dropout,
+                d_model=d_model,
+                heads=settings.heads,
+                d_feed_forward=settings.d_feed_forward,
+                dropout=settings.dropout,
+            )
+            for _ in range(settings.decoder_layers)
+        ]
+        self.decoder = Gpt2Decoder[VisualBlock](
+            vocabulary_size=inputs.vocabulary_size, d_model=d_model, positions=settings.positions, blocks=blocks
+        )
+        self._initialize(settings.initialization, settings.copy_layers)
         if settings.pretrained and inputs.weights is not None:
-            load_pretrained(model.decoder, inputs.weights, inputs.vocabulary, source=settings.weights)
-        return model
+            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights)
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
-        encoder = [*self.feature_embedding.parameters(), *self.encoder.parameters()]
-        for parameter in encoder:
+        blocks: Stack[VisualBlock] = self.decoder.blocks
+        drawn = [self.feature_embedding, self.encoder, *([self.decoder] if initialization == "xavier" else [])]
+        for parameter in (parameter for module in drawn for parameter in module.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
-        blocks: Stack[VisualBlock] = self.decoder.blocks
-        if initialization == "xavier":
-            for parameter in self.decoder.parameters():
-                if parameter.dim() > 1:
-                    nn.init.xavier_uniform_(parameter)
-        else:
-            gates = [block.fusion.state_dict() for block in blocks]
-            gates = [{name: value.clone() for name, value in gate.items()} for gate in gates]
+        if initialization != "xavier":
+            gates = [{name: value.clone() for name, value in block.fusion.state_dict().items()} for block in blocks]
             initialize(self.decoder)
             for block, gate in zip(blocks, gates, strict=True):
                 block.fusion.load_state_dict(gate)  # torch's own initialization stays
@@ -124,10 +106,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
 
     def encode(self, images: Images) -> LevelMemory:
         """Images -> outputs of all encoder layers; vectors that the mask hides change nothing."""
-        values, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        if self.padded_to is not None:
-            values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, self.padded_to - mask.shape[1]))
-            mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
+        values, mask = first_vectors(images.main, self.max_vectors, self.padded_to)
         x = gelu(self.feature_embedding(values), approximate="tanh")
         rows = Rows(self.feature_norm(self.feature_dropout(x))[:, None])  # [B, 1, N, D]
         attn_mask, levels = key_mask(mask), []
@@ -160,29 +139,6 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.attention_maps`."""
         return [block.cross.weights for block in self.decoder.blocks]
-
-
-def _encoder_layer(settings: VisualGptModel) -> nn.Module:
-    return encoder_layer(
-        settings.encoder,
-        d_model=settings.d_model,
-        heads=settings.heads,
-        d_feed_forward=settings.d_encoder_feed_forward,
-        memory_slots=settings.memory_slots,
-        dropout=settings.dropout,
-        aoa_dropout=settings.aoa_dropout,
-    )
-
-
-def _block(settings: VisualGptModel) -> VisualBlock:
-    return VisualBlock(
-        fusion=_fusion(settings),
-        cross_dropout=settings.cross_dropout,
-        d_model=settings.d_model,
-        heads=settings.heads,
-        d_feed_forward=settings.d_feed_forward,
-        dropout=settings.dropout,
-    )
 
 
 def _fusion(settings: VisualGptModel) -> Fusion:

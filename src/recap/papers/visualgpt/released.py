@@ -9,22 +9,11 @@ from torch import Tensor
 
 from recap.models.gpt2_weights import rename_gpt2
 from recap.models.released_names import BUFFERS, rename
+from recap.papers.m2.released import LAYER_RULES
 
-ENCODER = [
-    (r"^encoder\.fc\.", "feature_embedding."),
-    (r"^encoder\.layer_norm\.", "feature_norm."),
-    (r"^encoder\.layers\.(\d+)\.", r"encoder.\1."),
-    (r"\.mhatt\.attention\.fc_q\.", ".attention.query."),
-    (r"\.mhatt\.attention\.fc_k\.", ".attention.key."),
-    (r"\.mhatt\.attention\.fc_v\.", ".attention.value."),
-    (r"\.mhatt\.attention\.fc_o\.", ".attention.output."),
-    (r"\.mhatt\.attention\.m_k$", ".attention.memory_key"),
-    (r"\.mhatt\.attention\.m_v$", ".attention.memory_value"),
-    (r"\.mhatt\.layer_norm\.", ".around_attention.norm."),
-    (r"\.pwff\.fc1\.", ".feed_forward.inner."),
-    (r"\.pwff\.fc2\.", ".feed_forward.outer."),
-    (r"\.pwff\.layer_norm\.", ".around_feed_forward.norm."),
-    (r"\.aoa_layer\.0\.", ".aoa.linear."),
+ENCODER = [  # that of the released M2, and the AoA Transformer's
+    *LAYER_RULES,
+    (r"^encoder\.layers\.(\d+)\.aoa_layer\.0\.", r"encoder.\1.aoa.linear."),
 ]
 BLOCK = [
     (r"^h\.(\d+)\.", r"decoder.blocks.\1."),

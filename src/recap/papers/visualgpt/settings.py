@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recap.settings.models.base import MODELS, Probability, WithHeads
+from recap.settings.models.base import MODELS, Probability, WithPaddedVectors
 from recap.settings.sizes import Layers, Width
 
 GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # GPT-2 small
 
 
 @MODELS.register
-class VisualGptModel(WithHeads):
+class VisualGptModel(WithPaddedVectors):
     """GPT-2 with cross-attention to an image encoder, joined by self-resurrecting gates or in another way."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.model:VisualGpt"
@@ -51,10 +51,6 @@ class VisualGptModel(WithHeads):
         "sigmoid", description="srau: the others have no upper limit, and the training diverges (section 5.4)"
     )
     normalized: bool = Field(False, description="srau: each gate over the sum of both (paper Eq. 6)")
-    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
-    padded_vectors: Literal["masked", "attended"] = Field(
-        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
-    )
     initialization: Literal["gpt2", "xavier"] = Field("gpt2", description="of the decoder; xavier: 'Random init.'")
     copy_layers: bool = Field(True, description="all decoder blocks begin as copies of the first, as in the code")
     pretrained: bool = Field(True, description="whether the decoder begins with `weights`; false: random")
@@ -67,12 +63,6 @@ class VisualGptModel(WithHeads):
     feature_dropout: Probability = Field(0.1, description="on embedded vectors")
     cross_dropout: Probability = Field(0.2, description="on the weights of the cross-attention")
     aoa_dropout: Probability = Field(0.2, description="in attention on attention")
-
-    @model_validator(mode="after")
-    def _padded_to(self) -> Self:
-        if self.padded_vectors == "attended" and self.max_vectors is None:
-            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
-        return self
 
     @model_validator(mode="after")
     def _one_gate_is_open(self) -> Self:
@@ -95,11 +85,6 @@ class VisualGptModel(WithHeads):
             memory_slots=3,
             pretrained=False,
         )
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
 
     def pretrained_weights(self) -> str | None:
         """Where the weights come from that the decoder begins with."""

@@ -45,7 +45,7 @@ class SelfResurrecting(nn.Module):
             raise ValueError(f"unknown gate {form!r} with {activation!r}; known are released, paper with {[*GATES]}")
         self.tau, self.normalized, self.activation = tau, normalized, GATES[activation]
         self.gates = nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels)) if form == "released" else None
-        self.visual, self.language = nn.Identity(), nn.Identity()  # see `recap.papers.visualgpt.visual_gates`
+        self.visual, self.language = nn.Identity(), nn.Identity()  # see `recap.papers.visualgpt.figures`
 
     def forward(self, state: Tensor, found: Tensor) -> Tensor:
         """Weigh the state [..., D] against each level's [L, ..., D] -> [..., D]."""

@@ -16,9 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as torch_dropout
 from torch.nn.functional import linear
 
-from recap.nn.fast.dropout import dropout_mask
-from recap.nn.fast.switch import fast
-from recap.nn.fast.uncompiled import uncompiled
+from recap.nn.fast import dropout_mask, fast, uncompiled
 
 CHUNK = 2**21  # entries of q * k made at once
 
@@ -73,13 +71,15 @@ class _Pool(torch.autograd.Function):
         means = q.new_empty(*q.shape[:3], width)
         for part in _chunks(q, columns):
             pair = _pairs(q[part], k[part])
-            flat = torch.addmm(shift, pair.view(-1, q.shape[-1]), scaled, out=_flat(joint[part], width, learning))
+            kept = joint[part].view(-1, width) if learning else None
+            flat = torch.addmm(shift, pair.view(-1, q.shape[-1]), scaled, out=kept)
             flat.relu_()
             if dropout:
                 flat.view(-1).mul_(dropout_mask(flat, dropout)[0])
             chunk = flat.view(*pair.shape[:-1], width)
             torch.mv(flat, spatial, out=scores[part].view(-1))
-            _mean(chunk, mean_weights[part], means[part])
+            rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)
+            means[part].copy_(torch.matmul(rows, chunk)[:, :, :, 0])
         ctx.save_for_backward(q, k, weight, spatial, mean_weights, joint)
         ctx.scale = scale
         return scores, means
@@ -115,13 +115,3 @@ def _chunks(q: Tensor, columns: int) -> Iterator[slice]:
 def _pairs(q: Tensor, k: Tensor) -> Tensor:
     """q * k of every query and key: [B, H, R, N, K]."""
     return q[:, :, :, None] * k[:, :, None]
-
-
-def _flat(joint: Tensor, width: int, kept: bool) -> Tensor | None:
-    return joint.view(-1, width) if kept else None
-
-
-def _mean(chunk: Tensor, mean_weights: Tensor, out: Tensor) -> None:
-    """[B, H, R, N, J] averaged with [B, 1, R or 1, N] into [B, H, R, J]."""
-    rows = mean_weights[:, :, :, None].expand(*chunk.shape[:3], 1, -1)
-    out.copy_(torch.matmul(rows, chunk)[:, :, :, 0])

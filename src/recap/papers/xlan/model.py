@@ -12,15 +12,12 @@ Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initiali
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
-from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.nn.additive import AdditiveAttention
 from recap.nn.fast import Dropout, Linear
@@ -28,7 +25,8 @@ from recap.nn.masks import key_mask
 from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
-from recap.papers.xlan.x_linear import CELU_ALPHA, FeatureMix, XLinear
+from recap.papers.xlan.settings import XLanModel
+from recap.papers.xlan.x_linear import CELU_ALPHA, FeatureMix, XLinear, x_linear
 
 
 class XLanEncoder(nn.Module):
@@ -71,68 +69,32 @@ class AttendedState(nn.Module):
 
 
 class XLan(ContextCaptioner):
-    """X-LAN and the variants of its ablation.
+    """X-LAN and the variants of its ablation."""
 
-    Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model: D, width of everything; heads: H; d_joint: width of B' in a head.
-        encoder_layers: blocks in the encoder; 0: the global vector is made of the mean alone.
-        decoder_attention: x_linear or conventional (Eq. 1, tanh, H * d_joint wide).
-        activation: of the blocks: celu, elu or relu; alpha: its scale.
-        feature_dropout: on regions; word_dropout: on words; attention_dropout: on the blocks' outputs;
-        joint_dropout: on B'; mix_dropout: on the update of the regions; context_dropout: on the context, both where
-            the LSTM reads it and, under teacher forcing, before the output layer.
-    """
-
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        heads: int,
-        d_joint: int,
-        encoder_layers: int,
-        decoder_attention: str,
-        activation: str,
-        alpha: float,
-        feature_dropout: float,
-        word_dropout: float,
-        attention_dropout: float,
-        joint_dropout: float,
-        mix_dropout: float,
-        context_dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: XLanModel) -> None:
         super().__init__()
-        block = partial(
-            XLinear,
-            d_model=d_model,
-            heads=heads,
-            d_joint=d_joint,
-            activation_name=activation,
-            alpha=alpha,
-            dropout=joint_dropout,
-        )
+        d_model = settings.d_model
+        block = x_linear(settings)
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = Dropout(feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
-            blocks=[block() for _ in range(encoder_layers)],
-            dropout=attention_dropout,
-            mix_dropout=mix_dropout,
+            blocks=[block() for _ in range(settings.encoder_layers)],
+            dropout=settings.attention_dropout,
+            mix_dropout=settings.mix_dropout,
         )
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = Dropout(word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.attention: XLinear | AdditiveAttention = (
             block()
-            if decoder_attention == "x_linear"
-            else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=heads * d_joint)
+            if settings.decoder_attention == "x_linear"
+            else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint)
         )
-        self.attention_dropout = Dropout(attention_dropout)
+        self.attention_dropout = Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout = Dropout(context_dropout)
-        self.output_dropout = Dropout(context_dropout)
+        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -145,12 +107,6 @@ class XLan(ContextCaptioner):
         embedded = self.word_dropout(celu(self.word_embedding(tokens), CELU_ALPHA))
         return self.lstm.project_input(embedded, 0)
 
-    def advance(self, token: Tensor, state: ContextState) -> ContextState:
-        """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""
-        context = self.lstm.project_input(self.context_dropout(state.context), self.d_model)
-        # The LSTM reads global + context: the projection is linear, so that each is projected by itself.
-        h, c = self.lstm.step(token + state.image[:, None] + context, state.h, state.c)
-        query, mask = Rows(h[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
-        context = self.attended(h, self.attention_dropout(attended))
-        return replace(state, position=state.position + 1, h=h, c=c, context=context)
+    def context(self, h: Tensor, state: ContextState) -> Tensor:
+        """Attend to the regions with h; [B, C, D] -> context [B, C, D]."""
+        return self.attended(h, self.attention_dropout(self.attend(h, state)))

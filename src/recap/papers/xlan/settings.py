@@ -15,6 +15,7 @@ class XLinearSizes(WithHeads):
     """What the models made of X-Linear blocks share."""
 
     heads: Width = 8
+    d_joint: Width
     activation: Literal["celu", "elu", "relu"] = Field("celu", description="of the blocks' projections; paper: ELU")
     alpha: PositiveFloat = Field(1.3, description="scale of the exponential unit")
     feature_dropout: Probability = Field(0.5, description="on embedded visual vectors")
@@ -45,11 +46,6 @@ class XLanModel(XLinearSizes):
     def example(cls) -> Self:
         """Two blocks of width 16."""
         return cls(kind="xlan", d_model=16, heads=2, d_joint=4, encoder_layers=2)
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model
 
 
 @MODELS.register
@@ -82,8 +78,3 @@ class XTransformerModel(XLinearSizes):
             encoder_layers=2,
             decoder_layers=2,
         )
-
-    @property
-    def noam_width(self) -> int:
-        """The model's width."""
-        return self.d_model

@@ -16,9 +16,8 @@ Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initial
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +26,8 @@ from torch.nn.functional import celu, glu
 from recap.data.vocabulary.special import PAD
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
-from recap.models.global_memory import GlobalMemory, masked_mean
 from recap.models.images import Images, InputSpec
+from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.state import PER_BEAM, State
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout, Linear, PackedIndex, fast
@@ -37,7 +36,7 @@ from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
 from recap.nn.stack import Stack
 from recap.papers.xlan.settings import XTransformerModel
-from recap.papers.xlan.x_linear import CELU_ALPHA, XLinear
+from recap.papers.xlan.x_linear import CELU_ALPHA, x_linear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
 
 MAX_POSITIONS = 128  # maximum tokens per caption
@@ -76,98 +75,50 @@ class CeluNorm(nn.Module):
 
 
 class XTransformer(Captioner[GlobalMemory, XTransformerState]):
-    """The X-Transformer.
-
-    Args:
-        inputs: width F of the main stream and number V of ids.
-        d_model: D.
-        encoder, decoder: the layers; each is made where it is taken, which the order of random numbers depends on.
-        max_vectors: only so many vectors of an image are read (released: 50); None: all.
-        feature_dropout: on regions; dropout: on g_0; word_dropout: on words; output_dropout: before the output layer.
-    """
+    """The X-Transformer."""
 
     positions: Tensor
 
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        encoder: Iterable[XEncoderLayer],
-        decoder: Iterable[XDecoderLayer],
-        max_vectors: int | None,
-        feature_dropout: float,
-        dropout: float,
-        word_dropout: float,
-        output_dropout: float,
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: XTransformerModel) -> None:
         super().__init__()
-        self.max_vectors = max_vectors
-        self.d_model = d_model
+        d_model, block = settings.d_model, x_linear(settings)
+        update = partial(
+            Update,
+            d_model=d_model,
+            d_feed_forward=settings.d_feed_forward,
+            dropout=settings.dropout,
+            mix_dropout=settings.mix_dropout,
+        )
+        self.max_vectors, self.d_model = settings.max_vectors, d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.feature_dropout = Dropout(feature_dropout)
-        self.dropout = Dropout(dropout)
-        self.encoder = Stack[XEncoderLayer](encoder)
-        self.global_projection = Linear((len(self.encoder) + 1) * d_model, d_model)
+        self.feature_dropout = Dropout(settings.feature_dropout)
+        self.dropout = Dropout(settings.dropout)
+        self.encoder = Stack[XEncoderLayer](
+            XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
+            for _ in range(settings.encoder_layers)
+        )
+        self.global_projection = Linear((settings.encoder_layers + 1) * d_model, d_model)
         self.global_norm = nn.LayerNorm(d_model)
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
-        self.word_dropout = Dropout(word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
-        self.decoder = Stack[XDecoderLayer](decoder)
-        self.read_off = Linear((len(self.decoder) + 1) * d_model, 2 * d_model)
-        self.output_norm = nn.LayerNorm(d_model)
-        self.output_dropout = Dropout(output_dropout)
-        self.output = Linear(d_model, inputs.vocabulary_size)
-
-    @classmethod
-    def build(cls, inputs: InputSpec, settings: XTransformerModel) -> Self:
-        """Build the model of the settings."""
-
-        def block() -> XLinear:
-            return XLinear(
-                d_model=settings.d_model,
-                heads=settings.heads,
-                d_joint=settings.d_joint,
-                activation_name=settings.activation,
-                alpha=settings.alpha,
-                dropout=settings.joint_dropout,
+        self.decoder = Stack[XDecoderLayer](
+            XDecoderLayer(
+                d_model=d_model,
+                words=block(),
+                image=block(),
+                update=update() if index < settings.decoder_layers else None,
+                dropout=settings.decoder_dropout,
             )
-
-        def update() -> Update:
-            return Update(
-                d_model=settings.d_model,
-                d_feed_forward=settings.d_feed_forward,
-                dropout=settings.dropout,
-                mix_dropout=settings.mix_dropout,
-            )
-
-        last = settings.decoder_layers - 1
-        return cls(
-            inputs,
-            d_model=settings.d_model,
-            encoder=(
-                XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
-                for _ in range(settings.encoder_layers)
-            ),
-            decoder=(
-                XDecoderLayer(
-                    d_model=settings.d_model,
-                    words=block(),
-                    image=block(),
-                    update=update() if index < last else None,
-                    dropout=settings.decoder_dropout,
-                )
-                for index in range(settings.decoder_layers)
-            ),
-            max_vectors=settings.max_vectors,
-            feature_dropout=settings.feature_dropout,
-            dropout=settings.dropout,
-            word_dropout=settings.word_dropout,
-            output_dropout=settings.output_dropout,
+            for index in range(1, settings.decoder_layers + 1)
         )
+        self.read_off = Linear((settings.decoder_layers + 1) * d_model, 2 * d_model)
+        self.output_norm = nn.LayerNorm(d_model)
+        self.output_dropout = Dropout(settings.output_dropout)
+        self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> vectors and global vector; vectors that the mask hides change nothing."""
@@ -197,7 +148,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         mask = self._token_mask(tokens, 0)
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
         x = self._embed(tokens, 0)
-        branch = Rows.pack(self._image_branch(memory)[:, None, None].expand_as(x), index)
+        branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self._first_global(branch.values, Rows.pack(running_mean(x, mask), index).values))
         rows, summaries = Rows.pack(x, index), [g.values]
         for layer in self.decoder:
@@ -223,7 +174,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
             token_mask=torch.ones(images, 1, 0, dtype=torch.bool, device=device),
             total=memory.values.new_zeros(images, 1, self.d_model),
             image=tuple(layer.image.key_value(Rows(memory.values[:, None])) for layer in self.decoder),
-            image_branch=self._image_branch(memory),
+            image_branch=self.image_side(memory.summary),
         )
 
     def step(self, tokens: Tensor, state: XTransformerState) -> tuple[Tensor, XTransformerState]:
@@ -256,10 +207,6 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         embedded = self.word_embedding(tokens) * math.sqrt(self.d_model)
         positions = self.positions[position : position + tokens.shape[-1]].to(embedded.dtype)
         return self.word_dropout(self.word_norm(embedded + positions))
-
-    def _image_branch(self, memory: GlobalMemory) -> Tensor:
-        """A(global), [B, D]."""
-        return self.image_side(memory.summary)
 
     def _first_global(self, image: Tensor, mean: Tensor) -> Tensor:
         """g_0 of each token: of the image's branch and the mean of the tokens so far, both [..., D] -> [..., D]."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue
-from recap.nn.fast.dropout import Dropout
+from recap.nn.fast import Dropout
 from recap.nn.feed_forward import FeedForward
 from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.xlan.x_linear import FeatureMix, XLinear
-
-MakeBlock = Callable[[], XLinear]
 
 
 class Update(nn.Module):
@@ -56,17 +52,13 @@ class XDecoderLayer(nn.Module):
     def forward(
         self, g: Rows, x: Rows, *, tokens: KeyValue, self_mask: Tensor, image: KeyValue, cross_mask: Tensor
     ) -> tuple[Rows, Rows]:
-        """One layer over T tokens.
+        """One layer over T tokens: rows g and x of [B, C, T, D] -> new g and x; the last layer returns x as it is.
 
         Args:
-            g, x: rows of [B, C, T, D].
+            g, x: the tokens.
             tokens: keys and values of all tokens so far, from the block `words`.
             self_mask: of the tokens, broadcastable to [B, C, T, tokens so far].
-            image: keys and values of the image, from the block `image`.
-            cross_mask: of the image, [B, 1, 1, N].
-
-        Returns:
-            New g and x; the last layer returns x as it is.
+            image, cross_mask: keys and values of the image, from the block `image`, and its mask [B, 1, 1, N].
         """
         y = x.values + self.dropout(self.words(g, tokens, attn_mask=self_mask).values)
         cross_out = self.image(x.like(self.words_norm(y)), image, attn_mask=cross_mask).values

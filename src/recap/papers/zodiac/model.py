@@ -23,7 +23,7 @@ Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +37,8 @@ from recap.models.transformer_layers import DecoderLayer, Past
 from recap.nn.attention import KeyValue
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
-from recap.papers.transformer.model import Transformer, TransformerSizes
+from recap.papers.transformer.model import Transformer
+from recap.papers.zodiac.settings import ZodiacModel
 from recap.papers.zodiac.zoneup import RunningPool, ZodiacMultiHead
 
 _LAYER_SCOPES = {"printed": "head"}
@@ -98,47 +99,33 @@ def counted_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple
 
 
 class Zodiac(Transformer):
-    """Transformer with ZoDIAC attention.
-
-    Args:
-        gate, zeta, zodiac_dropout, gelu: see `recap.papers.zodiac.zoneup.ZodiacMultiHead`.
-        rap_scope: what one intensity is averaged over: head (in the decoder over the tokens so far), printed (head in
-            every place, in the decoder over the whole caption), image, global or as_released; see
-            `recap.papers.zodiac.zoneup`.
-        sizes: as in `Transformer`.
-    """
+    """Transformer with ZoDIAC attention."""
 
     decoder_layer = ZodiacDecoderLayer
 
-    def __init__(
-        self,
-        inputs: InputSpec,
-        *,
-        d_model: int,
-        heads: int,
-        gate: str,
-        zeta: float,
-        zodiac_dropout: float,
-        rap_scope: str,
-        gelu: bool,
-        **sizes: Unpack[TransformerSizes],
-    ) -> None:
+    def __init__(self, inputs: InputSpec, settings: ZodiacModel) -> None:
+        rap_scope = settings.rap_scope
+
         def attention(place: str) -> ZodiacMultiHead:
             scope = "prefix" if rap_scope == "head" and place != "encoder" else _LAYER_SCOPES.get(rap_scope, rap_scope)
             return ZodiacMultiHead(
-                d_model=d_model, heads=heads, gate=gate, zeta=zeta, scope=scope, dropout=zodiac_dropout, gelu=gelu
+                d_model=settings.d_model,
+                heads=settings.heads,
+                gate=settings.gate,
+                zeta=settings.zeta,
+                scope=scope,
+                dropout=settings.zodiac_dropout,
+                gelu=settings.gelu,
             )
 
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
         counts_masks = rap_scope == "as_released"
         super().__init__(
             inputs,
-            d_model=d_model,
-            heads=heads,
+            settings,
             make_attention=attention,
             make_masks=counted_masks if counts_masks else make_masks,
             keep_masks=counts_masks,
-            **sizes,
         )
         self.counts_masks = counts_masks
         self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.papers.transformer.settings import TransformerModel
+from recap.papers.transformer.settings import TransformerSizes
 from recap.settings.models.base import MODELS, Probability
 
 
 @MODELS.register
-class ZodiacModel(TransformerModel):
+class ZodiacModel(TransformerSizes):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
@@ -23,7 +23,7 @@ class ZodiacModel(TransformerModel):
         {"gelu": False, "feed_forward_activation": "relu"},
     )
 
-    kind: Literal["zodiac"]  # type: ignore[assignment]
+    kind: Literal["zodiac"]
     gate: Literal["sigmoid", "tanh", "none"] = "sigmoid"
     zeta: float = Field(1.0, description="ZoneUp constant added to the gate (paper Eq. 8)")
     zodiac_dropout: Probability = Field(0.2, description="dropout on the attended values (paper Eq. 3)")

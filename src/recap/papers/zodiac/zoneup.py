@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from recap.nn.activations import activation
-from recap.nn.attention import Attention, KeyValue
-from recap.nn.fast.linear import Linear
+from recap.nn.attention import Attention, KeyValue, head_width
+from recap.nn.fast import Linear
 from recap.nn.folding import shared_product
 from recap.nn.rows import Rows
 
@@ -125,8 +125,7 @@ class ZodiacMultiHead(Attention):
         self, *, d_model: int, heads: int, gate: str, zeta: float, scope: str, dropout: float, gelu: bool
     ) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
+        head_width(d_model, heads)
         if gate not in GATES or scope not in SCOPES:
             raise ValueError(f"unknown gate {gate!r} or scope {scope!r}; gates are {[*GATES]}, scopes are {SCOPES}")
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout

@@ -35,10 +35,21 @@ class ConceptualDataset(DatasetConfig):
         description="shorter side to which larger pictures are shrunk when they are fetched, in pixels; no less than "
         "what the extractors read; 0: pictures are not shrunk",
     )
+    survival: float | None = neutral(
+        None,
+        gt=0,
+        le=1,
+        description="share of the training addresses that have a picture, at least: only rows that draws need are "
+        "fetched, and a subset is a share of all rows; without it, all are fetched, and it is a share of the pictures",
+    )
 
     def outside_files(self) -> list[str]:
         """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
         return [self.train, self.validation, *self.web_pictures()]
+
+    def training_pictures(self) -> str:
+        """Return the list of fetched pictures of the training split."""
+        return f"{self.images}/train/{SURVIVORS}"
 
     def web_pictures(self) -> dict[str, WebPictures]:
         """Return both lists of fetched pictures, and what is fetched."""

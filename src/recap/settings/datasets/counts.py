@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt
 
 from recap.settings.base import Strict
 
@@ -10,10 +10,10 @@ from recap.settings.base import Strict
 class Counts(Strict):
     """Images of each split, and captions of all."""
 
-    train: PositiveInt
-    val: PositiveInt
-    test: PositiveInt
-    captions: PositiveInt
+    train: NonNegativeInt
+    val: NonNegativeInt
+    test: NonNegativeInt
+    captions: NonNegativeInt
 
     @property
     def images(self) -> int:

@@ -66,14 +66,18 @@ class RegionFeatures(FeaturesConfig):
         description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures them; caffe: "
         "those of Caffe in their order, with proposals that end at the last pixel (weights of MILVLG)",
     )
-    box_weights: tuple[PositiveFloat, PositiveFloat, PositiveFloat, PositiveFloat] = neutral(
-        (10.0, 10.0, 5.0, 5.0),
-        description="by which regression deltas are divided, for boxes 'regressed'; MILVLG's and Caffe's: 1, 1, 1, 1",
+    box_weights: list[PositiveFloat] = neutral(
+        [10.0, 10.0, 5.0, 5.0],
+        min_length=4,
+        max_length=4,
+        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; 1, 1, 1, 1 "
+        "in Caffe and MILVLG's code",
     )
     background: Literal["last", "first"] = neutral(
         "last", description="place of the background among the classes of the weights file; MILVLG's and Caffe's: first"
     )
     grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
+    regions: bool = neutral(True, description="false: the grid alone")
     short_side: Edge = 600
     long_side: Edge = 1000
     seed: int = Field(0, description="seed of random weights")
@@ -88,6 +92,12 @@ class RegionFeatures(FeaturesConfig):
         return self
 
     @model_validator(mode="after")
+    def _gives_something(self) -> RegionFeatures:
+        if not self.regions and self.grid is None:
+            raise ValueError("without regions there is the grid alone: say how many cells `grid` has")
+        return self
+
+    @model_validator(mode="after")
     def _has_layers(self) -> RegionFeatures:
         if self.vectors == "fc1" and self.detector != "grid_feats_x101_c5":
             raise ValueError(f"vectors: {self.detector} has no layer fc1; only grid_feats_x101_c5 has")
@@ -96,12 +106,19 @@ class RegionFeatures(FeaturesConfig):
         return self
 
     def vectors_per_picture(self) -> int | None:
-        """Return the number of boxes, if it is the same for all pictures."""
+        """Return the number of boxes or, without regions, cells, if it is the same for all pictures."""
+        if self.grid and not self.regions:
+            return self.grid**2
         return self.max_boxes if self.min_boxes == self.max_boxes else None
+
+    def streams(self) -> tuple[str, ...]:
+        """Return the names of the streams, the main one first."""
+        return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
         """Return the regions with boxes, classes and scores (of attributes, too, if any), and the grid if asked for."""
         labels = 2 * NUMBER_BYTES * (2 if self.attributes else 1)
         width = _FC1 if self.vectors == "fc1" else _POOLED
         most = StoredStream(self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes)
-        return {"region": most} | ({"grid": StoredStream(self.grid**2, _POOLED)} if self.grid else {})
+        grid = {"grid": StoredStream(self.grid**2, _POOLED)} if self.grid else {}
+        return ({"region": most} if self.regions else {}) | grid

@@ -12,17 +12,6 @@ from recap.core.errors import ConfigError, nearest
 from recap.core.plugins import HINT
 from recap.settings.models.base import MODELS, RELEASED, ModelConfig, Probability
 
-__all__ = [
-    "MODELS",
-    "RELEASED",
-    "Model",
-    "ModelConfig",
-    "Probability",
-    "implementation",
-    "model_configs",
-    "model_source",
-]
-
 Model = Annotated[ModelConfig, MODELS]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from recap.core.plugins import Registry
 from recap.settings.base import Strict
 from recap.settings.kinds import Kinds
+from recap.settings.sizes import Width
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -60,11 +61,6 @@ class ModelConfig(Strict, ABC):
         """How many vectors of an image are read at most, the first ones; None: all."""
         return getattr(self, "max_vectors", None)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The keys of this kind, as the keyword arguments of its model."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in ModelConfig.model_fields}
-
     def pretrained_weights(self) -> str | None:
         """Return where the weights are that the model begins with; None: all are random.
 
@@ -83,10 +79,38 @@ class WithHeads(ModelConfig):
 
     model_config = ConfigDict(validate_default=True)
 
-    @field_validator("d_model", "heads", check_fields=False)
+    d_model: Width
+    heads: Width
+
+    @field_validator("d_model", "heads")
     @classmethod
     def _divisible(cls, value: int, info: ValidationInfo) -> int:
         sizes = {**info.data, str(info.field_name): value}  # whichever of the two comes last sees both
         if {"d_model", "heads"} <= sizes.keys() and sizes["d_model"] % sizes["heads"]:
             raise ValueError(f"d_model {sizes['d_model']} is not divisible by {sizes['heads']} heads")
         return value
+
+    @property
+    def noam_width(self) -> int:
+        """The model's width."""
+        return self.d_model
+
+
+class WithPaddedVectors(WithHeads):
+    """Models that read the first vectors of an image and may fill these up with zeros."""
+
+    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
+    padded_vectors: Literal["masked", "attended"] = Field(
+        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
+    )
+
+    @model_validator(mode="after")
+    def _limited(self) -> Self:
+        if self.padded_vectors == "attended" and self.max_vectors is None:
+            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
+        return self
+
+    @property
+    def padded_to(self) -> int | None:
+        """The number of vectors up to which an image is filled with zeros that no mask hides; None: it is not."""
+        return self.max_vectors if self.padded_vectors == "attended" else None

@@ -12,22 +12,17 @@ from recap.decoding.sampling import draw
 from recap.decoding.step import with_banned_tokens
 from recap.models.base import Captioner
 from recap.models.state import Memory
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged
 
 
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Mean cross-entropy over tokens.
+    """Mean cross-entropy over R tokens: scores [R, V], token ids [R].
 
     With smoothing s the target puts 1 - s on the token and s / (V - 1) on each other one, and the target's own
     entropy is subtracted (the KL form of the captioning code bases), so a perfect model has loss 0.
-
-    Args:
-        logits: [R, V] scores of R tokens.
-        targets: [R] token ids.
-        smoothing: s, 0 for plain cross-entropy.
     """
     log_probabilities = logits.log_softmax(-1)
     correct = log_probabilities.gather(-1, targets[:, None])[:, 0]
@@ -63,9 +58,7 @@ def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float
 def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
     """Cut captions [B, C, T + 1] of byte pairs to as many tokens as the one with the most words would have as words.
 
-    Args:
-        tokens: <bos>, pieces, <eos>, padding.
-        begins_word: [V], True for pieces that begin a word after the first.
+    `begins_word` [V] is True for pieces that begin a word after the first.
     """
     others = begins_word.to(tokens.device)[tokens].sum(-1)  # [B, C]
     words = others + (tokens[..., 1] > UNK)  # no space precedes the first word
@@ -73,13 +66,7 @@ def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
 
 
 class CrossEntropyObjective:
-    """The loss of the first stage; dropout is on.
-
-    Args:
-        model: the captioner.
-        stage: the recipe's `xe`.
-        begins_word: [V], True for byte pairs that begin a word after the first; for `truncate_to_words`.
-    """
+    """The loss of the first stage, with dropout; `begins_word` is for `truncate_to_words`, see `truncated_to_words`."""
 
     def __init__(self, model: Captioner, stage: CrossEntropy, begins_word: Tensor | None = None) -> None:
         self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling

@@ -14,15 +14,14 @@ from torch.nn.functional import cross_entropy
 
 from recap.core.errors import TrainingError
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
-from recap.decoding.batch import DecodingBatch
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, sample, within
-from recap.decoding.step import ban_tokens, with_banned_tokens
+from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.metrics.bleu_ids import Bleu4
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.logged import Logged, policy_numbers
@@ -57,11 +56,8 @@ def of_tokens(policy: Tensor, sampled: Tensor, token_mask: Tensor) -> Tensor:
 class SelfCriticalObjective:
     """The loss of the second stage.
 
-    Args:
-        model: the captioner.
-        stage: the recipe's `scst`.
-        references: image id -> token ids of its training captions, without <bos> and <eos>.
-        max_length: tokens of a sampled caption, the end token among them.
+    `references` are the token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at
+    most `max_length` tokens, the end token among them.
     """
 
     def __init__(
@@ -149,11 +145,6 @@ class SelfCriticalObjective:
                 f"the reward of image {owners[int((~torch.isfinite(rewards)).nonzero()[0])]} is NaN or infinite"
             )
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
-
-    def score(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of each sampled token, [B, S, T], by teacher forcing, and where tokens are (True)."""
-        policy, token_mask = self.policy(memory, sampled)
-        return of_tokens(policy, sampled, token_mask), token_mask
 
     def policy(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities [R, V] of what may stand at each of R sampled tokens, and where these are (True)."""

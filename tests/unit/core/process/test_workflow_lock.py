@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
+from recap.core.process.workflow_lock import WORKFLOW_VARIABLE, running_workflow
 
 # A workflow: locks the folder, starts one job if a command is given, and prints whether the previous one was killed.
 WORKFLOW = """
@@ -87,15 +87,18 @@ def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_
     sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
     assert second.stderr.read().strip() == f"{Path.cwd()}: {sentence}"
     assert first.poll() is None
+    assert running_workflow(tmp_path) == str(first.pid)
     first.terminate()
     first.wait()
 
 
 def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
+    assert running_workflow(tmp_path) is None
     for _ in range(2):
         workflow = start(tmp_path, 0)
         assert workflow.wait(30) == 0
         assert workflow.stdout.read() == "first\n"
+        assert running_workflow(tmp_path) is None
 
 
 def test_a_job_that_starts_under_the_next_workflow_ends(tmp_path):

@@ -10,8 +10,7 @@ from recap.models.images import Images, Stream
 from recap.models.state import Memory
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.grid_clusters import GridClusters
-from recap.papers.acf.line_clusters import LineClusters
+from recap.papers.acf.clusters import GridClusters, LineClusters
 from recap.papers.acf.region_grid import region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel

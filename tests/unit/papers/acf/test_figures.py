@@ -14,13 +14,14 @@ from helpers.prepared import prepare
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import load_vocabulary
+from recap.evaluation.figure import DrawnModels
 from recap.models.images import InputSpec, Stream
 from recap.models.registry import build_model
 from recap.papers.acf.alignment import late_interaction, mutual_argmax
-from recap.papers.acf.captioned_clusters import caption_with_clusters, clusters_of_vectors
-from recap.papers.acf.cluster_maps import cluster_maps
 from recap.papers.acf.cluster_tree import bracketed, grid_neighbors, line_neighbors, partitions, tree
 from recap.papers.acf.drawing import ClusterMap, as_text, color, shaded, write_clusters
+from recap.papers.acf.figure_settings import ClustersFigure
+from recap.papers.acf.figures import caption_with_clusters, cluster_maps, clusters_of_vectors
 from recap.papers.acf.region_grid import region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
@@ -123,9 +124,14 @@ def test_the_untrained_model_stands_beside_the_trained_one_with_its_caption(tmp_
     save_file(build_model(config, InputSpec.of(6, len(words))).state_dict(), tmp_path / "run/model.safetensors")
     (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": config}}))
     images = sorted(Corpus.read(tmp_path / "corpus.parquet").captions("test"))[:2]
-    given = {"run": tmp_path / "run", "label": "ACF", "features": [tmp_path / "features.h5"], "image_ids": images}
-    given |= {"vocabulary": data.folder / "vocabulary.json", "beam": 2, "threshold": 0.5}
-    alone, both = (caption_with_clusters(**given, untrained=untrained) for untrained in (False, True))
+    runs = {"ACF": tmp_path / "run"}
+    models = DrawnModels(
+        runs, tmp_path / "corpus.parquet", data.folder / "vocabulary.json", [tmp_path / "features.h5"], [], ""
+    )
+    figures = (
+        ClustersFigure(kind="clusters", beam=2, threshold=0.5, untrained=untrained) for untrained in (False, True)
+    )
+    alone, both = (caption_with_clusters(figure, models, "ACF", images) for figure in figures)
     assert [[drawn.label for drawn in each] for each in both.values()] == [["ACF", "ACF, untrained"]] * 2
     assert [each[0] for each in both.values()] == [each[0] for each in alone.values()]
     for trained, untrained in both.values():

@@ -8,9 +8,15 @@ from helpers.model_cases import built, changed, log_probabilities, random_images
 from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
-from recap.papers.fusion.direction import direction_index, direction_vectors
-from recap.papers.fusion.geometry import SMALLEST_SIDE, Boxes, cell_boxes, relative_geometry
-from recap.papers.fusion.relative_spatial import RelativeSpatialEncoding
+from recap.papers.fusion.relative_spatial import (
+    SMALLEST_SIDE,
+    Boxes,
+    RelativeSpatialEncoding,
+    cell_boxes,
+    direction_index,
+    direction_vectors,
+    relative_geometry,
+)
 from recap.runs.inputs import FeatureSources
 from recap.settings.models import model_configs
 

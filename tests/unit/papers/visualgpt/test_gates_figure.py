@@ -12,9 +12,9 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt import gates_figure as gates
 from recap.papers.visualgpt.figure_settings import GatesFigure
+from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores, part_scores, write_gates
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.papers.visualgpt.visual_gates import visual_gates
 
 pytestmark = pytest.mark.seconds
 

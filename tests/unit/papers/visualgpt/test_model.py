@@ -13,10 +13,11 @@ from recap.data.vocabulary.words import Vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model
+from recap.nn.attention import head_width
+from recap.nn.dot_product import ProjectedAttention
 from recap.nn.rows import Rows
-from recap.papers.visualgpt.level_attention import LevelAttention
+from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.papers.visualgpt.visual_gates import visual_gates
 from recap.runs.pretrained import pretrained_file
 
 CONFIG = VisualGptModel.example()
@@ -238,7 +239,7 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
 
 def test_every_level_is_attended_to_as_if_it_were_alone():
     torch.manual_seed(3)
-    attention = LevelAttention(d_model=8, heads=2, dropout=0.5).double().eval()
+    attention = ProjectedAttention(d_model=8, heads=2, d_key=4, d_value=4, dropout=0.5).double().eval()
     query, levels = Rows(torch.randn(2, 3, 4, 8).double()), torch.randn(2, 5, 6, 8).double()
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
     found = attention.each_level(query, attention.key_value(Rows(levels)), attn_mask=mask)
@@ -246,4 +247,4 @@ def test_every_level_is_attended_to_as_if_it_were_alone():
         key_value = attention.key_value(Rows(levels[:, level : level + 1]))
         torch.testing.assert_close(found[level], attention(query, key_value, attn_mask=mask).values)
     with pytest.raises(ValueError, match="not divisible by 3 heads"):
-        LevelAttention(d_model=8, heads=3, dropout=0.0)
+        head_width(8, 3)

@@ -12,11 +12,12 @@ import numpy as np
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus.corpus_file import Caption
+from recap.data.corpus.corpus_file import Caption, DrawnFrom
 from recap.data.datasets.base import Built
 from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
-from recap.data.datasets.conceptual.tsv import Row, read_tsv
-from recap.data.subsets.subsample import rank
+from recap.data.datasets.conceptual.tsv import Row, count_rows, read_tsv
+from recap.data.subsets.ranking import rank
+from recap.data.subsets.wanted import VALIDATION, first_survivors
 from recap.data.vocabulary.text import tokenize
 from recap.settings.datasets.conceptual import SURVIVORS, ConceptualDataset
 
@@ -36,12 +37,23 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
         val_pairs=spec.val_pairs,
         seed=spec.seed,
         dataset=name,
+        survival=spec.survival,
     )
-    return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]))
+    drawn_from = None
+    if spec.survival is not None:
+        drawn_from = DrawnFrom(count_rows(inputs / spec.train), spec.val_pairs, spec.seed, spec.survival)
+    return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
 
 
 def read_conceptual(
-    *, train: Path, validation: Path, images: Path, val_pairs: int, seed: int, dataset: str
+    *,
+    train: Path,
+    validation: Path,
+    images: Path,
+    val_pairs: int,
+    seed: int,
+    dataset: str,
+    survival: float | None = None,
 ) -> Iterator[Caption]:
     """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
 
@@ -56,6 +68,7 @@ def read_conceptual(
         val_pairs: size of the validation split.
         seed: of its draw.
         dataset: name of the data set, which is part of the draw.
+        survival: share of the training rows that was expected to have a picture, where not all were asked for.
 
     Raises:
         DataError: a TSV or a survivors list is broken, they do not belong together, a listed picture is missing, or
@@ -72,7 +85,11 @@ def read_conceptual(
             f"{train}: {len(usable)} rows have a picture, too few to draw {val_pairs} validation pairs; "
             f"fetch more, or lower val_pairs"
         )
-    chosen = np.sort(rank(usable[:], dataset=dataset, unit="validation", seed=seed)[:val_pairs])
+    if survival is None:
+        chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=seed)[:val_pairs]
+    else:
+        lines = DrawnFrom(count_rows(train), val_pairs, seed, survival)
+        chosen = first_survivors(usable.tolist(), lines, dataset=dataset)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
     left_out = 0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recap.statistics.comparison import Welch, welch
 from recap.statistics.paired import Paired, compare_paired
-from recap.statistics.welch import Welch, welch
 
 UNITS = ("runs", "images", "pairs")
 

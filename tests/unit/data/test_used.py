@@ -1,0 +1,39 @@
+import pytest
+
+from recap.core.errors import DataError, RecapError
+from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.subsets.subsample import draw_subset
+from recap.data.subsets.used import read_used, write_used
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    splits = ["train"] * 8 + ["val", "test"]
+    rows = [Caption(n, f"{n}.jpg", split, 2 * n + k, "a", ["a"]) for n, split in enumerate(splits) for k in (0, 1)]
+    write_corpus(rows, tmp_path / "c.parquet", dataset="d", kind="karpathy", source_sha256="0" * 64)
+    return tmp_path / "c.parquet"
+
+
+def test_images_of_all_subsets_and_those_that_are_no_training_images_are_listed(corpus, tmp_path):
+    drawn = set()
+    for seed in (0, 1):
+        out = tmp_path / f"{seed}.json"
+        drawn |= set(draw_subset(corpus=corpus, name="s", fraction=0.25, unit="image", seed=seed, out=out)["image_ids"])
+    write_used(corpus=corpus, subsets=[tmp_path / "0.json", tmp_path / "1.json"], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == sorted(drawn | {8, 9})
+    write_used(corpus=corpus, subsets=[], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == [8, 9]
+
+
+@pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "1\n1\n"])
+def test_a_list_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "used.txt").write_text(text)
+    with pytest.raises(DataError, match=r"used\.txt: .* make it again"):
+        read_used(tmp_path / "used.txt")
+
+
+def test_a_list_that_was_changed_is_refused(corpus, tmp_path):
+    write_used(corpus=corpus, subsets=[], out=tmp_path / "used.txt")
+    (tmp_path / "used.txt").write_text("8\n")
+    with pytest.raises(RecapError, match="changed"):
+        read_used(tmp_path / "used.txt")
