@@ -131,8 +131,11 @@ def test_pictures_of_the_open_web_are_fetched_and_those_that_are_gone_are_left_o
         refused = workspace.snakemake("data_all", config=("inputs=in",))
         assert "have 2 of 2 made with --config fetch=true inputs=in" in refused.stderr
         corpus = "results/tiny/data/tiny_photos/corpus.parquet"
-        done = workspace.snakemake(corpus, config=("inputs=in", "fetch=true"))
+        noted = "results/tiny/features/tiny_photos/tiny_grid.extractor.json"
+        done = workspace.snakemake(corpus, noted, config=("inputs=in", "fetch=true"))
     assert done.returncode == 0, done.stderr
+    # What makes the features was noted when the pictures were there: else all that follows it would be due again.
+    assert workspace.planned(noted, config=("inputs=in", "fetch=true")) == {}
     pictures = sorted((workspace.folder / "in/photos/train/00000").iterdir())
     assert [path.name for path in pictures] == [f"000000{number}.jpg" for number in range(6)]
     assert Image.open(pictures[0]).size == (32, 40)
