@@ -136,8 +136,8 @@ def _add_wanted(commands: Commands) -> None:
         "wanted",
         purpose="list the rows of a TSV of web pictures that draws need, for `conceptual-download --only`",
         example="""
-            recap data wanted --tsv GCC-training.tsv --out wanted.txt --draws '{"conceptual": {"held_out": 5000,
-              "seed": 0, "survival": 0.6, "draws": [{"unit": "pair", "fraction": 0.01, "seed": 0}]}}'
+            recap data wanted --tsv GCC-training.tsv --out wanted.txt \\
+              --draws '{"conceptual": {"held_out": 5000, "seed": 0, "survival": 0.6, "draws": []}}'
         """,
     )
     parser.add_argument(

@@ -142,6 +142,7 @@ def test_it_trains_on_the_files_of_its_rule_in_a_folder_of_its_own(tmp_path, mon
     main(["train", "--row", "tiny/transformer", "--stage", "xe", "--set", "execution.max_steps=2"])
     expected = ["data/tiny_scenes/corpus.parquet", "data/tiny_scenes/vocabulary.json"]
     expected += ["data/tiny_scenes/subsets/full/seed-1.json", "features/tiny_scenes/tiny_grid.h5"]
+    expected += ["features/tiny_scenes/tiny_grid.extractor.json"]
     assert asked[: asked.index("--snakefile")] == [f"results/single/{name}" for name in expected]
     out = Path("work/single/runs/tiny/transformer/seed-1/xe/run")
     spec = yaml.safe_load((out / "config.yaml").read_text())["spec"]
