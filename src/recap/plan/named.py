@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import UnknownName, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.plan.load import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
@@ -27,7 +27,7 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
     file = Path(name) if name.endswith((".yaml", ".yml")) else params / name / "profile.yaml"
     if not file.is_file():
         papers = sorted(path.parent.name for path in params.glob("*/profile.yaml"))
-        raise ConfigError(f"{file}: no such profile; {nearest(name, papers)}")
+        raise UnknownName(f"{file}: no such profile; {nearest(name, papers)}")
     config = read_mapping(file)
     scales = list(config.get("scales") or {})
     if scale is None and scales:

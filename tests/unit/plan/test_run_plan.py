@@ -3,7 +3,8 @@
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
-from recap.core.errors import ConfigError
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, UnknownName
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
 from recap.settings.param_files import names, profiles
@@ -258,7 +259,7 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
     edited(params, "scales/paper.yaml", datasets={"coco": "scenes"})
     with pytest.raises(ConfigError, match=r"paper\.yaml: paper: true replaces nothing, so 'datasets' cannot be given"):
         planned(params, "paper")
-    with pytest.raises(ConfigError, match=r"params: there is no 'scene' in scales; did you mean 'scenes'\?"):
+    with refused(UnknownName, "scene", "scales", "scenes"):
         planned(params, "scene")
 
 
@@ -277,7 +278,7 @@ def test_two_tables_whose_files_have_one_name_are_refused(params):
 
 def test_a_row_is_found_by_table_and_id():
     plan = shipped("xlan/t3", scale="scenes")
-    with pytest.raises(ConfigError, match=r"there is no row 'xlan/t3/enc9'; did you mean 'xlan/t3/enc"):
+    with refused(UnknownName, "xlan/t3/enc9"):
         plan.row("xlan/t3/enc9")
 
 
