@@ -1,4 +1,9 @@
-"""Errors a user can act on: one sentence that names the file, key or id and what to do."""
+"""Errors a user can act on: one sentence that names the file, key or id and what to do.
+
+A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
+`MissingFile` what happened, so that callers need not read the sentence.
+The name of a class is part of a digest of source: where trainings run, the class of the room stays.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +42,38 @@ class TrainingError(RecapError):
 
 class MetricError(RecapError):
     """Captions and references do not fit together, or a scorer failed."""
+
+
+class UnknownName(ConfigError):
+    """There is nothing of this name: a row, a table, a kind, a metric, a module, a key of a run."""
+
+
+class MissingFile(RecapError):
+    """A file or folder is not there. With its room: `MissingSettings` or `MissingData`."""
+
+
+class MissingSettings(MissingFile, ConfigError):
+    """A file that settings name, or a file of settings, is not there."""
+
+
+class MissingData(MissingFile, DataError):
+    """A file of responses or pages of a study is not there."""
+
+
+class DamagedFile(RecapError):
+    """A file is there, and its content is not what it should be. Of a study: `DamagedData`."""
+
+
+class DamagedData(DamagedFile, DataError):
+    """A file of a study cannot be read."""
+
+
+class ChangedFile(RecapError):
+    """A finished file has another hash than the one that was noted."""
+
+
+class InUse(RecapError):
+    """Another process holds a folder, a workflow or the GPUs."""
 
 
 def first_line(error: BaseException) -> str:

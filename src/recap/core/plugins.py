@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from recap.core.errors import ConfigError, RecapError, first_line, nearest
+from recap.core.errors import ConfigError, RecapError, UnknownName, first_line, nearest
 from recap.core.log import log
 
 VARIABLE = "RECAP_PLUGINS"
@@ -31,7 +31,7 @@ def load_plugins() -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
-            raise ConfigError(
+            raise UnknownName(
                 f"{VARIABLE}: {name!r} cannot be imported ({error}); correct the name, or add its folder to PYTHONPATH"
             ) from error
         except RecapError:
@@ -87,7 +87,7 @@ class Registry:
         """
         load_plugins()
         if name not in self._targets:
-            raise ConfigError(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
+            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
         return self._targets[name]
 
     def get(self, name: str) -> Any:
@@ -114,6 +114,6 @@ def resolve(target: str) -> Any:
         # A library that the module needs is missing: its own message says which.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ConfigError(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
+        raise UnknownName(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
     except AttributeError as error:
-        raise ConfigError(f"{target}: {error}; correct it") from error
+        raise UnknownName(f"{target}: {error}; correct it") from error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import file_name
 from recap.settings import Row, Table
 from recap.settings.figures import Figure, FigureFile, Line, Point
@@ -31,7 +31,7 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
         rows = {row.id: row for row in tables[table].rows}
         for row_id in ids:
             if row_id not in rows:
-                raise ConfigError(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
+                raise UnknownName(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
             point = Point(x=_number(name, file, rows[row_id], spec_of), table=file_name(table), row=row_id)
             lines[row_id if file.line_of == "row" else table].append(point)
     return Figure(
@@ -50,7 +50,7 @@ def _drawn(name: str, file: FigureFile) -> list[tuple[str, list[str]]]:
         return [(table, list(file.labels)) for table in file.tables]
     unknown = [table for table in file.labels if table not in file.tables]
     if unknown:
-        raise ConfigError(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
+        raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
     return [(table, file.rows) for table in file.labels]
 
 

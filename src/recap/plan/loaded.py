@@ -29,7 +29,7 @@ class LoadedFiles:
         try:
             return self.get(section, name)
         except ConfigError as error:
-            raise ConfigError(f"{error} (asked for by {who})") from error
+            raise type(error)(f"{error} (asked for by {who})") from error
 
     def variant_loaded(self, variant: Variant, who: str) -> Any:
         """Return the config object of a model or recipe with changes; rows that name the same share one."""
@@ -38,7 +38,7 @@ class LoadedFiles:
             try:
                 self._variants_loaded[key] = variant.load(self.params)
             except ConfigError as error:
-                raise ConfigError(f"{error} (asked for by {who})") from error
+                raise type(error)(f"{error} (asked for by {who})") from error
         return self._variants_loaded[key]
 
     def get(self, section: str, name: str) -> Any:

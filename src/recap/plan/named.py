@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import UnknownName, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.plan.load import PARAMS, unchecked_plan
 from recap.plan.run_plan import RunPlan
@@ -30,7 +30,7 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
     known = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
     file = Path(name) if name.endswith((".yaml", ".yml")) else known.get(name)
     if file is None or not file.is_file():
-        raise ConfigError(f"{name}: no such profile; {nearest(name, known)}")
+        raise UnknownName(f"{name}: no such profile; {nearest(name, known)}")
     config = read_mapping(file)
     scales = list(config.get("scales") or {})
     if scale is None and scales:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.figures import planned_figure
 from recap.plan.labels import labels, series_of
 from recap.plan.loaded import LoadedFiles
@@ -213,7 +213,7 @@ class RunPlan(LoadedFiles):
             f"{table_id}/{row.id}": (table_id, row) for table_id, table in self.tables.items() for row in table.rows
         }
         if row_id not in known:
-            raise ConfigError(f"there is no row {row_id!r}; {nearest(row_id, known)}")
+            raise UnknownName(f"there is no row {row_id!r}; {nearest(row_id, known)}")
         return known[row_id]
 
     def table_runs(self, table_id: str) -> list[Run]:

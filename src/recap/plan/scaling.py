@@ -7,7 +7,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.variants import Layer, Variant
 from recap.settings import NotRunRow, QuotedRow, RowFile, Scale, Server, TableFile
 from recap.settings.models import MODELS
@@ -82,7 +82,7 @@ class Scaler:
         for row in self.table.rows:
             for name in row.scales or []:
                 if name not in known:
-                    raise ConfigError(
+                    raise UnknownName(
                         f"{self.file}: row {row.id!r}: scales: there is no {name!r}; {nearest(name, known)}"
                     )
             if row.scales is None or (self.scale and self.scale.name in row.scales):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files.yaml_files import parse, read_mapping
 from recap.plan.load import PARAMS, ROW, load_plan
 from recap.plan.run import Run, row_runs
@@ -118,7 +118,7 @@ def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
     if part in ("xe", "scst") and part not in parts:
         raise ConfigError(f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one")
     if part not in parts:
-        raise ConfigError(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
+        raise UnknownName(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
     value = parse(text, f"--set {key}")
     for name in reversed(names):
         value = {name: value}

@@ -21,7 +21,7 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
             study: Study = load_named(plan.params, "studies", name)
             _check(plan, study)
         except ConfigError as error:
-            raise ConfigError(f"{error} (asked for by study {name!r} of profile {plan.profile.name!r})") from error
+            raise type(error)(f"{error} (asked for by study {name!r} of profile {plan.profile.name!r})") from error
         if file_name(name) in found:
             raise ConfigError(f"study {name!r}: another study has files of the same names; rename one")
         found[file_name(name)] = study

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recap.core.errors import RecapError
+from recap.core.errors import DamagedFile, MissingFile, RecapError
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
 from recap.core.files.spreadsheet import csv_text
@@ -135,10 +135,10 @@ def _history(path: Path) -> list[dict[str, str]]:
             lines = list(reader)
             columns = reader.fieldnames or []
     except FileNotFoundError as error:
-        raise RecapError(f"{path}: no such file; train this run first") from error
+        raise MissingFile(f"{path}: no such file; train this run first") from error
     missing = [column for column in _READ if column not in columns]
     if missing:
-        raise RecapError(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
+        raise DamagedFile(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
     for line in lines:
         try:  # validation, and the loss before the first step, may be empty
             int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)

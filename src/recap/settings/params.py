@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.core.problems import adapter, first_problem
 from recap.settings import SECTIONS, PaperProfile, Profile
@@ -60,7 +60,7 @@ def _parts(params: Path, section: str, name: str) -> list[tuple[str, dict[str, A
     paths = files(params, section, name)
     if not paths:
         nearby = nearest(name, names(params, section))
-        raise ConfigError(f"{params.name}: there is no {name!r} in {section}; {nearby}")
+        raise UnknownName(f"{params.name}: there is no {name!r} in {section}; {nearby}")
     if len(paths) > 1 and section != SCALES:
         one, other = (label(params, path) for path in paths[:2])
         raise ConfigError(f"{one} and {other} have the same name; rename one")
@@ -83,7 +83,7 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
     part = file_and_part(params, name)[1]
     if part is None:
         known = ", ".join(tables_named(params, [name]))
-        raise ConfigError(f"{source}: is a table with parts; name one: {known}")
+        raise UnknownName(f"{source}: is a table with parts; name one: {known}")
     return part_of(values, part)
 
 
@@ -171,7 +171,7 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     if paper.scale is None:
         raise ConfigError(f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}")
     if paper.scale not in paper.scales:
-        raise ConfigError(f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}")
+        raise UnknownName(f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}")
     common = {key: value for key, value in values.items() if key != "scales"}
     at_scale = merged(paper.scales[paper.scale], common) | {"name": f"{paper.name}_{paper.scale}"}
     scaled: Profile = validate(Profile, at_scale, f"{source}: scales.{paper.scale}")

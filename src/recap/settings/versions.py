@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, MissingSettings, UnknownName, nearest
 from recap.settings.base import Strict
 from recap.settings.params import validate
 
@@ -114,7 +114,7 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
                 row: VersionRow = validate(VersionRow, dict(values), f"{path} line {reader.line_num}")
                 rows.setdefault(row.name, []).append(row)
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such list of outside files; say where it is with --list") from error
+        raise MissingSettings(f"{path}: no such list of outside files; say where it is with --list") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); say where the list is with --list") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -154,7 +154,7 @@ def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIS
     for name in names:
         found = [known for known in files if known == name or fnmatch.fnmatchcase(known, name)]
         if not found:
-            raise ConfigError(f"{path}: there is no {name!r}; {nearest(name, files)}")
+            raise UnknownName(f"{path}: there is no {name!r}; {nearest(name, files)}")
         chosen.update({known: files[known] for known in found})
     return list(chosen.values())
 

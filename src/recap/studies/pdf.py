@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.files.atomic import atomic_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "microsoft-edge")
@@ -22,7 +22,7 @@ def print_page(page: Path, out: Path) -> None:
         DataError: the page is missing, no browser is found, or it does not print.
     """
     if not page.is_file():
-        raise DataError(f"{page}: no such page; unpack pages.zip first")
+        raise MissingData(f"{page}: no such page; unpack pages.zip first")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise DataError(f"no browser of {', '.join(BROWSERS)} is on the PATH; open {page} in yours and print it")

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData
 from recap.core.files.atomic import atomic_path
 from recap.data.files.images import ImageSource
 from recap.data.files.members import DAMAGED
@@ -55,4 +55,4 @@ def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
                 raise ValueError(f"a picture unpacks to {largest} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
     except DAMAGED as error:
-        raise DataError(f"{path}: cannot be read ({error}); make it again with `recap study sheets`") from error
+        raise DamagedData(f"{path}: cannot be read ({error}); make it again with `recap study sheets`") from error

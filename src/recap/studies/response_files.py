@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.studies.responses import Answers, Response, as_response
 from recap.studies.sheets import item_number, sheet_id
 from recap.studies.store import read_store
@@ -52,7 +52,7 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Found]:
     """
     for path in paths:
         if not path.exists():
-            raise DataError(f"{path}: no such file or folder of responses")
+            raise MissingData(f"{path}: no such file or folder of responses")
         files = sorted(file for file in path.iterdir() if file.suffix in _READERS) if path.is_dir() else [path]
         if not files:
             raise DataError(f"{path}: holds no responses ({', '.join(_READERS)}); put them there")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError, DamagedData, DataError
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import csv_text
 from recap.core.log import log
@@ -57,7 +57,7 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
     if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
         raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
     if not all(_TOKEN.fullmatch(token or "") for token in known.values()):
-        raise DataError(f"{path}: holds a damaged token; remove it, and new links are made")
+        raise DamagedData(f"{path}: holds a damaged token; remove it, and new links are made")
     rows = ([sheet, token, f"{address}/{token}"] for sheet, token in known.items())
     write_text(path, csv_text([["sheet", "token", "link"], *rows]))
     path.chmod(0o600)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError
 
 _WAIT_SECONDS = 10.0  # for another writer
 _TABLE = """
@@ -97,7 +97,7 @@ def read_store(path: Path) -> Iterator[tuple[int, bytes | None]]:
         for (number,) in connection.execute("SELECT number FROM submissions ORDER BY number").fetchall():
             yield int(number), _content(connection, number)
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-        raise DataError(f"{path}: no file of `recap study serve`, or damaged ({error}); restore it") from error
+        raise DamagedData(f"{path}: no file of `recap study serve`, or damaged ({error}); restore it") from error
     finally:
         connection.close()
 

@@ -1,6 +1,7 @@
 import pytest
 
-from recap.core.errors import ConfigError
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, UnknownName
 from recap.core.plugins import VARIABLE, Registry, load_plugins, resolve
 
 
@@ -16,7 +17,7 @@ def test_the_modules_that_the_variable_names_are_imported(tmp_path, monkeypatch)
 
 def test_a_plugin_that_is_not_on_the_path_is_named(monkeypatch):
     monkeypatch.setenv(VARIABLE, "no_such_plugin")
-    with pytest.raises(ConfigError, match="RECAP_PLUGINS: 'no_such_plugin' cannot be imported .* PYTHONPATH"):
+    with refused(UnknownName, "RECAP_PLUGINS", "no_such_plugin", "PYTHONPATH"):
         load_plugins()
 
 
@@ -48,16 +49,16 @@ def test_a_registry_imports_on_use_and_suggests_names():
     registry.register("Decimal", "decimal:Decimal")
     assert registry.names() == ["Ratio", "Broken", "Decimal"]
     assert registry.get("Ratio").__name__ == "Fraction"
-    with pytest.raises(ConfigError, match="unknown metric 'Ration'; did you mean 'Ratio'?"):
+    with refused(UnknownName, "Ration", "Ratio"):
         registry.get("Ration")
-    with pytest.raises(ConfigError, match="no_such_module:Metric: there is no module 'no_such_module'"):
+    with refused(UnknownName, "no_such_module:Metric"):
         registry.get("Broken")
     with pytest.raises(ConfigError, match="metric 'Ratio' is registered as fractions:Fraction"):
         registry.register("Ratio", "decimal:Decimal")
 
 
 def test_a_target_without_its_object_is_refused():
-    with pytest.raises(ConfigError, match="has no attribute 'Fractoin'"):
+    with refused(UnknownName, "Fractoin"):
         resolve("fractions:Fractoin")
     with pytest.raises(ConfigError, match="does not have the form module:object"):
         resolve("fractions")

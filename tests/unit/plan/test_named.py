@@ -1,9 +1,8 @@
 """Plans by the name of a paper."""
 
-import pytest
-
 from helpers.plans import PARAMS
-from recap.core.errors import ConfigError
+from helpers.refusals import refused
+from recap.core.errors import UnknownName
 from recap.plan.named import named_plan
 
 
@@ -18,5 +17,5 @@ def test_a_profile_is_named_by_its_file():
 
 
 def test_a_misspelt_paper_gets_the_nearest():
-    with pytest.raises(ConfigError, match=r"fusoin: no such profile; did you mean 'fusion'"):
+    with refused(UnknownName, "fusoin", "did you mean 'fusion'"):
         named_plan(PARAMS, "fusoin")

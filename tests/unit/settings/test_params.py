@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.errors import ConfigError
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, UnknownName
 from recap.plan.run_plan import RunPlan
 from recap.settings import SECTIONS, Profile
 from recap.settings.params import load_named, load_profile, read_mapping, validate
@@ -158,5 +159,5 @@ def test_who_asks_for_a_missing_file_is_said(params):
     asked = f"asked for by row {first.id!r} of table {profile.tables[0]!r}"
     with pytest.raises(ConfigError, match=rf"params: there is no 'nobody' in models; .* \({asked}\)$"):
         RunPlan(profile, params)
-    with pytest.raises(ConfigError, match=r"there is no 'nothing' in tables; .* \(asked for by profile 'tiny'\)$"):
+    with refused(UnknownName, "nothing", "tables", "profile 'tiny'"):
         RunPlan(profile.model_copy(update={"tables": ["nothing"]}), params)

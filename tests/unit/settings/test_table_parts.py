@@ -5,7 +5,8 @@ import json
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
-from recap.core.errors import ConfigError
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, UnknownName
 from recap.settings.param_files import files, names, tables_named
 from recap.settings.params import load_named, profiles_of_tables
 
@@ -135,10 +136,10 @@ def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, sente
 
 
 def test_an_unknown_part_suggests_the_nearest_and_a_base_needs_one(with_parts):
-    with pytest.raises(ConfigError, match="there is no 'mine/whole_f2' in tables; did you mean 'mine/whole_f1'"):
+    with refused(UnknownName, "mine/whole_f2", "tables", "mine/whole_f1"):
         planned(with_parts, None, ["mine/whole_f2"])
     edited(with_parts, "mine/tables/more.yaml", base="mine/whole", title="More")
-    with pytest.raises(ConfigError, match="is a table with parts; name one: mine/whole_f1, mine/whole_005"):
+    with refused(UnknownName, "mine/whole_f1", "mine/whole_005"):
         planned(with_parts, None, ["mine/more"])
 
 

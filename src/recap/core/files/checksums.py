@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.errors import RecapError
+from recap.core.errors import ChangedFile, DamagedFile
 from recap.core.files.atomic import write_text
 from recap.core.files.lock import exclusive
 from recap.core.hashing import sha256_file
@@ -44,7 +44,7 @@ def recorded(folder: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
         digest, gap, name = line[:64], line[64:66], line[66:]
         if gap != "  " or set(digest) - set("0123456789abcdef") or not _is_file_name(name):
-            raise RecapError(f"{path}: line {number} is no sha256 with a file name; make the folder's files again")
+            raise DamagedFile(f"{path}: line {number} is no sha256 with a file name; make the folder's files again")
         sums[name] = digest
     return sums
 
@@ -61,7 +61,7 @@ def check(file: Path) -> None:
     """
     expected = recorded(file.parent).get(file.name)
     if expected is not None and file.exists() and sha256_file(file) != expected:
-        raise RecapError(
+        raise ChangedFile(
             f"{file}: has changed since it was finished (its sha256 is not the one in {NAME}); "
             "delete it and make it again, or restore it"
         )

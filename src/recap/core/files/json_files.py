@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from recap.core.errors import RecapError
+from recap.core.errors import DamagedFile, MissingFile, RecapError
 from recap.core.files.atomic import write_text
 from recap.core.problems import adapter, first_problem
 
@@ -29,7 +29,7 @@ def read_json(path: str | Path, kind: Any = Any) -> Any:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise RecapError(f"{path}: no such file; run the step that makes it first") from error
+        raise MissingFile(f"{path}: no such file; run the step that makes it first") from error
     except OSError as error:
         raise RecapError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
     return parse_json(content, str(path), kind)
@@ -50,9 +50,9 @@ def parse_json(content: bytes, source: str, kind: Any = Any) -> Any:
         values = json.loads(content.decode(), parse_int=_whole, parse_float=_finite, parse_constant=_finite)
         return adapter(kind).validate_python(values)
     except ValidationError as error:
-        raise RecapError(f"{source}: {first_problem(error, kind)}; delete it and make it again") from error
+        raise DamagedFile(f"{source}: {first_problem(error, kind)}; delete it and make it again") from error
     except (ValueError, RecursionError) as error:
-        raise RecapError(f"{source}: not valid JSON ({error}); delete it and make it again") from error
+        raise DamagedFile(f"{source}: not valid JSON ({error}); delete it and make it again") from error
 
 
 def _whole(text: str) -> int:

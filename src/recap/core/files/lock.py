@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recap.core.errors import RecapError
+from recap.core.errors import InUse, RecapError
 from recap.core.log import log
 
 _PAUSE = 0.1  # seconds between two tries
@@ -66,7 +66,7 @@ def wait_for(handle: int, path: Path, *, wait_seconds: float, what: str) -> None
     else:
         return
     who = _owner(handle, path) + (f" after {wait_seconds:g} s" if wait_seconds else "")
-    raise RecapError(f"{what} is still in use by {who} (lock {path}); let that process end, then run this again")
+    raise InUse(f"{what} is still in use by {who} (lock {path}); let that process end, then run this again")
 
 
 def _owner(handle: int, path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, MissingSettings
 
 MOST_VALUES = 100_000
 # What PyYAML's own constructors let out for a date, a number or a tag that is none.
@@ -25,7 +25,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     try:
         values = parse(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file") from error
+        raise MissingSettings(f"{path}: no such file") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a YAML file") from error
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ import time
 from itertools import takewhile
 from pathlib import Path
 
-from recap.core.errors import RecapError
+from recap.core.errors import InUse, RecapError
 from recap.core.files.lock import taken
 from recap.core.log import log
 from recap.core.process.workflow_lock import workflow_folder
@@ -48,7 +48,7 @@ def claim(device: str, number: int = 1) -> None:
         end = time.monotonic() + _WAIT_SECONDS
         while not _take(names, number, folder):
             if time.monotonic() > end:
-                raise RecapError("all GPUs have been in use by other jobs of this workflow for a day; start fewer jobs")
+                raise InUse("all GPUs have been in use by other jobs of this workflow for a day; start fewer jobs")
             time.sleep(_PAUSE)
 
 

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from recap.core.errors import RecapError
+from helpers.refusals import refused
+from recap.core.errors import InUse, RecapError
 from recap.core.files.lock import exclusive
 
 HOLD = """
@@ -36,7 +37,7 @@ def test_a_wait_ends_in_one_sentence(tmp_path):
     holder = hold(tmp_path, 30)
     start = time.monotonic()
     with (
-        pytest.raises(RecapError, match="the folder is still in use by another process after 0.3 s"),
+        refused(InUse, "the folder"),
         exclusive(tmp_path, wait_seconds=0.3, what="the folder"),
     ):
         pass
