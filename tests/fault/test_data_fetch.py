@@ -85,7 +85,8 @@ def test_a_lasting_refusal_goes_to_the_mirror_or_is_one_sentence(tmp_path, fault
 def test_a_dead_server_is_given_up(tmp_path):
     with serve({}) as site:
         url = site.url
-    with pytest.raises(DataError, match=f"broke off .*, {downloads.TRIES} times in a row"):
+    refused = rf"broke off \(Failed to establish a new connection: .* refused\), {downloads.TRIES} times in a row"
+    with pytest.raises(DataError, match=refused):
         fetch(listed(tmp_path, line("d/a", f"{url}/a", b"x")), tmp_path)
     assert left(tmp_path) == []
 

@@ -8,6 +8,8 @@ from recap.plan import jobs
 from recap.plan.run_spec import evaluation_spec, execution
 from recap.settings.metrics import METRICS
 
+from workflow.plan import due_jobs
+
 
 def evaluate_spec(wildcards):
     """Return how a run's captions are decoded and scored."""
@@ -26,12 +28,13 @@ def products(wildcards):
 
 
 def install_spice():
-    """Fetch SPICE's models where the profile allows it and a recipe asks for SPICE.
+    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE.
 
     They belong to the environment, so no rule makes them, and they are there before the first job. Without them SPICE
     is not run, which is said now and not after weeks.
     """
-    asked = any("SPICE" in PLAN.recipe(run.recipe).evaluation.metrics for run in SCORED)
+    recipes = {job.wildcards["recipe"] for job in due_jobs(workflow) if job.rule.startswith("evaluate")}
+    asked = any("SPICE" in PLAN.recipe(recipe).evaluation.metrics for recipe in recipes)
     if asked and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
         try:
             install_spice_models(LISTED, into=Path(PROFILE.inputs), transfer=Transfer())

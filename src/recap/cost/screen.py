@@ -37,7 +37,9 @@ def _missing(report: Report) -> Iterator[str]:
         yield "Outside files: all are here."
         return
     gettable = not report.plan.profile.fetch and any(each.how != "hand" for each in missing)
-    hint = "; the workflow makes all but those by hand with --config fetch=true" if gettable else ""
+    hints = ["; the workflow makes all but those by hand with --config fetch=true"] if gettable else []
+    hints += ["; `recap data by-hand` prints the steps"] if any(each.how == "hand" for each in missing) else []
+    hint = "".join(hints)
     yield f"Missing outside files: {len(missing)} ({_ways(missing)}){hint}"
     inputs = f"{report.plan.profile.inputs}/"
     rows = [_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))]

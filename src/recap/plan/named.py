@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recap.core.errors import ConfigError, nearest
 from recap.core.files.yaml_files import read_mapping
-from recap.plan.load import PARAMS, load_plan
+from recap.plan.load import PARAMS, unchecked_plan
 from recap.plan.run_plan import RunPlan
 from recap.settings.param_files import profiles
 
@@ -15,6 +15,8 @@ PAPER = "paper"  # the scale of papers at which nothing is replaced
 
 def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
     """Return the plan of a paper (`params/NAME/profile.yaml`) or another profile (`params/NAME.yaml`, or a file).
+
+    It may want GPUs that are not here.
 
     Args:
         params: the folder of parameter files.
@@ -34,4 +36,4 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
     if scale is None and scales:
         scale = PAPER if PAPER in scales else scales[0]
     given = {"scale": scale, "inputs": inputs}
-    return load_plan({**config, **{key: value for key, value in given.items() if value}, PARAMS: str(params)}, [file])
+    return unchecked_plan({**config, **{key: value for key, value in given.items() if value}, PARAMS: str(params)})

@@ -199,10 +199,10 @@ def test_order_of_the_ids_does_not_matter(tmp_path):
     assert build(tmp_path / "b", Counting(), ids=IDS[::-1]).read_bytes() == whole
 
 
-def parts_of(folder, numbers, count=3, **changes):
+def parts_of(folder, numbers, count=3, extract=None, **more):
     for number in numbers:
         part = Part.of(f"{number}/{count}", folder / f"{number}.json")
-        build(folder, changes.get("extract", Counting()), part=part)
+        build(folder, extract or Counting(), part=part, **more)
     return [folder / f"{number}.json" for number in range(1, count + 1)]
 
 
@@ -216,6 +216,17 @@ def test_parts_in_any_order_give_the_bytes_of_one(tmp_path):
     assert (tmp_path / "f.h5").read_bytes() == whole
     assert (tmp_path / "kept.h5").samefile(tmp_path / "f.h5")
     assert not (tmp_path / "shards").exists()
+
+
+def test_parts_extract_what_a_kept_store_has_not(tmp_path):
+    whole = build(tmp_path / "whole", Counting()).read_bytes()
+    kept = tmp_path / "kept.h5"
+    build(tmp_path, Counting(), ids=IDS[::3], kept=kept).unlink()
+    counting = Counting()
+    files = parts_of(tmp_path, [2, 1], count=2, extract=counting, kept=kept)
+    merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=kept)
+    assert (tmp_path / "f.h5").read_bytes() == kept.read_bytes() == whole
+    assert sorted(counting.seen) == sorted(set(IDS) - set(IDS[::3]))
 
 
 def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):

@@ -45,9 +45,10 @@ def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
 
 
 def test_the_plan_knows_how_many_pictures_are_sent():
-    amounts = Amounts(planned())
-    assert amounts.used_images("coco_test2014") == 40_775
-    assert amounts.used_images("coco") == 123_287
+    plan = planned()
+    sent = plan.submissions()[0]
+    assert Amounts(plan).used_images(sent.test) == 40_775
+    assert Amounts(plan).used_images(sent.run) == 123_287
 
 
 def test_a_row_without_features_of_the_test_pictures_is_not_sent():

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from recap.core.errors import first_line
 from recap.core.files.atomic import write_text
-from recap.data.files.redirects import DownloadError, guarded_session
+from recap.data.files.redirects import DownloadError, guarded_session, reason_of
 from recap.settings.versions import OutsideFile
 
 _DATED = re.compile(r"(; )?answer of \d{4}-\d\d-\d\d: .*$")
@@ -72,7 +71,7 @@ def _answer(file: OutsideFile, url: str, *, timeout: float) -> Answer:
     except DownloadError as error:
         return Answer(file.name, url, False, str(error).removeprefix(f"{url}: "), None)
     except requests.RequestException as error:
-        return Answer(file.name, url, False, first_line(error), None)
+        return Answer(file.name, url, False, reason_of(error), None)
     length = response.headers.get("Content-Length", "")
     size = int(length) if length.isdecimal() and response.ok else None
     said = f"{response.status_code} {response.reason}"

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from recap.core.errors import DataError, RecapError, first_line
+from recap.core.errors import DataError, RecapError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import taken
-from recap.data.files.redirects import MOST, DownloadError, guarded_session
+from recap.data.files.redirects import MOST, DownloadError, guarded_session, reason_of
 
 if TYPE_CHECKING:
     from requests import Response
@@ -101,7 +101,7 @@ def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed:
             except requests.TooManyRedirects as error:
                 raise DownloadError(f"{url}: redirects more than {MOST} times") from error
             except (requests.RequestException, HTTPError) as error:
-                problem = f"broke off ({first_line(error)})"
+                problem = f"broke off ({reason_of(error)})"
             # A position that was reached before is no progress: an answer that is always shorter than its
             # Content-Length would else be asked for without end.
             position = file.seek(0, os.SEEK_END)

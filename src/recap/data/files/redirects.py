@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from recap.core.errors import RecapError
+from recap.core.errors import RecapError, first_line
 
 if TYPE_CHECKING:
     from requests import Response, Session
@@ -33,6 +33,12 @@ def guarded_session(url: str) -> Session:
     session.max_redirects = MOST
     session.hooks["response"].append(check)
     return session
+
+
+def reason_of(error: Exception) -> str:
+    """Return what a failed request ended with, without the pools and retries that the libraries wrap it in."""
+    inner = getattr(error.args[0] if error.args else None, "reason", None)
+    return first_line(inner or error).rpartition("): ")[2]
 
 
 def redirect_problem(listed: str, target: str) -> str | None:
