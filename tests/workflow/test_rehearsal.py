@@ -46,3 +46,4 @@ def test_a_folder_with_something_else_in_it_is_left_alone(rehearsed, tmp_path):
         rehearsed("acf", tmp_path / "mine")
     with pytest.raises(ConfigError, match="there is no paper 'acv' to rehearse; did you mean 'acf'"):
         rehearsed("acv")
+    assert not (tmp_path / "rehearsal").exists()

@@ -46,6 +46,16 @@ class Prepared:
     stand_ins: list[str] = field(default_factory=list)
 
 
+def check_paper(paper: str, params: Path) -> None:
+    """Refuse a paper that cannot be rehearsed.
+
+    Raises:
+        ConfigError: suggests the nearest.
+    """
+    if paper not in rehearsable(params):
+        raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
+
+
 def rehearsable(params: Path) -> list[str]:
     """Return the papers whose profile has the scale of the paper."""
     found = [paper for paper in papers(params) if (params / paper / "profile.yaml").is_file()]
@@ -62,10 +72,8 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
         short: whether rows are cut.
 
     Raises:
-        ConfigError: there is no such paper, a parameter file is refused, or an outside file has no miniature.
+        ConfigError: a parameter file is refused, or an outside file has no miniature.
     """
-    if paper not in rehearsable(params):
-        raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
     copy = Path(COPY)
     settings = write_small(params, copy, detectron2=find_spec("detectron2") is not None)
     configfile = copy / paper / "profile.yaml"

@@ -16,7 +16,7 @@ from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
 from recap.cost.tools import tools
-from recap.rehearsal.prepare import SITE, prepare
+from recap.rehearsal.prepare import SITE, check_paper, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
 from recap.rehearsal.server import serve
 from recap.rehearsal.versioned import repro
@@ -64,10 +64,11 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
         cores: jobs at once.
 
     Raises:
-        RecapError: the folder is another's, or something failed; the sentence says what.
+        RecapError: there is no such paper, the folder is another's, or something failed; the sentence says what.
     """
     began = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
+    check_paper(paper, params)
     state = _open_folder(folder, {"paper": paper, "short": short})
     with chdir(folder), _served(state["port"]) as url:
         state["port"] = int(url.rpartition(":")[2])
