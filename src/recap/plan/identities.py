@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def identities(params: Path) -> dict[str, Any]:
 
 def neutral_keys() -> dict[str, Any]:
     """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
+    import_module("recap.settings.specs")  # its classes have such keys, too
     return {
         f"{kind.__name__}.{name}": field.get_default(call_default_factory=True)
         for kind in sorted(_below(Strict), key=lambda kind: kind.__name__)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from recap.core.plugins import VARIABLE
+from recap.core.problems import adapter
 from recap.plan.load import unchecked_plan
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
@@ -22,6 +23,7 @@ PARAMS = Path("params")
 def small(tmp_path, monkeypatch):
     """A small copy of the parameter files, for stand-ins."""
     monkeypatch.setenv(VARIABLE, PLUGIN)
+    adapter.cache_clear()  # other tests of this process may have read settings without the plug-in
     write_small(PARAMS, tmp_path / "params", detectron2=False)
     return tmp_path / "params"
 
@@ -80,6 +82,7 @@ def test_with_detectron2_detectors_stay_what_they_are(tmp_path):
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
 def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(paper, tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, PLUGIN)
+    adapter.cache_clear()
     params = PARAMS.absolute()
     monkeypatch.chdir(tmp_path)
     prepared = prepare(paper, params, url="http://127.0.0.1:1", short=False)
