@@ -200,7 +200,7 @@ def test_scores_of_a_table(tmp_path):
     table = make_table()
     write_scores(tmp_path, table, [1])
     file = tmp_path / row_runs(table.rows[0], [1])[0].path / "metrics.json"
-    check(as_file(file, lambda _: collect(table, [1], tmp_path, {})), file.read_bytes(), either)
+    check(as_file(file, lambda _: collect(table, [1], tmp_path, {}, {})), file.read_bytes(), either)
 
 
 def test_a_damaged_list_of_models_that_were_built_is_made_again(tmp_path, monkeypatch):

@@ -80,6 +80,8 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
     done = workspace.snakemake(config=("inputs=inputs",))
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if "recap: " in line]
+    # Missing outside files have a line each before the sentence that refuses.
+    lines = [line for line in lines if "recap: missing: " not in line]
     assert len(lines) == 1
     assert sentence in lines[0]
     assert "Traceback" not in done.stderr
@@ -133,7 +135,7 @@ def test_outside_files_are_found_by_parameter(workspace):
 def test_weights_of_the_hub_are_named_before_the_first_job(workspace):
     assert "HuggingFace" not in workspace.dry_run("features_all")
     workspace.change("features/tiny_grid.yaml", "weights: random", "weights: pretrained")
-    assert "fetched from the HuggingFace hub, unless they are in its cache: weights of test_resnet\n" in (
+    assert "recap: to be acquired: hub:timm/test_resnet (features/tiny_grid.yaml); from the hub\n" in (
         workspace.dry_run("features_all")
     )
 

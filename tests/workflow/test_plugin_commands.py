@@ -106,7 +106,9 @@ def test_a_misspelt_kind_is_told_those_of_plugins_too(recap):
 
 def test_every_text_of_the_shipped_kinds_says_whether_it_is_a_file():
     kinds = {**DATASETS.classes(), **FEATURES.classes()}
-    assert len(kinds) == 12
+    # Another test of this process may have loaded a plug-in.
+    kinds = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("recap.settings.")}
+    assert len(kinds) == 13
     assert all(issubclass(kind, NamesFiles) for kind in kinds.values())
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
+from recap.core.plugins import VARIABLE
+from recap.core.problems import adapter
 from recap.rehearsal.rehearse import rehearse
 from recap.rehearsal.summary import summary
 
@@ -14,8 +16,10 @@ PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
 
 
 @pytest.fixture
-def rehearsed(tmp_path):
+def rehearsed(tmp_path, monkeypatch):
     """Return the function that rehearses a paper in a folder of its own."""
+    monkeypatch.setenv(VARIABLE, "")  # is set by the rehearsal; other tests of this process go on without it
+    adapter.cache_clear()  # and may have read settings without its plug-in
 
     def run(paper, folder=tmp_path / "rehearsal"):
         return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)

@@ -166,7 +166,7 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     assert "up to date" in dvc(folder, "repro")
     # Results are links to DVC's cache, and read-only.
     models = [file.stat() for file in folder.glob("results/**/model.safetensors")]
-    assert models and all(found.st_nlink == 2 and not found.st_mode & stat.S_IWUSR for found in models)
+    assert models and all(found.st_nlink >= 2 and not found.st_mode & stat.S_IWUSR for found in models)
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     dvc(folder, "repro")
     after = written(folder)
@@ -211,7 +211,7 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     dvc(clone.folder, "repro")
     assert written(clone.folder) == before
     planned = clone.planned("train_all", config=("seeds=[1, 2]",))
-    assert planned == {"subset": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
+    assert planned == {"subset": 1, "used_images": 1, "features": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
     model = next(clone.folder.glob("results/**/xe/model.safetensors"))
     flipped = bytearray(model.read_bytes())
     flipped[-1] ^= 1

@@ -33,7 +33,8 @@ def install_spice():
     They belong to the environment, so no rule makes them, and they are there before the first job. Without them SPICE
     is not run, which is said now and not after weeks.
     """
-    recipes = {job.wildcards["recipe"] for job in due_jobs(workflow) if job.rule.startswith("evaluate")}
+    due = [job for job in due_jobs(workflow) if job.rule in ("evaluate", "evaluate_ensemble")]
+    recipes = {job.wildcards["recipe"] for job in due}
     asked = any("SPICE" in PLAN.recipe(recipe).evaluation.metrics for recipe in recipes)
     if asked and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
         try:

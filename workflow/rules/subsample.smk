@@ -31,7 +31,7 @@ rule wanted_rows:
         draws=lambda wildcards: as_json(draws_of(wildcards)),
         code=code_digest("recap.data.subsets.wanted"),
     shell:
-        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
+        "{RECAP} --log-file {log:q}" " data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
 
 
 rule subset:
