@@ -24,7 +24,8 @@ EARLY = 0.1  # share of the kills that may come while Snakemake still makes up i
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
 SAVED_LINES = 12  # of messages after a polite signal
 NO_JOB = "no job"
-TIMED = ("SHA256SUMS", ".provenance.json")  # hold the hash of a file with seconds in it, or say when
+# They hold the hash of a file with seconds in it, or say when they or their pictures were written.
+TIMED = ("SHA256SUMS", ".provenance.json", ".extractor.json")
 
 
 @dataclass
@@ -137,7 +138,7 @@ def leftovers(folder: Path) -> list[str]:
 def results(folder: Path) -> dict[str, bytes]:
     """Return all files for a reader and all results by name, without the seconds that a training took."""
     files = [file for top in ("results", "reports") for file in (folder / top).rglob("*") if file.is_file()]
-    return {str(file.relative_to(folder)): steady(file) for file in files if file.name not in TIMED}
+    return {str(file.relative_to(folder)): steady(file) for file in files if not file.name.endswith(TIMED)}
 
 
 def at_work(snakemake: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
