@@ -214,7 +214,7 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     dvc(clone.folder, "repro")
     assert written(clone.folder) == before
     planned = clone.planned("train_all", config=("seeds=[1, 2]",))
-    assert planned == {"subset": 1, "used_images": 1, "features": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
+    assert planned == {"subset": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
     model = next(clone.folder.glob("results/**/xe/model.safetensors"))
     flipped = bytearray(model.read_bytes())
     flipped[-1] ^= 1
