@@ -54,3 +54,16 @@ class DecodingSettings(Strict):
         """Fields of a score's signature, a text for readers: programs read these settings from `metrics.json`."""
         fields = {"beam": f"{self.beam}", "len": f"{self.max_length}", "lp": f"{self.length_penalty:g}"}
         return fields | ({"rules": self.rules.text} if self.rules.text else {})
+
+
+class OutsideCaptions(Strict):
+    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    captions_sha256: str = Field(min_length=8, description="of the file")
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Field of a score's signature: beginning of the file's hash."""
+        return {"captions": f"outside@{self.captions_sha256[:8]}"}
