@@ -86,6 +86,7 @@ def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
     trained = [file for run in TRAINED for file in PATHS.run(run)]
     scored = [file for run in SCORED for file in PATHS.scores(run)]
+    scored += [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)]
     return [
         *report_files(),
         *study_files(),
@@ -133,4 +134,5 @@ rule train_all:
 rule evaluate_all:
     input:
         [file for run in SCORED for file in PATHS.scores(run)],
+        [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)],
         [PATHS.captions_of(each.run, part) for each in PLAN.submissions() for part in (VAL, TEST)],

@@ -13,6 +13,7 @@ from recap.plan.figures import planned_figure
 from recap.plan.labels import labels, series_of
 from recap.plan.loaded import LoadedFiles
 from recap.plan.model_figures import model_figures
+from recap.plan.outside_rows import ScoredFile, scored_files
 from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
@@ -80,6 +81,7 @@ class RunPlan(LoadedFiles):
         """Plan one table."""
         before, after = (Scaler(self.params, table_id, file, side) for side in (None, self.scale))
         made, quoted, own = after.made_rows()
+        outside, without = after.outside_rows()
         server = self._server(file, after, f"server.test of table {table_id!r}")
         if file.printed_on is not None:
             self.asked_by("datasets", file.printed_on, f"printed_on of table {table_id!r}")
@@ -106,8 +108,9 @@ class RunPlan(LoadedFiles):
             printed_on=file.printed_on,
             columns=file.columns,
             baseline=file.baseline,
-            quoted=quoted,
+            quoted=[*quoted, *without],
             not_run=own,
+            outside=outside,
             server=server
             and server.model_copy(
                 update={"not_sent": {key: why for key, why in server.not_sent.items() if key in ids}}
@@ -225,6 +228,12 @@ class RunPlan(LoadedFiles):
         if self.row_id is not None:
             return []
         return [each for table_id in self.tables for each in submissions(self, table_id)]
+
+    def scored_files(self) -> list[ScoredFile]:
+        """Return the files of captions that rows of all tables name; nothing where one row is trained alone."""
+        if self.row_id is not None:
+            return []
+        return [each for table_id in self.tables for each in scored_files(self, table_id)]
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""

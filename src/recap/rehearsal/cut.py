@@ -109,6 +109,7 @@ def _cut_tables(params: Path, kept: dict[str, list[str]]) -> None:
         (path,) = files(params, "tables", name)
         values = read_mapping(path)
         values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
+        values.pop("outside", None)  # captions of the real images
         values["figures"] = list(_figures(values.get("figures", []), rows_kept))
         if "examples" in values and values["examples"]["row"] not in rows_kept:
             del values["examples"]

@@ -15,6 +15,7 @@ from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import UNITS
 
 NONE = "--"
+OUTSIDE, FROM_OUTSIDE = "captions", "captions from outside"  # key of such a row, and what it is called
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
         line = _doubted("printed", _numbers(quoted, table.columns), quoted.doubt, content)
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
     content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("outside", [])]:
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)
@@ -104,8 +105,9 @@ def one_reason(cells: Iterable[Mapping[str, Any]]) -> str | None:
 
 def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     """Refuse statistics that were made for other rows, columns or another baseline."""
-    asked = ([row.id for row in table.rows], list(table.columns), table.baseline)
-    found = ([row["id"] for row in statistics["rows"]], statistics["columns"], statistics["baseline"])
+    outside = [row["id"] for row in statistics.get("outside", [])]
+    asked = ([*(row.id for row in table.rows), *(row.id for row in table.outside)], list(table.columns), table.baseline)
+    found = ([*(row["id"] for row in statistics["rows"]), *outside], statistics["columns"], statistics["baseline"])
     again = "make them again with `recap statistics`"
     if asked != found:
         raise RecapError(
@@ -117,7 +119,8 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
 
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
-    baseline, units = statistics["baseline"], statistics["family"]["units"]
+    baseline, family, outside = statistics["baseline"], statistics["family"], OUTSIDE in row
+    units = ["images"] if outside else family["units"]  # one file has no runs to test over
     cells = [(column, row["cells"][column]) for column in statistics["columns"]]
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
@@ -125,16 +128,18 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     if reason:
         lines = [_without(reason, len(cells), content)]
     else:
-        kind = ", ".join(["ours", *dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])])
-        kind = kind if same is None else f"{kind} (n = {same})"
+        sources = dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])
+        kind = ", ".join(["scored here" if outside else "ours", *sources])
+        kind = kind if same is None or outside else f"{kind} (n = {same})"
         lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
     lines += _printed_lines(cells, row["doubt"], content)
     if row["id"] != baseline and not reason:
-        lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
-        for unit in units if statistics["family"]["made"] else ():
+        differences = [_difference(cell, column, content) for column, cell in cells]
+        lines.append(Line("minus baseline" if outside else "ours minus baseline", differences))
+        for unit in units if family["made"] else ():
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
-    label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
-    return Block(label, lines)
+    origin = " (baseline)" if row["id"] == baseline else f" ({FROM_OUTSIDE})" if outside else ""
+    return Block(plain(row["label"]) + origin, lines)
 
 
 def _printed_lines(
@@ -238,7 +243,7 @@ def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Ent
 def _signatures(statistics: Mapping[str, Any]) -> list[str]:
     """Return the signatures in use, each once; where there are several, with the rows that they belong to."""
     rows: dict[str, list[str]] = {}
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("outside", [])]:
         for text in sorted(set(row["signatures"].values())):
             rows.setdefault(text, []).append(row["id"])
     if len(rows) == 1:

@@ -11,6 +11,9 @@ from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT, UNITS
 from recap.statistics.power import MOST, POWER, least_difference
 
+FROM_FILES = "Captions from outside, scored here like ours"
+NO_RUNS = "One file has no training runs: p generalises over images only, and no difference is marked."
+
 
 def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     """Return what the numbers of a table are, where printed ones are from, and what its tests and marks say."""
@@ -23,6 +26,7 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     images = "" if elsewhere else f", {statistics['images']} images"
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}{images}."]
     notes += _on_server(statistics)
+    notes += _on_outside(statistics)
     notes += _on_scales(statistics["columns"])
     notes += _on_printed(statistics)
     notes += [_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else []
@@ -38,6 +42,12 @@ def _on_server(statistics: Mapping[str, Any]) -> list[str]:
         "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 references; a row "
         "with such scores says on which day the server gave them."
     ]
+
+
+def _on_outside(statistics: Mapping[str, Any]) -> list[str]:
+    """Return which captions another program made, and what that means for their tests."""
+    names = [f"{plain(row['label'])} ({plain(row['captions'])})" for row in statistics.get("outside", [])]
+    return [f"{FROM_FILES}: {', '.join(names)}. {NO_RUNS}"] if names else []
 
 
 def _on_scales(columns: Sequence[str]) -> list[str]:
@@ -95,7 +105,7 @@ def _on_printed_p(statistics: Mapping[str, Any]) -> list[str]:
     units = statistics["family"]["units"]
     found = [
         f"{plain(row['label'])}: {', '.join(_beside(column, p, row, units) for column, p in row['printed_p'].items())}"
-        for row in [*statistics["quoted"], *statistics["not_run"], *statistics["rows"]]
+        for row in [*statistics["quoted"], *statistics["not_run"], *statistics["rows"], *statistics.get("outside", [])]
         if row["printed_p"]
     ]
     ours = f"ours over {', '.join(units)} (Holm) in brackets"

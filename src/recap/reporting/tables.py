@@ -10,7 +10,7 @@ from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import Content, table_content
+from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
@@ -89,7 +89,8 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     Column ``scale`` is ``paper`` where a row has the data set and the settings of the printed numbers, else ``other``;
     Markdown and JSON describe the scale in full.
     """
-    rows = [row for kind in ("quoted", "not_run", "rows") for row in statistics[kind]]
+    kinds = ("quoted", "not_run", "rows", "outside")
+    rows = [row for kind in kinds for row in statistics.get(kind, [])]
     notes = [key for key in _NOTES if any(row[key] for row in rows)]
     records = list(_records(statistics, notes))
     lines = [*_printed(statistics, notes, "quoted"), *_printed(statistics, notes, "not_run"), *records]
@@ -99,11 +100,12 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("outside", [])]:
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
-            reasons = [values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
+            outside = f"{FROM_OUTSIDE}: {row[OUTSIDE]}" if OUTSIDE in row else None
+            reasons = [outside, values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
             yield {
                 "table": statistics["table"],
                 "scale": "paper" if row["as_printed"] else "other",

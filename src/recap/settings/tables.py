@@ -71,6 +71,18 @@ class NotRunRow(QuotedRow):
     reason: str = Field(min_length=1, description="why it is not run: a note of the table")
 
 
+class OutsideRow(_PrintedRow):
+    """One line whose captions any other system made: a file that is scored as captions of a run are."""
+
+    id: Id
+    label: str
+    captions: str = Field(
+        min_length=1,
+        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
+        "image of the baseline's data set",
+    )
+
+
 class Server(Strict):
     """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures without references."""
 
@@ -128,6 +140,9 @@ class _Table(Strict):
     quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
     not_run: list[NotRunRow] = neutral(
         [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
+    )
+    outside: list[OutsideRow] = neutral(
+        [], description="rows whose captions are from a file; where a scale has other data, they are only quoted"
     )
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
@@ -201,7 +216,7 @@ class Table(_Table):
 def _check_ids(table: TableFile | Table) -> None:
     """Refuse ids that are duplicated, or named and not there."""
     ids = [row.id for row in table.rows]
-    every = ids + [row.id for row in (*table.quoted, *table.not_run)]
+    every = ids + [row.id for row in (*table.quoted, *table.not_run)] + [row.id for row in table.outside]
     if len(set(every)) != len(every):
         duplicate = next(name for name in every if every.count(name) > 1)
         raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
