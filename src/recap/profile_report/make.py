@@ -1,0 +1,70 @@
+"""Makes the report of a profile from what is there, while trainings run, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from recap.core.files.atomic import write_text
+from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
+from recap.core.log import log
+from recap.plan.paths import Paths
+from recap.plan.run_plan import RunPlan
+from recap.plan.studies import planned_studies
+from recap.profile_report.origins import origins
+from recap.profile_report.page import html_page, section
+from recap.profile_report.pictures import figures, sampled_tables
+from recap.profile_report.progress import progress
+from recap.profile_report.tables import shown_tables
+from recap.reporting.content import Content
+from recap.studies.sheets import read_sheets
+from recap.studies.tables import study_content
+
+_READINGS = re.compile(r"readings")  # in the name of a table of as printed, as released and as recommended
+
+
+def make_report(plan: RunPlan, *, claims: Sequence[Content] = ()) -> Path:
+    """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed.
+
+    Args:
+        plan: of the profile.
+        claims: tables of verdicts on the paper's claims.
+
+    Returns:
+        The page.
+
+    Raises:
+        RecapError: a finished file is damaged.
+    """
+    done, tables = progress(plan), shown_tables(plan)
+    readings = [table for table in tables if _READINGS.search(table.name)]
+    others = [table for table in tables if table not in readings]
+    sections = [
+        *section("Claims", "contents", [(content.title, content) for content in claims]),
+        *section("Tables", "tables", [(table.paper.title, table) for table in others]),
+        *section("Readings", "tables", [(table.paper.title, table) for table in readings]),
+        *section("Human studies", "contents", [(content.title, content) for content in _studies(plan)]),
+        *section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
+        *section("Samples", "samples", [(each.title, each) for each in sampled_tables(plan)]),
+        *section("Cost so far", "cost", [("Cost so far", done)]),
+        *section("Provenance", "origins", [("Provenance", origins(plan, done.records, tables))]),
+    ]
+    page = Path(Paths(plan).reports) / "report.html"
+    text = html_page(title=f"Report of {plan.profile.name}", scale="", progress=done, sections=sections)
+    write_text(page, text)
+    log.info(f"{page}: {done.sentence}")
+    return page
+
+
+def _studies(plan: RunPlan) -> list[Content]:
+    """Return the tables of the human studies that are evaluated."""
+    paths, found = Paths(plan), []
+    for name in planned_studies(plan):
+        statistics = Path(paths.results) / "statistics" / "studies" / f"{name}.json"
+        if statistics.is_file():
+            check(statistics)
+            sheets = read_sheets(Path(paths.reports) / "studies" / name / "sheets.json")
+            found.append(study_content(sheets, read_json(statistics)))
+    return found
