@@ -15,6 +15,7 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
 from recap.profile_report.origins import origins
 from recap.profile_report.page import html_page, section
+from recap.profile_report.pdf import PdfReport, write_pdf
 from recap.profile_report.pictures import figures, sampled_tables
 from recap.profile_report.progress import progress
 from recap.profile_report.tables import shown_tables
@@ -41,20 +42,25 @@ def make_report(plan: RunPlan, *, claims: Sequence[Content] = ()) -> Path:
     done, tables = progress(plan), shown_tables(plan)
     readings = [table for table in tables if _READINGS.search(table.name)]
     others = [table for table in tables if table not in readings]
+    studies, drawn = _studies(plan), figures(plan)
+    made_from = origins(plan, done.records, tables)
+    title, folder = f"Report of {plan.profile.name}", Path(Paths(plan).reports)
     sections = [
         *section("Claims", "contents", [(content.title, content) for content in claims]),
         *section("Tables", "tables", [(table.paper.title, table) for table in others]),
         *section("Readings", "tables", [(table.paper.title, table) for table in readings]),
-        *section("Human studies", "contents", [(content.title, content) for content in _studies(plan)]),
-        *section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
+        *section("Human studies", "contents", [(content.title, content) for content in studies]),
+        *section("Figures", "figures", [(figure.title, figure) for figure in drawn]),
         *section("Samples", "samples", [(each.title, each) for each in sampled_tables(plan)]),
         *section("Cost so far", "cost", [("Cost so far", done)]),
-        *section("Provenance", "origins", [("Provenance", origins(plan, done.records, tables))]),
+        *section("Provenance", "origins", [("Provenance", made_from)]),
     ]
-    page = Path(Paths(plan).reports) / "report.html"
-    text = html_page(title=f"Report of {plan.profile.name}", scale="", progress=done, sections=sections)
-    write_text(page, text)
+    page = folder / "report.html"
+    write_text(page, html_page(title=title, progress=done, sections=sections))
     log.info(f"{page}: {done.sentence}")
+    sheets = [sheet for table in tables if (sheet := folder / "figures" / f"{table.name}_captions.png").is_file()]
+    contents = [*claims, *studies]
+    write_pdf(PdfReport(title, done.sentence, contents, tables, drawn, sheets, made_from), page.with_suffix(".pdf"))
     return page
 
 

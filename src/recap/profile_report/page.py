@@ -43,12 +43,11 @@ def section(title: str, kind: Kind, parts: Sequence[tuple[str, Any]]) -> list[Se
     return [Section(name, title, kind, found)] if found else []
 
 
-def html_page(*, title: str, scale: str, progress: Progress, sections: Sequence[Section]) -> str:
+def html_page(*, title: str, progress: Progress, sections: Sequence[Section]) -> str:
     """Return the page. Every text in it is escaped: labels, captions and notes come from files.
 
     Args:
         title: heading of the page.
-        scale: sentences about what was scaled down.
         progress: how far the profile is.
         sections: in their order.
     """
@@ -63,7 +62,6 @@ def html_page(*, title: str, scale: str, progress: Progress, sections: Sequence[
     folder = files("recap.profile_report") / "page"
     return environment.get_template("report.html").render(
         title=title,
-        scale=scale,
         progress=progress,
         sections=sections,
         style=Markup((folder / "report.css").read_text(encoding="utf-8")),

@@ -1,5 +1,6 @@
 """The one page of a profile: what it says while runs are missing; it needs no other file, and it is escaped."""
 
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -113,6 +114,30 @@ def test_a_damaged_file_is_refused_and_no_page_is_written(file, profile):
     with refused(RecapError, str(path)):
         make_report(profile.plan())
     assert not Path("reports/tiny/report.html").exists()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(profile, capfd):
+    profile.write_all()
+    make_report(profile.plan())
+    assert Path("reports/tiny/report.pdf").read_bytes().startswith(b"%PDF"), capfd.readouterr().err
+
+
+@pytest.mark.parametrize("program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"])
+def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profile, tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if program:
+        (folder / "pdflatex").write_text(program)
+        (folder / "pdflatex").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    earlier = tmp_path / "reports" / "tiny" / "report.pdf"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(b"%PDF")
+    make_report(profile.plan())
+    said = capfd.readouterr().err
+    assert ("no booktabs.sty" if program else "pdflatex is not installed") in said
+    assert not earlier.exists() and earlier.with_suffix(".html").exists()
 
 
 def test_the_command_prints_where_the_page_is(profile, capsys):
