@@ -40,9 +40,6 @@ if not {"name", "tables"} & set(config):
     configfile: "params/demo.yaml"
 
 
-report: "workflow/report/workflow.rst"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/subsample.smk"
@@ -54,6 +51,7 @@ include: "workflow/rules/server.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/studies.smk"
+include: "workflow/rules/page.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 

@@ -59,8 +59,8 @@ def make_report(plan: RunPlan, *, claims: Sequence[Content] = ()) -> Path:
     write_text(page, html_page(title=title, progress=done, sections=sections))
     log.info(f"{page}: {done.sentence}")
     sheets = [sheet for table in tables if (sheet := folder / "figures" / f"{table.name}_captions.png").is_file()]
-    contents = [*claims, *studies]
-    write_pdf(PdfReport(title, done.sentence, contents, tables, drawn, sheets, made_from), page.with_suffix(".pdf"))
+    contents, pictures = [*claims, *studies], [figure for figure in drawn if figure.address]
+    write_pdf(PdfReport(title, done.sentence, contents, tables, pictures, sheets, made_from), page.with_suffix(".pdf"))
     return page
 
 

@@ -31,14 +31,18 @@ _CURVES = "Validation CIDEr-D of every run after each epoch."
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure: its file, title, and text below it; `address` is a data URI with all of it."""
+    """A figure: its file, title, and text below it.
+
+    `address` is a data URI with all of it; of a figure that is no picture, `text` is what its file says.
+    """
 
     file: Path
     title: str
     caption: str
-    address: str
-    width: int
-    height: int
+    address: str = ""
+    width: int = 0
+    height: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,9 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
         known[f"{file_name(name)}.png"] = (plain(planned.title), plain(planned.scale))
     for drawn in plan.model_figures:
         for file, title in drawn.files.items():
-            if title and file.endswith(".png"):
-                known[file] = (f"{title[0].upper()}{title[1:]}", f"{plain(drawn.settings.caption)} {drawn.heading}")
+            if title:
+                caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
+                known[file] = (f"{title[:1].upper()}{title[1:]}", f"{caption} {plain(drawn.heading)}")
     known["curves.png"] = ("Learning curves", _CURVES)
     return [_figure(folder / file, *said) for file, said in known.items() if (folder / file).is_file()]
 
@@ -83,6 +88,8 @@ def _figure(file: Path, title: str, caption: str) -> ShownFigure:
     from PIL import Image
 
     content = file.read_bytes()
+    if file.suffix != ".png":
+        return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
     try:
         with Image.open(io.BytesIO(content)) as image:
             width, height = image.size
