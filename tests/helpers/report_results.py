@@ -53,9 +53,9 @@ class ReportFolder:
         record = {"seconds": seconds, "git_commit": "c0ffee", "torch": "2.13.0", "features": "tiny", "parameters": 1e6}
         (folder / "training.json").write_text(json.dumps({**record, "feature_hash": "fade", "device": "cpu"}))
 
-    def write_scores(self, run):
+    def write_scores(self, run, more=0.0):
         """Write the scores of a run."""
-        better = 0.1 * (run.model == "zodiac")
+        better = more + 0.1 * (run.model == "zodiac")
         scores = {name: [0.3 + better + 0.01 * i for i in IMAGES] for name in ("BLEU-4", "CIDEr")}
         write_run(Path(Paths(self.plan()).results) / "scores" / run.path, scores, ids=IMAGES, not_run=())
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, add_params_folder, chosen, paths, spec, typed
+from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.parser import Commands, command
+from recap.cli.profile_report import add_docs, add_make
 from recap.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def add_report(commands: Commands) -> None:
     _add_sweep(commands)
     _add_summary(commands)
     _add_curves(commands)
-    _add_make(commands)
+    add_make(commands)
+    add_docs(commands)
     _add_show(commands)
 
 
@@ -206,31 +208,6 @@ def _curves(a: Arguments) -> None:
     from recap.reporting.curves import write_curves
 
     write_curves(spec=typed(a, "Curves").model_dump(), runs=a.runs, out=a.out, figure=a.figure)
-
-
-def _add_make(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "make",
-        _make,
-        purpose="one page (and PDF, where LaTeX is installed) of all that a profile made, also while trainings run",
-        example="""
-            recap report make demo
-            recap report make xlan --scale photos
-        """,
-    )
-    parser.add_argument("profile", help="name of a paper or profile (demo), or the YAML of a profile")
-    parser.add_argument("--scale", metavar="NAME", help="a scale of the profile (default: `paper`, or its first)")
-    parser.add_argument("--inputs", metavar="PATH", help="folder of the outside files (default: the profile's)")
-    add_params_folder(parser)
-
-
-def _make(a: Arguments) -> None:
-    from recap.plan.named import named_plan
-    from recap.profile_report.make import make_report
-
-    plan = named_plan(a.params, a.profile, scale=a.scale, inputs=a.inputs)
-    print(make_report(plan))
 
 
 def _add_show(commands: Commands) -> None:
