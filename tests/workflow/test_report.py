@@ -48,7 +48,7 @@ def test_every_kind_of_figure_is_shown_with_its_caption(tmp_path, monkeypatch):
     shown = {figure.file.name: figure for figure in figures(named_plan(tmp_path / "params", "tiny"))}
     assert shown.keys() == {"tiny.png", "curves.png", *titled}
     for name, title in titled.items():
-        assert shown[name].title.lower() == title.lower() and shown[name].caption
+        assert shown[name].title.lower() == f"{title}: Two models on twenty scenes".lower() and shown[name].caption
         assert bool(shown[name].address) == name.endswith(".png") and bool(shown[name].text) != name.endswith(".png")
 
 

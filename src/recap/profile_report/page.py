@@ -37,9 +37,11 @@ class Section:
 
 
 def section(title: str, kind: Kind, parts: Sequence[tuple[str, Any]]) -> list[Section]:
-    """Return a section of parts with their titles; none where there is no part."""
-    name = title.lower().replace(" ", "-")
-    found = [Part(f"{name}-{number}", title, value) for number, (title, value) in enumerate(parts, 1)]
+    """Return a section of parts with their titles, of which equal ones get a number; none where there is no part."""
+    name, found = title.lower().replace(" ", "-"), list[Part]()
+    for number, (said, value) in enumerate(parts, 1):
+        alike = sum(each == said for each, _ in parts[:number])
+        found.append(Part(f"{name}-{number}", said if alike == 1 else f"{said} ({alike})", value))
     return [Section(name, title, kind, found)] if found else []
 
 

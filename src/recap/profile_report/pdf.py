@@ -30,6 +30,11 @@ _HEAD = r"""\documentclass[10pt,a4paper]{article}
 \setlength{\parindent}{0pt}
 \setlength{\parskip}{4pt}
 \sloppy
+\makeatletter
+\newcommand\here{\par\medskip\def\@captype{table}\begin{minipage}{\linewidth}\centering}
+\renewenvironment{table}[1][]{\here}{\end{minipage}\par\bigskip}
+\renewenvironment{table*}[1][]{\here}{\end{minipage}\par\bigskip}
+\makeatother
 \begin{document}
 """
 
@@ -93,12 +98,13 @@ def _lines(report: PdfReport) -> Iterator[str]:
     yield rf"\clearpage\section{{Tables}}{_preliminary(report.tables)}"
     for table in report.tables:
         yield rf"\subsection{{{escape(table.paper.title)}}}"
-        yield paper_latex(table.paper, table.name).replace("[tbp]", "[!ht]", 1)  # below its heading
-        yield r"\clearpage"
+        yield paper_latex(table.paper, table.name)
     for number, (title, caption) in enumerate(_pictures(report)):
-        yield rf"\section{{{escape(title)}}}"
-        yield rf"\includegraphics[width=\linewidth,height=0.85\textheight,keepaspectratio]{{picture{number}.png}}"
-        yield rf"\par {escape(caption)}\clearpage"
+        if number in (0, len(report.figures)):
+            yield rf"\clearpage\section{{{'Samples' if number == len(report.figures) else 'Figures'}}}"
+        yield rf"\subsection{{{escape(title)}}}"
+        yield rf"\includegraphics[width=\linewidth,height=0.8\textheight,keepaspectratio]{{picture{number}.png}}"
+        yield rf"\par {escape(caption)}"
     yield r"\section{Provenance}\raggedright"
     for origin in report.origins:
         value = escape(origin.value).replace(r"\textbar{}", r"\textbar{}\allowbreak ")
@@ -108,7 +114,7 @@ def _lines(report: PdfReport) -> Iterator[str]:
 
 def _pictures(report: PdfReport) -> Iterator[tuple[str, str]]:
     yield from ((figure.title, figure.caption) for figure in report.figures)
-    yield from ((f"Samples of {sheet.stem.removesuffix('_captions')}", "") for sheet in report.sheets)
+    yield from ((f"Table {sheet.stem.removesuffix('_captions')}", "") for sheet in report.sheets)
 
 
 def _preliminary(tables: Sequence[ShownTable]) -> str:

@@ -79,7 +79,8 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
         for file, title in drawn.files.items():
             if title:
                 caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
-                known[file] = (f"{title[:1].upper()}{title[1:]}", f"{caption} {plain(drawn.heading)}")
+                of_table, _, scale = plain(drawn.heading).partition(" | ")
+                known[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
     known["curves.png"] = ("Learning curves", _CURVES)
     return [_figure(folder / file, *said) for file, said in known.items() if (folder / file).is_file()]
 

@@ -9,6 +9,7 @@ from typing import Any
 from recap.core.counted import counted
 from recap.core.files.json_files import read_json
 from recap.cost.report import costs_of
+from recap.plan.amounts import UnknownSize
 from recap.plan.labels import series_of
 from recap.plan.paths import SCORE_FILES, Paths
 from recap.plan.run import Run
@@ -124,9 +125,15 @@ def _record(paths: Paths, run: Run) -> dict[str, Any] | None:
 
 
 def _estimates(plan: RunPlan, runs: list[Run]) -> tuple[str | None, dict[Run, float]]:
-    """Return the machine that was measured last of those that all trainings have seconds of, and these."""
+    """Return the machine that was measured last of those that all trainings have seconds of, and these.
+
+    There is none where a data set does not say its size.
+    """
     costs = costs_of(plan)
-    each = {run: costs.training(run).seconds for run in runs}
+    try:
+        each = {run: costs.training(run).seconds for run in runs}
+    except UnknownSize:
+        return None, {}
     shared = set.intersection(*map(set, each.values()))
     machine = next((name for name in next(iter(each.values())) if name in shared), None)
     return machine, {run: seconds[machine] for run, seconds in each.items()} if machine else {}
