@@ -93,7 +93,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
     killed.chmod(0o755)
     monkeypatch.setattr(scoring, "java_executable", lambda: killed)
     out = tmp_path / "scores"
-    with refused(MetricError, "METEOR"):
+    with refused(MetricError, "METEOR", "-9"):
         prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
     assert not {"metrics.json", "captions.test.json", "scores.test.parquet"} & {path.name for path in out.iterdir()}
     expected, _ = prepared.captions(tmp_path / "unbroken", metrics=["BLEU"], n_best=2)
@@ -110,7 +110,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
 def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
     monkeypatch.setattr(scoring, "java_executable", lambda: None)
-    with refused(MetricError, "METEOR"):
+    with refused(MetricError, "METEOR", "Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")
     if change == "a damaged file":

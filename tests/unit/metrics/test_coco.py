@@ -134,7 +134,7 @@ def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, monkeypa
 
 def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
-    with refused(MetricError, "METEOR"):
+    with refused(MetricError, "METEOR", "Java"):
         evaluate_captions(
             references=REFERENCES,
             hypotheses=HYPOTHESES,

@@ -126,7 +126,7 @@ def test_one_row_needs_nothing_of_the_others(params):
 def test_a_key_that_stands_twice_in_a_profile_is_refused(params):
     file = params / "tiny.yaml"
     file.write_text(file.read_text() + "seeds: [2]\n")
-    with refused(ConfigError, "tiny.yaml"):
+    with refused(ConfigError, "tiny.yaml", "seeds"):
         load_plan(yaml.safe_load(file.read_text()), [file])
 
 

@@ -68,7 +68,7 @@ def test_what_no_model_reads_is_not_read(paths):
 
 def test_a_source_of_which_nothing_is_read_is_refused(paths):
     sources = FeatureSources(paths)
-    with refused(ConfigError, "region.h5"):
+    with refused(ConfigError, "region.h5", "grid"):
         sources.choose([ReadsMain], InputSpec(sources.sizes, 9))
 
 
