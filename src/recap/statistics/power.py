@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
@@ -56,22 +57,45 @@ def _is_open(comparison: dict[str, Any] | None) -> bool:
 
 
 def _seeds(comparison: dict[str, Any], spread: float, level: float, *, more_than: int) -> int | None:
-    """Return the least number of seeds above those that were not enough with which all three tests have 80 % power.
+    """Return the least number of seeds above those that were not enough with which all three tests have 80 % power."""
+    paired, difference = comparison["paired"], abs(comparison["difference"])
+    error = Errors(difference / abs(paired["t"]), paired["images"], spread)
+    return error.seeds_for(difference, level, more_than=more_than)
 
-    Squared standard errors are in units of the squared difference, as in the joint test; that over images stays as
-    it is, though part of it shrinks with more seeds.
+
+@dataclass(frozen=True)
+class Errors:
+    """What a difference of two rows errs by, in the unit of the difference.
+
+    Attributes:
+        over_images: standard error of the difference over images; it stays as it is, though part of it shrinks with
+            more seeds.
+        images: number of images.
+        spread: variance between runs of one row.
+        rows: how many rows vary: 2, or 1 against a fixed number.
     """
-    paired, difference = comparison["paired"], comparison["difference"]
-    images, degrees_images = paired["t"] ** -2, paired["images"] - 1
-    if _power(images**-0.5, degrees_images, level) < POWER:
-        return None
-    for seeds in range(more_than + 1, MOST + 1):
-        trainings, degrees = 2 * spread / seeds / difference**2, 2 * seeds - 2
+
+    over_images: float
+    images: int
+    spread: float
+    rows: int = 2
+
+    def power(self, size: float, level: float, seeds: int) -> float:
+        """Return the least power that the three tests have for a true difference with ``seeds`` >= 2 runs a row."""
+        # Squared standard errors are in units of the squared difference, as in the joint test.
+        images, trainings = (self.over_images / size) ** 2, self.rows * self.spread / seeds / size**2
+        degrees_images, degrees = self.images - 1, self.rows * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
-        if min(_power(trainings**-0.5, degrees, level), _power(both**-0.5, degrees_both, level)) >= POWER:
-            return seeds
-    return None
+        tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
+        return min(_power(error**-0.5, freedom, level) for error, freedom in tests)
+
+    def seeds_for(self, size: float, level: float, *, more_than: int = 1) -> int | None:
+        """Return the least number of seeds with 80 % power; None: more than ``MOST``."""
+        if _power(size / self.over_images, self.images - 1, level) < POWER:
+            return None
+        candidates = range(more_than + 1, MOST + 1)
+        return next((seeds for seeds in candidates if self.power(size, level, seeds) >= POWER), None)
 
 
 def _power(size: float, degrees: float, level: float) -> float:
