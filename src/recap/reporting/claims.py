@@ -100,7 +100,8 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
         begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            numbers = [cell(getattr(each, key)) for key in _RECORD]
+            values = [getattr(each, key) for key in _RECORD[:-1]]
+            numbers = [cell(value) for value in [*values, f"more than {MOST}" if each.seeds == 0 else each.seeds]]
             lines.append([no_formula(text) for text in [*begin, *named]] + [*numbers, no_formula(each.why)])
         if not verdict.judged:
             lines.append([no_formula(text) for text in begin] + [""] * (len(lines[0]) - len(begin)))

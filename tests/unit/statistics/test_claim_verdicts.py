@@ -14,7 +14,8 @@ def components(training, *, images=150, metrics=3):
     random = np.random.default_rng(5)
     covariance = training**2 * (0.5 + 0.5 * np.eye(metrics))
     profile, rest = random.normal(0, 0.3, (images, metrics)), random.normal(0, 0.4, (images, 6, metrics))
-    return Components(tuple("abc"[:metrics]), covariance, profile - profile.mean(axis=0), rest - rest.mean(axis=(0, 1)))
+    rest = (rest - rest.mean(axis=1, keepdims=True)) * (6 / 5) ** 0.5
+    return Components(tuple("abc"[:metrics]), covariance, profile - profile.mean(axis=0), rest)
 
 
 def test_drawn_rows_differ_over_images_as_measured():
@@ -26,11 +27,12 @@ def test_drawn_rows_differ_over_images_as_measured():
 
 def test_a_verdict_is_that_of_the_claims():
     random = np.random.default_rng(1)
-    own = random.normal(0, 0.01, (5, 60))
-    assert verdict(own + 1, [own]) == HOLDS
-    assert verdict(own, [own + 1]) == FAILS
-    assert verdict(own, [random.normal(0, 0.01, (5, 60))]) == UNTOLD
+    own, other = random.normal(0, 0.01, (2, 5, 60))
+    assert verdict(own + 1, [other]) == HOLDS
+    assert verdict(own, [other + 1]) == verdict(own, [other - 1, other + 1]) == FAILS
+    assert verdict(own, [other]) == UNTOLD
     assert verdict(own, [None], within=5) == HOLDS
+    assert verdict(own + 1, [None], within=5) == FAILS
 
 
 @pytest.mark.slow
