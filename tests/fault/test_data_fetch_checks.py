@@ -1,6 +1,7 @@
 """Nothing gets its name before it was checked: hashes, sizes, forms, local copies, and the list itself."""
 
 import errno
+import gzip
 
 import pytest
 
@@ -8,6 +9,7 @@ from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, zip
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError
 from recap.data.files.verify import record_of
+from recap.rehearsal.faults import with_evil_member
 from recap.settings.versions import choose, read_versions
 
 
@@ -60,7 +62,10 @@ def test_without_a_published_hash_the_first_one_is_kept(tmp_path):
         ("a.zip", flipped(zipped(), 500), "the check sum of 'a.bin' is wrong|Bad CRC-32"),
         ("a.tgz", b"\x1f\x8b\x08\x00abc", "truncated or damaged"),
         ("a.tsv", b"", "is empty"),
+        ("a.zip", with_evil_member(zipped()), "holds the unsafe name '../../evil'"),
+        ("a.tgz", with_evil_member(gzip.compress(bytes(10240))), "holds the unsafe name '../../evil'"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "bytes",  # gzip holds the time
 )
 def test_without_any_hash_the_form_is_checked(tmp_path, name, content, message):
     with serve({name: content}) as site, pytest.raises(DataError, match=message):

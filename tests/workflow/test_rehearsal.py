@@ -8,6 +8,8 @@ from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter
+from recap.rehearsal.acquisition import rehearse_faults
+from recap.rehearsal.faults import FAULTS
 from recap.rehearsal.rehearse import rehearse
 from recap.rehearsal.summary import summary
 
@@ -15,11 +17,16 @@ PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
 
 
-@pytest.fixture
-def rehearsed(tmp_path, monkeypatch):
-    """Return the function that rehearses a paper in a folder of its own."""
+@pytest.fixture(autouse=True)
+def own_plugins(monkeypatch):
+    """Leave other tests without the rehearsal's plug-in."""
     monkeypatch.setenv(VARIABLE, "")  # is set by the rehearsal; other tests of this process go on without it
     adapter.cache_clear()  # and may have read settings without its plug-in
+
+
+@pytest.fixture
+def rehearsed(tmp_path):
+    """Return the function that rehearses a paper in a folder of its own."""
 
     def run(paper, folder=tmp_path / "rehearsal"):
         return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
@@ -41,6 +48,22 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
     said = summary(done)
     assert f"{len(done.planned)} of {len(done.planned)} rules run" in said
     assert ("no detector was tried" in said) == bool(done.stand_ins)
+    assert "GPU" not in said
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("paper", "stage"), [("visualgpt", "web pictures"), ("xlan", "unpack")])
+def test_each_fault_of_a_server_heals_or_is_one_sentence_and_the_rest_is_fetched_later(tmp_path, paper, stage):
+    played = rehearse_faults(
+        paper, params=PARAMS, snakefile=SNAKEFILE, folder=tmp_path / "rehearsal", short=True, cores=2
+    )
+    said = {each.fault: each.said for each in played}
+    assert said.keys() == {*(fault.name for fault in FAULTS), "SIGKILL in fetch", f"SIGKILL in {stage}"}
+    healed = {fault.name for fault in FAULTS if fault.heals}
+    assert {name for name, sentence in said.items() if sentence == "healed by itself"} == healed
+    assert "answered 403 Forbidden" in said["403"] and "its sha256 is" in said["wrong bytes"]
+    assert "truncated or damaged" in said["truncated archive"] or "File is not a zip" in said["truncated archive"]
+    assert "holds the unsafe name '../../evil'" in said["member ../../evil"]
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(rehearsed, tmp_path):

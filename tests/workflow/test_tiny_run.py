@@ -53,8 +53,8 @@ def test_it_made_what_the_plan_predicted(finished, monkeypatch):
         assert costs.training(run).weights == 4 * made["parameters"]
         assert Path(paths.weights(run)).stat().st_size == pytest.approx(costs.training(run).weights, rel=0.2)
     (store,) = costs.stores
-    header = 16 * 1024  # what HDF5 and the store's own header take, of a store of any size
-    assert store.bytes <= Path(paths.store(store.dataset, store.features)).stat().st_size < 1.05 * store.bytes + header
+    made = Path(paths.store(store.dataset, store.features)).stat().st_size
+    assert made <= store.bytes < made + 10 * 4096  # the header and the starts of six arrays are planned as whole pages
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
         assert len(captions) == costs.evaluation(run).images
@@ -214,7 +214,7 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     dvc(clone.folder, "repro")
     assert written(clone.folder) == before
     planned = clone.planned("train_all", config=("seeds=[1, 2]",))
-    assert planned == {"subset": 1, "used_images": 1, "features": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
+    assert planned == {"subset": 1, "train_xe": 2, "train_scst": 1, "train_all": 1}
     model = next(clone.folder.glob("results/**/xe/model.safetensors"))
     flipped = bytearray(model.read_bytes())
     flipped[-1] ^= 1

@@ -113,7 +113,7 @@ def _add_note(commands: Commands) -> None:
     spec(parser, "Features")
     parser.add_argument("--code", required=True, metavar="DIGEST", help="of the extractor's source")
     parser.add_argument("--files", type=Path, nargs="*", default=[], metavar="PATH", help="all that it reads")
-    paths(parser, out="the note, another one when settings, source or a file's size or time change")
+    paths(parser, out="the note, another one when settings, source or a file's bytes change")
     parser.set_defaults(function=_note)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from recap.core.errors import FeatureError
 from recap.core.files import checksums
 from recap.core.files.json_files import write_json
-from recap.core.hashing import value_hash
+from recap.core.hashing import sha256_file, value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
 
@@ -29,20 +29,27 @@ def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **mor
 
 
 def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: Path) -> None:
-    """Write down what makes a store, whichever images it holds: settings, source, and size and time of what is read.
+    """Write down what makes a store, whichever images it holds: settings, source, and the bytes of what is read.
+
+    Neither places nor times: another clone writes the same note.
 
     Raises:
         FeatureError: a file is missing.
     """
-    states = {}
-    for path in files:
-        try:
-            found = path.stat()
-        except OSError as error:
-            raise FeatureError(f"{path}: cannot be read ({error.strerror}); correct the path") from error
-        states[str(path)] = [found.st_size, found.st_mtime_ns]
-    write_json(out, {"settings": spec.identity(), "code": code, "files": states})
+    try:
+        read = [_content(path) for path in files]
+    except OSError as error:
+        raise FeatureError(f"{error.filename}: cannot be read ({error.strerror}); correct the path") from error
+    write_json(out, {"settings": spec.identity(), "code": code, "files": read})
     checksums.record(out)
+
+
+def _content(path: Path) -> str:
+    """Return a digest of a file's bytes, or of the names and sizes of all files in a folder."""
+    if not path.is_dir():
+        return sha256_file(path)
+    files = (file for file in path.rglob("*") if file.is_file())
+    return value_hash(sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in files))
 
 
 def check_extractor(store: FeatureStore, spec: FeaturesConfig) -> None:

@@ -21,9 +21,10 @@ Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 _FLOAT = 4  # bytes
 _TRAINED = 4  # copies of the parameters in memory: weights, gradients, two moments of Adam
 _STATE = 3  # copies in a checkpoint: weights, two moments
-_PER_IMAGE = 8 + 8 + 32  # bytes of an image's id, size and digest in a store
+_PER_IMAGE = 8 + 8 + 32 + 32  # bytes of an image's id, size and two digests in a store: of its vectors, of its sources
 _OFFSET = 8  # bytes of an image in the index of each stream
-_HEADER = 3 * 2**12  # bytes of a store's header, with the alignment of its arrays
+_PAGE = 2**12  # bytes at most that are lost where an array of a store begins
+_PAGES = 8  # of a store's header, the records of HDF5, and the arrays that every store has
 _NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 
@@ -163,7 +164,7 @@ class Costs:
             features,
             images,
             everything,
-            round(_HEADER + images * each) if streams else None,
+            round(_PAGE * (_PAGES + 2 * len(streams)) + images * each) if streams else None,
             any(stream.at_most for stream in streams.values()),
         )
 

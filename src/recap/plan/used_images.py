@@ -16,10 +16,17 @@ from recap.settings.datasets.conceptual import ConceptualDataset
 
 
 def used_subsets(paths: Paths, store: Stores) -> list[str]:
-    """Return the subsets of all runs that read a feature store, or one that is made from it."""
+    """Return the subsets of all runs that read a feature store, or one that is made from it.
+
+    The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
+    """
     plan = paths.plan
-    runs = [run for run in plan.trained() if run.dataset == store.dataset]
-    return sorted({paths.subset(run) for run in runs if store.features in sources(plan, run.features)})
+    found: dict[tuple[str, int | None], str] = {}
+    for run in plan.trained():
+        if run.dataset == store.dataset and store.features in sources(plan, run.features):
+            whole = plan.get("subsets", run.subset).fraction == 1
+            found.setdefault((run.subset, None if whole else run.seed), paths.subset(run))
+    return sorted(found.values())
 
 
 def sent_parts(paths: Paths, store: Stores) -> list[str]:

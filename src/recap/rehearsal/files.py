@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import fnmatch
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str)
     Args:
         source: the list of outside files.
         out: the copy.
-        served: name -> miniature; mirrors are left out.
+        served: name -> miniature; its other addresses lead to the same.
         url: address of the server.
     """
     with source.open(newline="", encoding="utf-8") as file:
@@ -122,12 +123,15 @@ def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     elsewhere = {row["name"] for row in rows if row["url"] and row["name"] not in served}
+    addresses: Counter[str] = Counter()
     for row in rows:
         miniature = served.get(row["name"])
         if miniature is None and not {row["name"], row.get("archive")} & elsewhere:
             writer.writerow(row)
-        elif miniature is not None and row["role"] != "mirror":
+        elif miniature is not None:
+            place = f"mirror{addresses[row['name']]}/" if addresses[row["name"]] else ""
+            addresses[row["name"]] += 1
             known = {"algorithm": "sha256", "hash": sha256_file(miniature)} if row["hash"] else {}
             size = {"bytes": miniature.stat().st_size} if row["bytes"] else {}
-            writer.writerow({**row, "url": f"{url}/{row['name']}", **known, **size})
+            writer.writerow({**row, "url": f"{url}/{place}{row['name']}", **known, **size})
     write_text(out, text.getvalue())

@@ -15,10 +15,10 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
-from recap.cost.tools import tools
+from recap.cost.tools import Tool, tools
 from recap.rehearsal.prepare import SITE, check_paper, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
-from recap.rehearsal.server import serve
+from recap.rehearsal.server import Misbehave, serve
 from recap.rehearsal.versioned import repro
 from recap.rehearsal.web import web_picture
 from recap.rehearsal.workflow import PLUGIN, Workflow
@@ -69,11 +69,11 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
     began = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)
-    state = _open_folder(folder, {"paper": paper, "short": short})
-    with chdir(folder), _served(state["port"]) as url:
+    state = open_folder(folder, {"paper": paper, "short": short})
+    with chdir(folder), served(state["port"]) as url:
         state["port"] = int(url.rpartition(":")[2])
         write_json(STATE, state)
-        _load_stand_ins()
+        load_stand_ins()
         prepared = prepare(paper, params, url=url, short=short)
         state["by_hand"] |= prepared.by_hand
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
@@ -95,12 +95,17 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
             minutes=state["minutes"],
             by_hand=state["by_hand"],
             stand_ins=prepared.stand_ins,
-            tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if not tool.found],
+            tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if _can_be_got(tool)],
             rows=trained_rows(prepared.plan),
         )
 
 
-def _open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+def _can_be_got(tool: Tool) -> bool:
+    """Say whether a tool is missing that a person can install; a GPU is not needed for a rehearsal."""
+    return not tool.found and tool.name != "GPU"
+
+
+def open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Return what is noted of a rehearsal in a folder; a new one has port 0 and no files yet.
 
     Raises:
@@ -119,14 +124,14 @@ def _open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _served(port: int) -> Iterator[str]:
+def served(port: int, misbehave: Misbehave = lambda *_: None) -> Iterator[str]:
     """Serve the miniatures at the port that their addresses have.
 
     Raises:
         ConfigError: something else listens there by now.
     """
     try:
-        with serve(Path(SITE).absolute(), made=web_picture, port=port) as url:
+        with serve(Path(SITE).absolute(), made=web_picture, port=port, misbehave=misbehave) as url:
             yield url
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
@@ -136,7 +141,7 @@ def _served(port: int) -> Iterator[str]:
         ) from error
 
 
-def _load_stand_ins() -> None:
+def load_stand_ins() -> None:
     """Make the stand-ins known to this process, as the environment of the workflow makes them known to its jobs."""
     plugins = os.environ.get(VARIABLE, "").split(",")
     os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,16 +16,48 @@ from typing import Any
 HUB = "hub"  # folder of the repositories
 _COMMIT = "0" * 40  # what a repository is at where no commit is asked for
 
+_LONGEST_HOLD = 60.0  # seconds
+_MIRROR = re.compile(r"mirror\d+/")  # where the other addresses of a file begin
+
 Made = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer in place of the right one.
+
+    Attributes:
+        sent: bytes of the body after which the connection is dropped; None: all.
+        held: what the drop waits for.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent: int | None = None
+    held: threading.Event | None = None
+
+
+Misbehave = Callable[[str, bytes], Reply | None]  # path of an address, right content -> answer
+
+
+def etag(content: bytes) -> str:
+    """Return the validator of some bytes."""
+    return f'"{sha256(content).hexdigest()}"'
+
+
+def listed_name(path: str) -> str:
+    """Return the name of a file from the path of one of its addresses."""
+    return _MIRROR.sub("", path, count=1) if _MIRROR.match(path) else path
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, port: int, folder: Path, made: Made) -> None:
+    def __init__(self, port: int, folder: Path, made: Made, misbehave: Misbehave) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.folder, self.made = folder, made
+        self.folder, self.made, self.misbehave = folder, made, misbehave
 
     def content(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None."""
@@ -63,27 +96,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self, name: str, headers: Mapping[str, str]) -> None:
         """Answer with a file, or with the rest of it if the client has the beginning of the same bytes."""
-        content = self.server.content(name)
+        content = self.server.content(listed_name(name))
         if content is None:
             return self._answer(404, b"", {"X-Error-Code": "EntryNotFound"})
-        etag = f'"{sha256(content).hexdigest()}"'
+        if reply := self.server.misbehave(name, content):
+            return self._answer(reply.status, reply.body, reply.headers, reply.sent, reply.held)
+        tag = etag(content)
         asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        start = int(asked[1]) if asked and self.headers.get("If-Range", etag) == etag else 0
+        start = int(asked[1]) if asked and self.headers.get("If-Range", tag) == tag else 0
         if not start:
-            return self._answer(200, content, {**headers, "ETag": etag})
+            return self._answer(200, content, {**headers, "ETag": tag})
         if start >= len(content):
             return self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         place = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        return self._answer(206, content[start:], {**headers, "ETag": etag, "Content-Range": place})
+        return self._answer(206, content[start:], {**headers, "ETag": tag, "Content-Range": place})
 
-    def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    def _answer(
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str],
+        sent: int | None = None,
+        held: threading.Event | None = None,
+    ) -> None:
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[:sent])
+        if sent is not None:
+            self.close_connection = True
+        if held is not None:
+            held.wait(_LONGEST_HOLD)
 
     def log_message(self, *arguments: object) -> None:
         """Stay silent."""
@@ -94,15 +140,18 @@ def _commit(revision: str | None) -> str:
 
 
 @contextmanager
-def serve(folder: Path, *, made: Made = lambda _: None, port: int = 0) -> Iterator[str]:
+def serve(
+    folder: Path, *, made: Made = lambda _: None, port: int = 0, misbehave: Misbehave = lambda *_: None
+) -> Iterator[str]:
     """Serve a folder on 127.0.0.1, and yield the address.
 
     Args:
         folder: of the files; ``hub/OWNER/NAME/FILE`` is also served as the HuggingFace hub would.
         made: name -> bytes of files that are in no folder.
         port: 0: a free one.
+        misbehave: what is answered in place of a file; None: the file.
     """
-    server = _Server(port, folder, made)
+    server = _Server(port, folder, made, misbehave)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from recap.rehearsal.acquisition import Played
 from recap.rehearsal.rehearse import Rehearsed
 
 
 def summary(done: Rehearsed) -> str:
     """Return the summary of a rehearsal, as lines of text."""
     return "\n".join(_lines(done))
+
+
+def table_of_faults(played: Sequence[Played]) -> str:
+    """Return a line about each fault of the server and each kill: what, file, sentence, whether it was resumed."""
+    return "\n".join(
+        f"{each.fault} | {each.file or '-'} | {each.said} | {'resumed' if each.file else 'not played'}"
+        for each in played
+    )
 
 
 def _lines(done: Rehearsed) -> Iterator[str]:

@@ -40,7 +40,7 @@ class Workflow:
         Raises:
             RecapError: it failed; its messages say why.
         """
-        process = subprocess.Popen(self._command(words), stdout=2, env=self.environment())
+        process = subprocess.Popen(self.command(words), stdout=2, env=self.environment())
         try:
             status = process.wait()
         except BaseException:
@@ -53,14 +53,17 @@ class Workflow:
                 f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all"
             )
 
+    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake, which may fail, and return what it said."""
+        return subprocess.run(self.command(words), capture_output=True, text=True, env=self.environment())
+
     def planned(self, *words: str) -> Counter[str]:
         """Return how many jobs of each rule are due.
 
         Raises:
             RecapError: the workflow cannot be planned.
         """
-        command = self._command(("--dry-run", *words))
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
+        done = self.attempt("--dry-run", *words)
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
             raise RecapError("the rehearsal cannot be planned; the messages above say why")
@@ -78,7 +81,8 @@ class Workflow:
             "no_proxy": "127.0.0.1",
         }
 
-    def _command(self, words: Sequence[str]) -> list[str]:
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs Snakemake."""
         command = [sys.executable, "-P", "-m", "snakemake", *words, "--cores", str(self.cores)]
         return [*command, "--snakefile", str(self.snakefile), "--configfile", str(self.configfile)]
 

@@ -154,7 +154,8 @@ def test_the_list_of_a_rehearsal_has_addresses_and_hashes_of_miniatures_where_it
     assert {name for name, file in listed.items() if file.urls} == set(names)  # nothing else can be fetched
     assert {name for name, file in real.items() if not (file.urls or file.archive)} < set(listed)
     assert "bottom_up/trainval" in listed and "bottom_up/trainval_36" not in listed
-    assert listed[names[0]].urls == ("http://127.0.0.1:5/coco/train2014.zip",)
+    places = ("", "mirror1/", "mirror2/")  # as many addresses as the list has
+    assert listed[names[0]].urls == tuple(f"http://127.0.0.1:5/{place}coco/train2014.zip" for place in places)
     assert listed[names[0]].bytes == served[names[0]].stat().st_size
     assert listed[names[0]].hash != real[names[0]].hash and listed[names[1]].hash is None
     assert listed["iu_xray/indiana_projections.csv"] == real["iu_xray/indiana_projections.csv"]

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from http.client import IncompleteRead
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from recap.rehearsal import hub
+from recap.rehearsal.faults import FAULTS, Misbehavior
 from recap.rehearsal.server import serve
 from recap.rehearsal.web import web_picture
 
@@ -43,6 +45,25 @@ def test_the_rest_of_a_file_is_sent_if_it_is_still_the_same_file(tmp_path):
         for name in ("b.bin", "../a.bin", "web/x.jpg"):
             with pytest.raises(HTTPError, match="404"):
                 fetched(f"{url}/{name}")
+
+
+def test_a_fault_is_played_at_its_file_alone_and_at_other_addresses_where_it_says_so(tmp_path):
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_bytes(bytes(range(100)))
+    faults = Misbehavior()
+    first, everywhere = (
+        next(fault for fault in FAULTS if fault.name.startswith(name)) for name in ("404 at the", "403")
+    )
+    with serve(tmp_path, misbehave=faults) as url:
+        faults.begin({"a.bin": first, "b.bin": everywhere})
+        for path in ("a.bin", "b.bin", "mirror1/b.bin"):
+            with pytest.raises(HTTPError, match="40[34]"):
+                fetched(f"{url}/{path}")
+        assert fetched(f"{url}/mirror1/a.bin")[2] == bytes(range(100))
+        faults.begin({"a.bin": FAULTS[0]})
+        with pytest.raises(IncompleteRead):
+            fetched(f"{url}/a.bin")
+        assert fetched(f"{url}/a.bin")[2] == fetched(f"{url}/b.bin")[2] == bytes(range(100))
 
 
 def test_pictures_of_web_pages_are_made_when_they_are_asked_for(tmp_path):

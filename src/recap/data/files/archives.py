@@ -69,6 +69,16 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     return len(places)
 
 
+def check_names(archive: Path) -> None:
+    """Read the names in a zip, tar or tgz to the end.
+
+    Raises:
+        DataError: it holds an unsafe name, a link, a device or two names that are one on some disks.
+    """
+    for _ in _members(archive):
+        pass
+
+
 @contextmanager
 def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
     """Yield a folder beside the one to fill, held by one process at a time; what came of the same archive is in it.

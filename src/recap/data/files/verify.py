@@ -9,6 +9,7 @@ from pathlib import Path
 
 from recap.core.errors import DataError
 from recap.core.files.json_files import read_json
+from recap.data.files.archives import check_names
 from recap.data.files.members import DAMAGED, damage
 from recap.settings.versions import OutsideFile
 
@@ -22,7 +23,7 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
     """Check a file's bytes and return their sha256, and in words against what they were checked.
 
     Where no hash is published, the sha256 of the first fetch of ``target`` takes its place; where there is none
-    either, the form must do: all entries of a zip, a whole gzip, no web page.
+    either, the form must do: all entries of a zip, a whole gzip, safe names in both, no web page.
 
     Raises:
         DataError: size, hash or form are wrong.
@@ -72,5 +73,7 @@ def _check_form(path: Path, name: str) -> None:
             with gzip.open(path) as stream:
                 while stream.read(2**20):
                     pass
+        if name.endswith((".zip", ".tgz", ".tar.gz")):
+            check_names(path)
     except DAMAGED as error:
         raise damage(path, error) from error
