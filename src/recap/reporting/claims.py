@@ -16,13 +16,25 @@ from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER
 
 PAPER = "paper"  # the scale at which nothing is replaced
-_COLUMNS = ["Printed", "Ours", "95 % interval", "p", "Runs", "Power", "Seeds needed"]
-_RECORD = ("printed", "difference", "low", "high", "p", "runs", "power", "seeds")
+_COLUMNS = ["Printed", "Ours", "95 % interval (uncorrected)", "p (Holm)", "Runs", "Power", "Seeds needed"]
+_RECORD = {  # column of the CSV -> attribute of a comparison; `seeds` comes after them
+    "printed": "printed",
+    "difference": "difference",
+    "low_uncorrected": "low",
+    "high_uncorrected": "high",
+    "p_holm": "p",
+    "runs": "runs",
+    "power": "power",
+}
 _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
     f"{SIGNIFICANT:g}: the rule of the marks in tables, Holm-corrected over the comparisons of the claim. A claim "
     "holds if all of its comparisons do, and does not hold if one does not.",
-    "Printed and ours: row minus the other row, in points; the interval is the widest of the three tests.",
+    "Printed and ours: row minus the other row, in points. The interval is the widest of the three tests, for this "
+    "comparison alone; p is corrected over all comparisons of the claim, so it can be above "
+    f"{SIGNIFICANT:g} where the interval is without 0.",
+    "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is ours; no paper gives "
+    "one.",
     "A printed number of others counts as exact. It is compared only with scores on its data by its settings, and only "
     "where the score of a corpus is the mean over its images.",
     f"Power: chance that so many runs show a difference of the printed size; seeds needed: for a power of "
@@ -40,7 +52,7 @@ def claim_line(verdict: Verdict, scale: str) -> str:
     """Return one line about a claim: id, verdict, why, numbers of its weakest comparison, and the sentence."""
     alike = [each for each in verdict.judged if each.verdict == verdict.verdict and each.difference is not None]
     shown = _numbers(max(alike, key=lambda each: 1.0 if each.p is None else each.p)) if alike else _printed(verdict)
-    said = [verdict.why, shown, f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
+    said = [verdict.why, shown, _tolerance(verdict), f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
     return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, said))}"
 
 
@@ -48,16 +60,23 @@ def _printed(verdict: Verdict) -> str:
     return f"printed {', '.join(f'{number:,.7g}' for number in verdict.claim.printed)}" if verdict.claim.printed else ""
 
 
+def _tolerance(verdict: Verdict) -> str:
+    """Return within how many points a printed score counts as reached, which no paper says."""
+    within = dict.fromkeys(f"{check.within:g}" for check in verdict.claim.checks if check.within)
+    return f"reached within {', '.join(within)} points (our tolerance)" if within else ""
+
+
 def _numbers(judged: Judged) -> str:
     parts = [f"{judged.check.row} against {plain(judged.against)}, {judged.metric}"]
     entries = [(name, entry.text) for name, entry in zip(_COLUMNS, _entries(judged), strict=True)]
-    return ", ".join([*parts, *(f"{name.lower()} {text}" for name, text in entries if text != NONE)])
+    return ", ".join([*parts, *(f"{name[0].lower()}{name[1:]} {text}" for name, text in entries if text != NONE)])
 
 
 def _entries(judged: Judged) -> list[Entry]:
     low, high = judged.low, judged.high
+    within = judged.check.within
     texts = [
-        _signed(judged.printed),
+        _signed(judged.printed) if within is None else f"±{within:g}",
         _signed(judged.difference),
         NONE if low is None else f"{_signed(low)} to {_signed(high)}",
         NONE if judged.p is None else p_text(judged.p),
@@ -78,7 +97,7 @@ def claims_content(verdicts: Sequence[Verdict], scale: str) -> Content:
     content = Content("Claims of the paper", said, _COLUMNS, notes=list(_NOTES))
     for verdict in verdicts:
         claim = verdict.claim
-        why = "; ".join(filter(None, [verdict.why, _printed(verdict)]))
+        why = "; ".join(filter(None, [verdict.why, _printed(verdict), _tolerance(verdict)]))
         mark = content.footnotes.mark(f"{plain(why)}.") if why else ""
         lines = [Line(verdict_text(verdict, scale), [Entry(NONE)] * len(_COLUMNS), mark)]
         for each in verdict.judged:
@@ -94,14 +113,15 @@ def claims_content(verdicts: Sequence[Verdict], scale: str) -> Content:
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
     head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
-    lines = [[*head, "comparison", *_RECORD, "reason"]]
+    lines = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
     for verdict in verdicts:
         claim = verdict.claim
         begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            values = [getattr(each, key) for key in _RECORD[:-1]]
-            numbers = [cell(value) for value in [*values, f"more than {MOST}" if each.seeds == 0 else each.seeds]]
+            values = [getattr(each, key) for key in _RECORD.values()]
+            values += [f"more than {MOST}" if each.seeds == 0 else each.seeds, each.check.within]
+            numbers = [cell(value) for value in values]
             lines.append([no_formula(text) for text in [*begin, *named]] + [*numbers, no_formula(each.why)])
         if not verdict.judged:
             lines.append([no_formula(text) for text in begin] + [""] * (len(lines[0]) - len(begin)))

@@ -37,7 +37,7 @@ def test_a_scaled_down_verdict_names_its_scale():
 def test_a_line_has_the_numbers_and_the_sentence():
     line = claim_line(VERDICTS[0], "photos")
     assert line.startswith("mine.c1: holds at scale photos: own against Base, CIDEr, printed +1.1, ours +2.0, ")
-    assert "+1.0 to +3.0, p <0.001, runs 3, power 40 %, seeds needed 7" in line
+    assert "95 % interval (uncorrected) +1.0 to +3.0, p (Holm) <0.001, runs 3, power 40 %, seeds needed 7" in line
     assert claim_line(VERDICTS[1], "photos") == 'mine.c2: holds: 2 + 2; "four" (1)'
 
 
@@ -51,10 +51,21 @@ def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
         )
     assert r"ours is better \& bold" in texts[".tex"] and "+2.0" in texts[".md"]
     records = list(csv.DictReader((tmp_path / "claims.csv").open()))
-    assert [(line["claim"], line["verdict"], line["seeds"]) for line in records] == [
-        ("mine.c1", "holds", "7"),
-        ("mine.c2", "holds", ""),
+    assert [(line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records] == [
+        ("mine.c1", "holds", "0.0004", "7"),
+        ("mine.c2", "holds", "", ""),
     ]
+
+
+def test_a_tolerance_is_said_to_be_ours(tmp_path):
+    check = {"table": "mine/t1", "row": "own", "printed": 132.0, "sign": "equal", "within": 1.3}
+    claim = Claim(id="mine.c1", sentence="ours has 132.0", where="4.2", printed=[132.0], checks=[check])
+    reached = Verdict(claim, HOLDS, "", (replace(JUDGED, check=claim.checks[0], against="132", printed=None),))
+    for verdict in (reached, Verdict(claim, NOT_RUN, "0 of 4 runs")):
+        assert "reached within 1.3 points (our tolerance)" in claim_line(verdict, "paper")
+        for path in write_claims([verdict], "paper", tmp_path):
+            assert path.suffix == ".csv" or "(our tolerance)" in path.read_text()
+    assert "printed ±1.3, ours +2.0" in claim_line(reached, "paper")
 
 
 def test_39_lines_where_nothing_was_run(tmp_path, capsys):
