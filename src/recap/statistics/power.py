@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
+from recap.settings.columns import column_info
 from recap.statistics.comparison import SIGNIFICANT
 
 POWER = 0.8
@@ -28,16 +29,39 @@ def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[st
     metrics = list(rows[0]["cells"])
     for metric in sorted(metrics, key=lambda name: (name != _METRIC, metrics.index(name))):
         cells = [(row["label"], row["cells"][metric]) for row in rows]
-        runs = [list(cell["values"].values()) for _, cell in cells if cell["n"] > 1]
         open_ = [(label, cell["comparison"]) for label, cell in cells if _is_open(cell["comparison"])]
-        # Rows share their spread: that of one row's few runs says little.
-        spread = fmean(variance(values) for values in runs) if runs else 0.0
+        spread = _spread(cell for _, cell in cells)
         if not open_ or not spread:
             continue
         label, largest = max(open_, key=lambda found: abs(found[1]["difference"]))
-        seeds = _seeds(largest, spread, SIGNIFICANT / comparisons, more_than=max(map(len, runs)))
+        seeds = _seeds(largest, spread, SIGNIFICANT / comparisons, more_than=max(cell["n"] for _, cell in cells))
         return {"metric": metric, "row": label, "difference": largest["difference"], "seeds": seeds}
     return None
+
+
+def add_seeds_for_printed(rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int) -> None:
+    """Add to each comparison how many seeds would tell a difference from the baseline of the printed size.
+
+    ``seeds_for_printed`` has ``difference`` (printed, in the unit of the print) and ``seeds`` (None: more than
+    ``MOST``). A comparison without a test over runs, or of rows of which one has no printed number, gets none.
+
+    Args:
+        rows: described rows of a table, compared; changed in place.
+        baseline: id of the baseline row.
+        comparisons: number of comparisons in the family, for Holm's correction.
+    """
+    theirs = next(row["cells"] for row in rows if row["id"] == baseline)
+    for metric, base in theirs.items():
+        spread = _spread(row["cells"][metric] for row in rows)
+        for cell in (row["cells"][metric] for row in rows):
+            comparison, printed = cell["comparison"], (base["printed_percent"], cell["printed_percent"])
+            if None in printed or not spread or not _is_tested(comparison):
+                continue
+            difference, paired = round(printed[1] - printed[0], 6), comparison["paired"]
+            error = Errors(abs(paired["mean_difference"] / paired["t"]), paired["images"], spread)
+            size = abs(difference) / column_info(metric).scale
+            seeds = error.seeds_for(size, SIGNIFICANT / comparisons) if size else None
+            comparison["seeds_for_printed"] = {"difference": difference, "seeds": seeds}
 
 
 def least_difference(seeds: int, *, comparisons: int) -> float:
@@ -49,9 +73,20 @@ def least_difference(seeds: int, *, comparisons: int) -> float:
     return float(found)
 
 
+def _spread(cells: Iterable[Mapping[str, Any]]) -> float:
+    """Return the variance between runs, which the rows share: that of one row's few runs says little."""
+    runs = [list(cell["values"].values()) for cell in cells if cell["n"] > 1]
+    return fmean(variance(values) for values in runs) if runs else 0.0
+
+
 def _is_open(comparison: dict[str, Any] | None) -> bool:
-    """Return whether a comparison has errors over images and over runs, and no mark (an ensemble is one run)."""
-    if comparison is None or comparison["paired"] is None or comparison["mark"]:
+    """Return whether a comparison is tested and has no mark."""
+    return comparison is not None and _is_tested(comparison) and not comparison["mark"]
+
+
+def _is_tested(comparison: dict[str, Any] | None) -> bool:
+    """Return whether a comparison has errors over images and over runs (an ensemble is one run)."""
+    if comparison is None or comparison["paired"] is None:
         return False
     return bool(comparison["paired"]["t"] and comparison["welch"]["t"])
 
