@@ -85,3 +85,12 @@ class ReportFolder:
                     for run in plan.table_runs(table_id)
                 },
             )
+
+
+def write_claim(profile: ReportFolder) -> None:
+    """Let a paper claim something about the rows of the profile's table."""
+    folder = profile.folder / "params" / "mine"
+    folder.mkdir()
+    check = {"table": "tiny", "row": "zodiac", "against": "transformer"}
+    claim = {"id": "mine.c1", "sentence": f"ZoDIAC wins {HOSTILE}", "where": "1", "checks": [check]}
+    (folder / "claims.yaml").write_text(json.dumps({"claims": [claim]}))

@@ -54,7 +54,7 @@ def add_docs(commands: Commands) -> None:
 
 def _docs(a: Arguments) -> None:
     from recap.plan.named import named_plan
-    from recap.profile_report.docs import ScaleResults, write_docs
+    from recap.profile_report.docs import write_docs
 
     plans = [named_plan(a.params, a.profile, scale=scale) for scale in a.scale or [None]]
-    print(write_docs(a.profile, [ScaleResults(plan) for plan in plans], a.into))
+    print(write_docs(a.profile, plans, a.into))

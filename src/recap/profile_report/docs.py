@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from recap.core.counted import counted
 from recap.core.errors import DataError
 from recap.core.files.atomic import write_text
 from recap.core.log import log
 from recap.plan.run_plan import RunPlan
+from recap.profile_report.claims import judged_claims
 from recap.profile_report.progress import Progress, progress
 from recap.profile_report.tables import ShownTable, shown_tables
-from recap.reporting.content import Content
 from recap.reporting.markdown import markdown_table
 from recap.reporting.paper_formats import paper_markdown
 
 PROSE = "prose"  # folder below that of the pages
 
 
-@dataclass(frozen=True)
-class ScaleResults:
-    """What a page says of one scale; `claims` are tables of verdicts."""
-
-    plan: RunPlan
-    claims: Sequence[Content] = ()
-
-
-def write_docs(name: str, scales: Sequence[ScaleResults], into: Path) -> Path:
+def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     """Write ``<name>.md``: for each scale its finished tables, verdicts on claims, and a paragraph of prose if any.
 
     The prose of a scale is ``prose/<profile>.md`` in the same folder.
 
     Args:
         name: of the paper or profile.
-        scales: in the order of their sections.
+        plans: of the profile at each scale, in the order of their sections.
         into: folder of the page.
 
     Returns:
@@ -45,23 +37,22 @@ def write_docs(name: str, scales: Sequence[ScaleResults], into: Path) -> Path:
         DataError: the prose is more than a paragraph.
         RecapError: a finished file is damaged.
     """
-    command = " ".join(["recap report docs", name, *_scale_words(scales), "--into", into.as_posix()])
+    command = " ".join(["recap report docs", name, *_scale_words(plans), "--into", into.as_posix()])
     lines = [f"# Results of {name}", "", f"Made by `{command}` from `results/`. A change by hand is lost.", ""]
-    for scale in scales:
-        lines += _section(scale, into)
+    for plan in plans:
+        lines += _section(plan, into)
     page = into / f"{name}.md"
     write_text(page, "\n".join(lines).rstrip("\n") + "\n")
-    log.info(f"{page}: {len(scales)} {'scale' if len(scales) == 1 else 'scales'}")
+    log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
 
 
-def _scale_words(scales: Sequence[ScaleResults]) -> list[str]:
-    named = [each.plan.profile.scale for each in scales if each.plan.profile.scale]
+def _scale_words(plans: Sequence[RunPlan]) -> list[str]:
+    named = [plan.profile.scale for plan in plans if plan.profile.scale]
     return ["--scale", *named] if named else []
 
 
-def _section(scale: ScaleResults, into: Path) -> Iterator[str]:
-    plan = scale.plan
+def _section(plan: RunPlan, into: Path) -> Iterator[str]:
     tables, done = shown_tables(plan), progress(plan)
     yield from (f"## {_title(plan)}", "")
     if prose := _prose(into / PROSE / f"{plan.profile.name}.md"):
@@ -71,7 +62,7 @@ def _section(scale: ScaleResults, into: Path) -> Iterator[str]:
         if table.content:
             signatures = "".join(f"- Signature: `{text}`\n" for text in table.content.signatures)
             yield _below(paper_markdown(table.paper)) + signatures
-    for content in scale.claims:
+    for content in judged_claims(plan):
         yield _below(markdown_table(content))
 
 

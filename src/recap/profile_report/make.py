@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
@@ -13,6 +12,7 @@ from recap.core.log import log
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
+from recap.profile_report.claims import judged_claims
 from recap.profile_report.origins import origins
 from recap.profile_report.page import html_page, section
 from recap.profile_report.pdf import PdfReport, write_pdf
@@ -26,12 +26,11 @@ from recap.studies.tables import study_content
 _READINGS = re.compile(r"readings")  # in the name of a table of as printed, as released and as recommended
 
 
-def make_report(plan: RunPlan, *, claims: Sequence[Content] = ()) -> Path:
+def make_report(plan: RunPlan) -> Path:
     """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed.
 
     Args:
         plan: of the profile.
-        claims: tables of verdicts on the paper's claims.
 
     Returns:
         The page.
@@ -42,7 +41,7 @@ def make_report(plan: RunPlan, *, claims: Sequence[Content] = ()) -> Path:
     done, tables = progress(plan), shown_tables(plan)
     readings = [table for table in tables if _READINGS.search(table.name)]
     others = [table for table in tables if table not in readings]
-    studies, drawn = _studies(plan), figures(plan)
+    claims, studies, drawn = judged_claims(plan), _studies(plan), figures(plan)
     made_from = origins(plan, done.records, tables)
     title, folder = f"Report of {plan.profile.name}", Path(Paths(plan).reports)
     sections = [

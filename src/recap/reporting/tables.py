@@ -14,6 +14,7 @@ from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, table_conten
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
+from recap.reporting.notes import seeds_for_printed
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
@@ -100,7 +101,9 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
-    for row in [*statistics["rows"], *statistics.get("outside", [])]:
+    rows = [*statistics["rows"], *statistics.get("outside", [])]
+    seeds = any(seeds_for_printed(cell) for row in rows for cell in row["cells"].values())
+    for row in rows:
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
@@ -123,6 +126,7 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
                 **{f"welch_{key}": welch.get(key) for key in _WELCH},
                 **{f"joint_{key}": joint.get(key) for key in _WELCH},
                 "mark": comparison.get("mark"),
+                **({"seeds_for_printed": seeds_for_printed(values)} if seeds else {}),
                 "reason": "; ".join(dict.fromkeys(filter(None, reasons))),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
                 **{key: _note(row[key], metric) for key in notes},

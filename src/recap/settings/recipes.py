@@ -40,7 +40,7 @@ class Stage(Strict):
     )
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16", "auto"] = Field(
-        "float32", description="auto: bf16 where a step takes less time, measured when the training begins"
+        "float32", description="auto: bf16 where the processor has units for it"
     )
     weight_average: float | None = neutral(
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NotRequired, TypedDict, Unpack
@@ -12,9 +12,11 @@ import torch
 
 from recap.core.device import select_device
 from recap.core.errors import ConfigError
+from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import exclusive
-from recap.core.hashing import sha256_file
+from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
+from recap.core.precision import precision_here
 from recap.core.process.signals import GracefulStop
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus import Corpus
@@ -38,10 +40,10 @@ from recap.training.distributed import Group, init_group
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.training.precision import choose_precision, measured_precision
 from recap.training.step import Objective, OptimizerStep
 from recap.training.validation import validator
 
+_PRECISION = "precision.json"  # in the state folder: what `auto` was decided to be
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
 Captions = dict[int, list[list[int]]]  # image id -> token ids of each caption
 
@@ -175,7 +177,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         images_per_batch=spec.stage_settings.images_per_batch,
         seed=spec.seed,
     )
-    spec = _with_precision(spec, model, objective, batches, group, state)
+    spec = with_precision(spec, group, state)
     settings = spec.stage_settings
     step = OptimizerStep(
         model=model,
@@ -212,10 +214,9 @@ def finish(
     if training.group.is_main:
         warn_if_no_better(training.name, counters)
         settings, source = training.identity["settings"], training.identity["source"]
-        measured = {"precision": measured_precision(training.state)} if spec.stage_settings.precision == "auto" else {}
         write_run(
             out,
-            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source, **measured},
+            made_from={"stage": spec.stage, "spec": settings, **inputs.hashes, "code": source},
             execution=execution,
             counters=counters,
             weights=training.best_weights,
@@ -237,17 +238,18 @@ def identity(spec: RunSpec, inputs: Inputs, group: Group) -> Identity:
     }
 
 
-def _with_precision(
-    spec: RunSpec, model: Captioner, objective: Objective, batches: CaptionBatches, group: Group, state: Path
-) -> RunSpec:
-    """Return the spec with a precision that is known; of several processes the first one measures."""
-    chosen: str = spec.stage_settings.precision
-    if chosen != "auto":
+def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
+    """Return the spec with a precision that is known: that of the first of several processes, and of a saved state."""
+    path, asked = state / _PRECISION, spec.stage_settings.precision
+    if asked != "auto":
         return spec
+    chosen: str = asked
     if group.is_main:
-        with closing(batches.read([batches.order(0)[0]])) as reading:
-            batch = next(iter(reading))
-        chosen = choose_precision(spec, model=model, objective=objective, batch=batch, device=group.device, state=state)
+        key = value_hash(spec.model_dump(mode="json"))
+        known = read_json(path) if path.exists() else {}
+        # A training that continues on another processor keeps what it began with.
+        chosen = known["chosen"] if known.get("asked") == key else precision_here(asked, group.device)
+        write_json(path, {"asked": key, "chosen": chosen})
     (chosen,) = group.of_main([chosen])
     settings = spec.stage_settings.model_copy(update={"precision": chosen})
     return spec.model_copy(update={"stage_settings": settings})

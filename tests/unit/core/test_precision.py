@@ -1,28 +1,41 @@
-"""The number type of a step: as asked for, or the one in which this processor multiplies matrices quicker."""
+"""The number type of a step: as asked for, or the one that this processor has units for."""
 
 import pytest
 import torch
 
+from helpers.refusals import refused
 from recap.core import precision
+from recap.core.errors import ConfigError
 
 CPU = torch.device("cpu")
 
 
-def test_a_product_is_timed_in_both_number_types():
-    seconds = precision.product_seconds(CPU)
-    assert set(seconds) == {"float32", "bf16"} and all(value > 0 for value in seconds.values())
-
-
-@pytest.mark.parametrize("bf16, expected", [(0.5, "bf16"), (0.95, "float32"), (50.0, "float32")])
-def test_auto_takes_bf16_only_where_its_products_are_clearly_quicker(monkeypatch, bf16, expected):
-    monkeypatch.setattr(precision, "product_seconds", lambda _: {"float32": 1.0, "bf16": bf16})
+@pytest.mark.parametrize("unit, expected", [(unit, "bf16") for unit in precision.CPU_UNITS] + [("avx512_f", "float32")])
+def test_auto_takes_bf16_only_where_the_processor_has_units_for_it(monkeypatch, unit, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "x86_64", "avx2": True, unit: True})
     assert precision.precision_here("auto", CPU) == expected
 
 
+@pytest.mark.parametrize("units, expected", [(True, "bf16"), (False, "float32")])
+def test_auto_asks_a_gpu_for_units_and_takes_no_emulation(monkeypatch, units, expected):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: units or including_emulation)
+    assert precision.precision_here("auto", torch.device("cuda")) == expected
+
+
 @pytest.mark.parametrize("asked", ["float32", "bf16"])
-def test_what_is_asked_for_is_not_measured(monkeypatch, asked):
-    monkeypatch.setattr(precision, "product_seconds", None)
+def test_what_is_asked_for_needs_no_units(monkeypatch, asked):
+    monkeypatch.setattr(precision, "bf16_unit", None)
     assert precision.precision_here(asked, CPU) == asked
+
+
+def test_a_torch_that_cannot_tell_asks_for_a_choice(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    with refused(ConfigError, "precision: auto", torch.__version__):
+        precision.precision_here("auto", CPU)
+
+
+def test_the_processor_is_described_by_torch_itself():
+    assert {"architecture", "cpu_name"} <= set(torch.cpu.get_capabilities())
 
 
 @pytest.mark.parametrize("kind, expected", [("float32", torch.float32), ("bf16", torch.bfloat16)])

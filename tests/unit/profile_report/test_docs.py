@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from helpers.refusals import refused
-from helpers.report_results import ReportFolder
+from helpers.report_results import ReportFolder, write_claim
 from recap.cli import main
 from recap.core.errors import DataError
-from recap.profile_report.docs import ScaleResults, write_docs
-from recap.reporting.content import Block, Content, Entry, Line
+from recap.profile_report.docs import write_docs
 
 pytestmark = pytest.mark.seconds
 
@@ -22,8 +21,8 @@ def profile(tmp_path, monkeypatch):
 
 def test_a_page_has_every_finished_table_with_seeds_signature_and_verdicts(profile):
     profile.write_all()
-    claims = Content("Claims of the paper", "", ["p"], [Block("c1: better", [Line("holds", [Entry("0.01")])])])
-    page = write_docs("tiny", [ScaleResults(profile.plan(), [claims])], Path("docs/results")).read_text()
+    write_claim(profile)
+    page = write_docs("tiny", [profile.plan()], Path("docs/results")).read_text()
     lines = page.splitlines()
     assert lines[0] == "# Results of tiny" and "recap report docs tiny --into docs/results" in page
     assert [line for line in lines if line.startswith("#")][1:] == [
@@ -32,12 +31,12 @@ def test_a_page_has_every_finished_table_with_seeds_signature_and_verdicts(profi
         "### Claims of the paper",
     ]
     assert "| Transformer " in page and "35.5" in page and "45.5" in page
-    assert "One seed (1)" in page and "Signature: `pycocoevalcap" in page and "c1: better" in page
-    assert "<script" not in page
+    assert "One seed (1)" in page and "Signature: `pycocoevalcap" in page and "mine.c1" in page
+    assert "<script" not in page.replace("&lt;", "")
 
 
 def test_what_is_not_finished_is_left_out_and_named(profile):
-    page = write_docs("tiny", [ScaleResults(profile.plan())], Path("docs/results")).read_text()
+    page = write_docs("tiny", [profile.plan()], Path("docs/results")).read_text()
     assert "Left out until its runs are finished: Two models on twenty scenes." in page and "| Transformer" not in page
 
 
@@ -45,7 +44,7 @@ def test_other_scores_change_the_page(profile):
     profile.write_all()
     pages = []
     for _ in range(2):
-        pages.append(write_docs("tiny", [ScaleResults(profile.plan())], Path("docs")).read_text())
+        pages.append(write_docs("tiny", [profile.plan()], Path("docs")).read_text())
         for run in profile.plan().scored():
             profile.write_scores(run, more=0.1)
         profile.write_statistics()
@@ -56,7 +55,7 @@ def test_one_paragraph_of_prose_is_taken_and_more_is_refused(profile):
     prose = Path("docs/prose/tiny.md")
     prose.parent.mkdir(parents=True)
     prose.write_text("The second model\nis better.\n")
-    scales = [ScaleResults(profile.plan())]
+    scales = [profile.plan()]
     assert "\nThe second model is better.\n" in write_docs("tiny", scales, Path("docs")).read_text()
     for more in ("One.\n\nTwo.\n", "# A heading\nand text", "| a | b |\n"):
         prose.write_text(more)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from helpers.refusals import refused
-from helpers.report_results import HOSTILE, ReportFolder
+from helpers.report_results import HOSTILE, ReportFolder, write_claim
 from recap.cli import main
 from recap.core.errors import RecapError
 from recap.profile_report.make import make_report
@@ -73,6 +73,7 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
 
 
 def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
+    write_claim(profile)
     profile.write_all()
     figures = profile.folder / "reports" / "tiny" / "figures"
     figures.mkdir(parents=True)
@@ -81,6 +82,7 @@ def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
     page = Page(text)
     assert "Partial" not in page.text and "Preliminary" not in page.text
     assert "Learning curves" in page.text and "c0ffee" in page.text and "ab" * 32 in page.text
+    assert "mine.c1 (1): ZoDIAC wins" in page.text and page.text.count("Claims") >= 2
     assert "p, images" in page.text and "Signature: pycocoevalcap" in page.text
     images = page.all("img")
     assert len(images) > 2 and all(image["src"].startswith("data:image/") and image["alt"] for image in images)

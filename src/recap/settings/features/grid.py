@@ -14,7 +14,7 @@ from recap.settings.sizes import Cells, Edge
 
 Precision = Annotated[
     Literal["float32", "bf16", "auto"],
-    Field(description="auto: bf16 where the processor multiplies matrices quicker in it"),
+    Field(description="auto: bf16 where the processor has units for it"),
 ]
 
 
