@@ -101,11 +101,11 @@ class Scaler:
     def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
         """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
-        dataset = str(self._said(baseline).get("dataset"))
-        if self._replaced("datasets", dataset) == dataset:
-            return list(self.table.outside), []
-        printed = [row for row in self.table.outside if row.printed]
-        return [], [QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}) for row in printed]
+        named = str(self._said(baseline).get("dataset"))
+        planned = self._replaced("datasets", named)
+        made = [row for row in self.table.outside if (row.dataset or named) == planned]
+        printed = [row for row in self.table.outside if row not in made and row.printed]
+        return made, [QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}) for row in printed]
 
     def _at_scale(self) -> str:
         return f"at scale {self.scale.name}" if self.scale else "without a scale"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
@@ -23,7 +22,7 @@ from recap.reporting.content import Content
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import study_content
 
-_READINGS = re.compile(r"readings")  # in the name of a table of as printed, as released and as recommended
+_READINGS = "readings"  # end of the name of a table of one model as printed, as released and as recommended
 
 
 def make_report(plan: RunPlan) -> Path:
@@ -39,7 +38,7 @@ def make_report(plan: RunPlan) -> Path:
         RecapError: a finished file is damaged.
     """
     done, tables = progress(plan), shown_tables(plan)
-    readings = [table for table in tables if _READINGS.search(table.name)]
+    readings = [table for table in tables if table.name.endswith(_READINGS)]
     others = [table for table in tables if table not in readings]
     claims, studies, drawn = judged_claims(plan), _studies(plan), figures(plan)
     made_from = origins(plan, done.records, tables)

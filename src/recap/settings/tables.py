@@ -79,8 +79,9 @@ class OutsideRow(_PrintedRow):
     captions: str = Field(
         min_length=1,
         description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
-        "image of the baseline's data set",
+        "image of the data set",
     )
+    dataset: str | None = Field(None, description="data set of its images; default: the baseline's in this file")
 
 
 class Server(Strict):
@@ -142,7 +143,8 @@ class _Table(Strict):
         [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
     )
     outside: list[OutsideRow] = neutral(
-        [], description="rows whose captions are from a file; where a scale has other data, they are only quoted"
+        [],
+        description="rows whose captions are from a file; at a scale with other data they are only quoted",
     )
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")

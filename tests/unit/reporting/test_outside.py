@@ -116,6 +116,14 @@ def test_where_the_scale_has_other_data_the_row_is_only_quoted(params):
     assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
 
 
+def test_a_row_of_the_data_set_that_a_scale_takes_is_scored_there(params):
+    edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "dataset": "scenes_small"}])
+    (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files()
+    assert scored.dataset == "scenes_small"
+    table = planned(params, scale=None, tables=["recap/demo"]).tables["recap/demo"]
+    assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
+
+
 def test_an_id_that_another_row_has_is_refused(params):
     edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "id": "transformer"}])
     with refused(ConfigError, "transformer"):
