@@ -80,6 +80,7 @@ class SelfCriticalObjective:
             sampled, greedy = self.draw(memory)  # [B, S, T]
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
+        num_tokens = int((sampled != PAD).sum())  # the tokens are known by now: no wait for the pass below
         self.model.train(self.stage.dropout)
         advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
         policy, token_mask = self.policy(memory, sampled)
@@ -87,12 +88,11 @@ class SelfCriticalObjective:
         loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype))
         if self.stage.cross_entropy:
             loss = loss + self.stage.cross_entropy * self.teacher_forcing(memory, batch.tokens)
-        numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         numbers |= policy_numbers(policy.detach(), sampled[token_mask])
         if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
             numbers[name] = baseline.mean().item()
-        num_tokens = int(token_mask.sum())
         return Logged(loss, num_tokens, numbers | {"length": num_tokens / token_mask[..., 0].numel()})
 
     def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
