@@ -171,6 +171,7 @@ class RunPlan(LoadedFiles):
             model=planned.model.name,
             recipe=recipe,
             stage=planned.stage,
+            note=row.note,
             ensemble=row.ensemble,
             printed=row.printed,
             printed_sd=row.printed_sd,

@@ -14,6 +14,13 @@ PROFILE = {
 }
 
 
+def test_an_entry_of_the_scales_may_be_a_further_set_of_tables_at_a_scale():
+    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
+    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
+    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
+    assert load_profile({**PROFILE, "scales": more, "scale": "paper"}, "p").scale == "paper"
+
+
 def own_group(params):
     """A group's folder with everything that it needs beyond what recap has."""
     edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
