@@ -1,4 +1,4 @@
-"""A paper outside of the package: the workflow makes its table with its model, its metric and its figure."""
+"""A paper outside of the package: the workflow makes its table and its figure and judges its claims."""
 
 import csv
 import json
@@ -27,5 +27,9 @@ def test_a_plugin_brings_table_model_metric_and_figure(tmp_path, monkeypatch):
     words = {row["label"]: row["cells"]["Words"]["mean"] for row in statistics["rows"]}
     drawn = list(csv.DictReader((reports / "figures" / "toy_t1_lengths.csv").open()))
     assert {line["model"] for line in drawn} == set(words) == {"Toy", "Wide toy"}
+    claims = {line["claim"]: line for line in csv.DictReader((reports / "tables" / "claims.csv").open())}
+    assert [line["verdict"] for line in claims.values()] == ["cannot be told", "holds"]
+    assert "one run" in claims["toy.c1"]["reason"] and claims["toy.c1"]["runs"] == "1"  # the profile has one seed
+    assert (reports / "tables" / "claims.html").is_file()
     assert "5.0" in (reports / "tables" / "toy_t1.md").read_text()  # the printed number
     assert workspace.planned(config=TABLES) == {}

@@ -1,5 +1,6 @@
 """What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
 
+from recap.plan.claims import planned_claims
 from recap.plan.identities import job_code
 from recap.plan.labels import series_of
 from recap.plan.run import row_runs
@@ -11,6 +12,8 @@ TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv
 PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
 CURVES_FILE = f"{REPORTS}/figures/curves.png"
+CLAIMS = planned_claims(PLAN)
+CLAIM_FILES = [f"{REPORTS}/tables/claims.{ending}" for ending in ("tex", "csv", "html", "md")]
 SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "png")]
 
 
@@ -18,6 +21,7 @@ def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *PAPER_FILES, *FIGURE_FILES], table=TABLE_IDS)
     files += [f"{REPORTS}/figures/{file}" for figure in PLAN.model_figures for file in figure.files]
+    files += CLAIM_FILES if CLAIMS else []
     return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
 
 
@@ -74,6 +78,33 @@ rule table:
     shell:
         "{RECAP} --log-file {log:q}"
         " report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
+
+
+if CLAIMS:
+
+    rule claims:
+        input:
+            [f"{R}/statistics/{file_name(name)}.json" for name in CLAIMS.tables],
+        output:
+            tex=CLAIM_FILES[0],
+            csv=CLAIM_FILES[1],
+            html=report(
+                CLAIM_FILES[2],
+                caption="../report/claims.rst",
+                category="Tables",
+                labels={"table": "claims of the paper"},
+            ),
+            md=CLAIM_FILES[3],
+        log:
+            f"{LOGS}/claims.log",
+        params:
+            spec=lambda wildcards: as_json(CLAIMS.model_dump(mode="json")),
+            code=code_digest("recap.statistics.claims", "recap.reporting.claims"),
+            scores=f"{R}/scores",
+            out=subpath(output.md, parent=True),
+        shell:
+            "{RECAP} --log-file {log:q}"
+            " report claims --spec {params.spec.file:q} --scores {params.scores:q} --out {params.out:q} > /dev/null"
 
 
 rule samples:

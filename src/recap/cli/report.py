@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recap.cli.arguments import Arguments, chosen, paths, spec, typed
+from recap.cli.claims import add_claims
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 
@@ -56,6 +57,7 @@ def add_report(commands: Commands) -> None:
     _add_sweep(commands)
     _add_summary(commands)
     _add_curves(commands)
+    add_claims(commands)
     _add_show(commands)
 
 

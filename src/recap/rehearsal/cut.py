@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from recap.plan.claims import FILE, papers_with_claims, read_claims
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
 from recap.rehearsal.small import write_yaml
 from recap.settings import Row
+from recap.settings.claims import Check
+from recap.settings.metrics import server_names
 from recap.settings.param_files import file_and_part, files
 from recap.settings.params import load_named, read_mapping
 
@@ -22,7 +25,7 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
 
     So few rows stay that there still is each data set, kind of features, kind of model, stage and kind of figure, an
-    ensemble, and the rows of one study and of one figure over a setting.
+    ensemble, a claim, and the rows of one study and of one figure over a setting.
     """
     study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
     # A line over the rows of one table needs fewer rows than one over several tables.
@@ -32,7 +35,7 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     if figure:
         needed |= _cut_figure(plan, figure)
     kept = _chosen(plan, needed)
-    _cut_tables(plan.params, kept)
+    _cut_claims(plan.params, _cut_tables(plan.params, kept))
     return {"tables": list(kept), "figures": [figure] if figure else [], "studies": [study] if study else []}
 
 
@@ -42,7 +45,8 @@ def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[
     Of equal ones it is the one with fewer trainings that no other row has.
     """
     rows = {(table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows}
-    work = {key: set(_kinds_of_work(plan, key[0], row)) for key, row in rows.items()}
+    checks = _tested_checks(plan.params)
+    work = {key: set(_kinds_of_work(plan, key[0], row, checks)) for key, row in rows.items()}
     trained = {
         key: {stage for run in row_runs(row, plan.seeds[key[0]]) for part in run.parts() for stage in plan.stages(part)}
         for key, row in rows.items()
@@ -71,7 +75,13 @@ def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
     return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
 
 
-def _kinds_of_work(plan: RunPlan, table_id: str, row: Row) -> Iterator[object]:
+def _tested_checks(params: Path) -> list[Check]:
+    """Return the checks of claims that are decided by scores of this side of the server."""
+    claims = [claim for paper in papers_with_claims(params) for claim in read_claims(params, paper)]
+    return [check for claim in claims for check in claim.checks if not set(check.metrics) <= set(server_names())]
+
+
+def _kinds_of_work(plan: RunPlan, table_id: str, row: Row, checks: Sequence[Check]) -> Iterator[object]:
     """Yield what a row may be the first to need."""
     yield "dataset", row.dataset
     yield "model", plan.get("models", row.model).kind
@@ -83,6 +93,9 @@ def _kinds_of_work(plan: RunPlan, table_id: str, row: Row) -> Iterator[object]:
     for figure in plan.model_figures:
         if figure.begin.startswith(table_id.replace("/", "_")) and row.label == figure.labels[0]:
             yield "figure", figure.settings.kind
+    stay = {row.id, plan.tables[table_id].baseline}
+    if any(check.table == table_id and {check.row, *check.rows} <= stay for check in checks):
+        yield "claim"
 
 
 def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
@@ -100,14 +113,19 @@ def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
     return points
 
 
-def _cut_tables(params: Path, kept: dict[str, list[str]]) -> None:
-    """Write the tables' files with the rows that stay; a file has those of all its parts."""
+def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]:
+    """Write the tables' files with the rows that stay, and return the dropped rows by file.
+
+    A file has the rows of all its parts.
+    """
+    dropped = {}
     by_file: defaultdict[str, set[str]] = defaultdict(set)
     for table_id, rows in kept.items():
         by_file[file_and_part(params, table_id)[0]] |= set(rows)
     for name, rows_kept in by_file.items():
         (path,) = files(params, "tables", name)
         values = read_mapping(path)
+        dropped[name] = {row["id"] for row in values["rows"]} - rows_kept
         values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
         values["figures"] = list(_figures(values.get("figures", []), rows_kept))
         if "examples" in values and values["examples"]["row"] not in rows_kept:
@@ -115,6 +133,32 @@ def _cut_tables(params: Path, kept: dict[str, list[str]]) -> None:
         if not_sent := values.get("server", {}).get("not_sent"):
             values["server"]["not_sent"] = {key: text for key, text in not_sent.items() if key in rows_kept}
         write_yaml(path, values)
+    return dropped
+
+
+def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
+    """Write the files of claims without the checks that name dropped rows, and without claims that have no check left.
+
+    Args:
+        params: copied folder.
+        dropped: file of a table -> ids of the rows that it lost.
+    """
+
+    def stays(check: Check) -> bool:
+        files_read = [file_and_part(params, name)[0] for name in (check.table, check.in_place) if name]
+        return not any({check.row, *check.rows} & dropped.get(file, set()) for file in files_read)
+
+    for paper in papers_with_claims(params):
+        claims = [
+            claim.model_copy(update={"checks": [check for check in claim.checks if stays(check)]})
+            for claim in read_claims(params, paper)
+        ]
+        claims = [claim for claim in claims if claim.checks or claim.settled or claim.not_for_a_program]
+        path = params / paper / FILE
+        if claims:
+            write_yaml(path, {"claims": [claim.model_dump(mode="json", exclude_defaults=True) for claim in claims]})
+        else:
+            path.unlink()
 
 
 def _figures(figures: list[dict[str, Any]], rows_kept: set[str]) -> Iterator[dict[str, Any]]:

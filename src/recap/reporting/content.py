@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recap.core.errors import RecapError
-from recap.reporting.notes import table_notes
+from recap.reporting.notes import SEEDS_LINE, seeds_for_printed, table_notes
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
@@ -137,6 +137,9 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
         lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
         for unit in units if statistics["family"]["made"] else ():
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
+        seeds = [seeds_for_printed(cell) for _, cell in cells]
+        if any(seeds):
+            lines.append(Line(SEEDS_LINE, [Entry(text or NONE) for text in seeds]))
     label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
     return Block(label, lines)
 

@@ -11,6 +11,8 @@ from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT, UNITS
 from recap.statistics.power import MOST, POWER, least_difference
 
+SEEDS_LINE = "seeds for the printed difference"
+
 
 def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     """Return what the numbers of a table are, where printed ones are from, and what its tests and marks say."""
@@ -26,7 +28,7 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     notes += _on_scales(statistics["columns"])
     notes += _on_printed(statistics)
     notes += [_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else []
-    return notes + _on_printed_p(statistics)
+    return notes + _on_seeds_for_printed(statistics) + _on_printed_p(statistics)
 
 
 def _on_server(statistics: Mapping[str, Any]) -> list[str]:
@@ -132,3 +134,20 @@ def _on_power(statistics: Mapping[str, Any]) -> str:
         f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a rough estimate from "
         "the spread over images and runs seen here)."
     )
+
+
+def _on_seeds_for_printed(statistics: Mapping[str, Any]) -> list[str]:
+    """Return the note on the seeds that a difference of the printed size takes, where a row says how many."""
+    if not any(seeds_for_printed(cell) for row in statistics["rows"] for cell in row["cells"].values()):
+        return []
+    label = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
+    return [
+        f"{SEEDS_LINE[0].upper()}{SEEDS_LINE[1:]}: so many would tell a difference from {label} of the printed size "
+        f"({100 * POWER:.0f} % power; a rough estimate from the spread over images and runs seen here)."
+    ]
+
+
+def seeds_for_printed(cell: Mapping[str, Any]) -> str:
+    """Return how many seeds would tell a difference of the printed size from the baseline, or nothing."""
+    found = (cell["comparison"] or {}).get("seeds_for_printed") or {}
+    return str(found["seeds"] or f">{MOST}") if found.get("difference") else ""

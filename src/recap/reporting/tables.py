@@ -14,6 +14,7 @@ from recap.reporting.content import Content, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
+from recap.reporting.notes import seeds_for_printed
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
@@ -99,6 +100,7 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
+    seeds = any(seeds_for_printed(cell) for row in statistics["rows"] for cell in row["cells"].values())
     for row in statistics["rows"]:
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
@@ -121,6 +123,7 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
                 **{f"welch_{key}": welch.get(key) for key in _WELCH},
                 **{f"joint_{key}": joint.get(key) for key in _WELCH},
                 "mark": comparison.get("mark"),
+                **({"seeds_for_printed": seeds_for_printed(values)} if seeds else {}),
                 "reason": "; ".join(dict.fromkeys(filter(None, reasons))),
                 "signature": " ; ".join(sorted(set(row["signatures"].values()))),
                 **{key: _note(row[key], metric) for key in notes},

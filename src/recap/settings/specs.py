@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
+from recap.settings.claims import Claim
 from recap.settings.datasets import Dataset
 from recap.settings.features import Features
 from recap.settings.features.grid import GridFeatures
@@ -37,6 +38,14 @@ class ComparedTable(Strict):
         {}, description="path of a scored run -> folder of what COCO's server is sent of it, and of its answer"
     )
     recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
+
+
+class JudgedClaims(Strict):
+    """``recap report claims`` of one profile."""
+
+    scale: str = Field(description="name of the scale at which its tables are made")
+    claims: list[Claim] = Field(description="keys of the papers' claims")
+    tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
 
 
 class Summary(Strict):
@@ -84,6 +93,7 @@ SPECS: dict[str, Any] = {
     "RunSpec": RunSpec,
     "StudySpec": StudySpec,
     "Subset": Subset,
+    "JudgedClaims": JudgedClaims,
     "Summary": Summary,
     "Table": Table,
     "TableFigure": TableFigure,

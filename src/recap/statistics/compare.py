@@ -16,7 +16,7 @@ from recap.settings.columns import RUN_COLUMNS, column_info
 from recap.settings.metrics import score_info
 from recap.statistics.collect import RowScores, collect
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
-from recap.statistics.power import seeds_needed
+from recap.statistics.power import add_seeds_for_printed, seeds_needed
 from recap.statistics.server import NO_IMAGES
 
 NOTES = [
@@ -27,6 +27,7 @@ NOTES = [
     "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three",
     "a difference is marked only if all three tests are significant, so with one seed nothing is marked",
     "power: an estimate of how many seeds would mark the largest unmarked difference of one metric with 80 % power",
+    "seeds_for_printed: the same estimate for a difference as large as the printed one, of every comparison",
     "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in place of 0",
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
     "a paired difference need not equal the difference of the corpus scores",
@@ -67,6 +68,7 @@ def compare_table(
     baseline = next(scores for scores in rows if scores.row.id == table.baseline)
     described = [_describe(scores, baseline, table) for scores in rows]
     family = _correct(described, seeds)
+    add_seeds_for_printed(described, baseline=table.baseline, comparisons=family["made"])
     result = {
         "table": name,
         "title": table.title,

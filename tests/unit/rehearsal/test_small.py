@@ -7,14 +7,16 @@ import pytest
 
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter
+from recap.plan.claims import planned_claims
 from recap.plan.load import unchecked_plan
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.rehearsal.cut import cut_rows
 from recap.rehearsal.prepare import prepare, rehearsable
-from recap.rehearsal.small import write_small
+from recap.rehearsal.small import write_small, write_yaml
 from recap.rehearsal.workflow import PLUGIN, job_counts
 from recap.settings.params import read_mapping
+from recap.statistics.claims import judge_claims
 
 PARAMS = Path("params")
 
@@ -100,3 +102,18 @@ def test_the_jobs_of_a_plan_are_counted_by_rule():
     said = f"{heading}all              1\ntrain_xe        12\ntotal           13\n"
     assert job_counts(f"first\n{said}\nthen\n") == Counter({"train_xe": 12})
     assert job_counts("Nothing to be done: all requested files are up to date.") == Counter()
+
+
+@pytest.mark.parametrize("paper", ["acf", "fusion", "visualgpt", "xlan", "zodiac"])
+def test_the_short_form_can_judge_a_claim_and_no_claim_names_a_row_that_is_gone(small, paper, tmp_path):
+    asked = planned_claims(planned(small, paper, **cut_rows(planned(small, paper))))
+    judged = [each for verdict in judge_claims(asked.claims, asked.tables, tmp_path) for each in verdict.judged]
+    assert any(each.planned and "is not run" not in each.why for each in judged)
+
+
+def test_claims_about_rows_that_are_gone_alone_leave_no_file(small):
+    gone = {"table": "fusion/t2", "row": "grid", "against": ["region", "g_r", "ours"]}
+    claims = small / "fusion" / "claims.yaml"
+    write_yaml(claims, {"claims": [{"id": "fusion.c3", "sentence": "s", "where": "1", "checks": [gone]}]})
+    cut_rows(planned(small, "fusion"))
+    assert not claims.exists()

@@ -179,6 +179,34 @@ def test_a_table_says_how_many_seeds_would_mark_its_largest_difference(tmp_path)
     assert found and found[1] == "12.0" and int(found[2]) == 3  # 3.8 standard deviations; three seeds find 3.1, two 5.7
 
 
+def test_a_printed_difference_has_the_seeds_that_would_show_it_in_every_format_and_with_one_seed_none(tmp_path):
+    table = make_table()
+    table.rows[1].printed = {"CIDEr": 128.9}
+    for seed in (1, 2):
+        for row, images in zip(table.rows, (WIDE, SHIFTED), strict=True):
+            (run,) = row_runs(row, [seed])
+            shifted = {"CIDEr": [value + 0.002 * seed * (row.id == "zodiac") for value in images["CIDEr"]]}
+            write_run(tmp_path / "scores" / run.path, shifted, ids=range(200), not_run=("SPICE", "METEOR"))
+    two = texts(tmp_path, table, seeds=[1, 2])
+    cells = comparison(tmp_path)["seeds_for_printed"]
+    assert cells["difference"] == 1.1 and cells["seeds"] > 1
+    for ending in ("md", "html", "tex"):
+        assert "seeds for the printed difference" in two[ending]
+        assert "Seeds for the printed difference: so many would tell a difference from Transformer" in two[ending]
+    assert f" {cells['seeds']} |" in next(line for line in two["md"].splitlines() if "seeds for the printed" in line)
+    records = list(csv.DictReader(io.StringIO(two["csv"])))
+    assert [record["seeds_for_printed"] for record in records if record["metric"] == "CIDEr"] == [
+        "",
+        str(cells["seeds"]),
+    ]
+    one = texts(tmp_path, table, seeds=[1])
+    assert not any("seeds for the printed" in text or "seeds_for_printed" in text for text in one.values())
+
+
+def comparison(tmp_path):
+    return json.loads((tmp_path / "two.json").read_text())["rows"][1]["cells"]["CIDEr"]["comparison"]
+
+
 def test_bold_only_when_significantly_better(tmp_path):
     table = make_table(columns=["CIDEr"])
     worse = {"transformer": BETTER, "zodiac": BASE}

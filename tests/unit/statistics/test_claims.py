@@ -1,0 +1,118 @@
+"""A claim is judged by the rule of a table's marks, from the runs that are finished."""
+
+import random
+
+import pytest
+
+from helpers.refusals import refused
+from helpers.score_files import make_table, write_run
+from recap.core.errors import ConfigError
+from recap.plan.run import row_runs
+from recap.settings.claims import Claim
+from recap.settings.specs import ComparedTable
+from recap.statistics.claim_tests import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD
+from recap.statistics.claims import judge_claims
+from recap.statistics.comparison import compare_rows
+
+SEEDS = [1, 2, 3, 4, 5]
+IDS = range(100)
+QUOTED = [{"id": "q", "label": "Q", "printed": {"CIDEr": 50.0}}]
+
+
+def claim(**check):
+    against = {} if {"quoted", "printed"} & check.keys() else {"against": "transformer"}
+    return Claim(id="mine.c1", sentence="s", where="1", checks=[{"table": "t", "row": "zodiac", **against, **check}])
+
+
+class Made:
+    """A table of two rows whose second is better by ``gain`` points of CIDEr, and its scores."""
+
+    def __init__(self, folder, gain=20, seeds=SEEDS, spread=0.5, **changes):
+        self.folder = folder
+        self.table = make_table(columns=["METEOR", "CIDEr"], quoted=QUOTED, **changes)
+        self.seeds = seeds
+        for row in self.table.rows:
+            for run in row_runs(row, seeds):
+                drawn = random.Random(run.path)
+                level = 0.6 + (gain / 100) * (row.id == "zodiac") + drawn.gauss(0, spread / 100)
+                images = [level + 0.1 * random.Random(f"{run.path} {i}").gauss(0, 1) for i in IDS]
+                write_run(folder / run.path, {"CIDEr": images, "METEOR": images}, ids=IDS, not_run=())
+
+    def judged(self, **check):
+        tables = {"t": ComparedTable(table=self.table, seeds=self.seeds)}
+        return judge_claims([claim(**check)], tables, self.folder)[0]
+
+
+def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
+    made = Made(tmp_path)
+    found = made.judged(size=20)
+    each = found.judged[0]
+    assert found.verdict == HOLDS and each.p < 0.001
+    assert each.low < 20 < each.high and each.difference == pytest.approx(20, abs=3)
+    assert each.runs == 5 and each.power > 0.99 and each.seeds == 2
+    assert made.judged(sign="lower").verdict == FAILS
+    assert made.judged(row="transformer", against="zodiac").verdict == FAILS
+
+
+def test_of_a_small_difference_nothing_can_be_told_and_the_power_says_why(tmp_path):
+    found = Made(tmp_path, gain=0, spread=3).judged(size=0.5)
+    assert found.verdict == UNTOLD and "not significant" in found.why
+    assert found.judged[0].power < 0.1 and found.judged[0].seeds == 0
+
+
+def test_one_seed_allows_no_verdict(tmp_path):
+    found = Made(tmp_path, seeds=[1]).judged(size=20)
+    assert found.verdict == UNTOLD and "one run" in found.why
+    assert found.judged[0].low > 0 and found.judged[0].power is None
+
+
+def test_a_claim_with_a_comparison_that_fails_does_not_hold(tmp_path):
+    made = Made(tmp_path)
+    both = claim().model_copy(update={"checks": [*claim().checks, *claim(sign="lower").checks]})
+    found = judge_claims([both], {"t": ComparedTable(table=made.table, seeds=SEEDS)}, tmp_path)[0]
+    assert found.verdict == FAILS and found.why.startswith("1 of 2 comparisons")
+
+
+def test_runs_that_are_missing_are_counted(tmp_path):
+    made = Made(tmp_path)
+    for run in row_runs(made.table.rows[1], SEEDS)[2:]:
+        (tmp_path / run.path / "metrics.json").unlink()
+    found = made.judged()
+    assert found.verdict == NOT_RUN and "7 of 10 runs" in found.why
+    assert made.judged(table="u").verdict == NOT_RUN and made.judged(table="u", in_place="t").judged[0].table == "t"
+
+
+def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):
+    other = Made(tmp_path / "other").judged(quoted="q")
+    assert other.verdict == UNTOLD and "other data" in other.why
+    made = Made(tmp_path / "same", as_printed=True)
+    found = made.judged(quoted="q", size=30)
+    assert found.verdict == HOLDS and found.judged[0].difference == pytest.approx(30, abs=3)
+    assert made.judged(printed=80, sign="equal", within=4).verdict == HOLDS
+    assert made.judged(printed=50, sign="equal", within=4).verdict == FAILS
+    assert made.judged(printed=80, sign="equal", within=0.1).verdict == UNTOLD
+    assert "not printed" in made.judged(quoted="q", metrics=["METEOR"]).why
+
+
+def test_the_test_against_a_number_is_that_of_one_sample():
+    from scipy import stats
+
+    runs, images = [0.7, 0.75, 0.8], [0.6, 0.8, 0.85, 0.75]
+    tests = compare_rows("CIDEr", baseline_images=[0.7] * 4, images=images, baseline_runs=[0.7, 0.7], runs=runs)
+    assert tests["welch"]["p"] == pytest.approx(stats.ttest_1samp(runs, 0.7).pvalue)
+    assert tests["paired"]["p"] == pytest.approx(stats.ttest_1samp(images, 0.7).pvalue)
+
+
+def test_what_no_training_decides_says_why():
+    no = Claim(id="m.c1", sentence="s", where="1", not_for_a_program="a name")
+    counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
+    found = judge_claims([no, counted], {}, None)
+    assert [(each.verdict, each.why) for each in found] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
+
+
+def test_a_row_or_a_column_that_is_nowhere_is_refused(tmp_path):
+    made = Made(tmp_path)
+    with refused(ConfigError, "mine.c1", "transformr", "transformer"):
+        made.judged(against="transformr")
+    with refused(ConfigError, "mine.c1", "SPICE"):
+        made.judged(metrics=["SPICE"])
