@@ -70,7 +70,7 @@ def beam_search(
         found = log_probabilities
         sums = sums.to(log_probabilities.dtype)
         log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
-        total, beams, tokens = _extend(total, done, log_probabilities, beam=beam, pad=batch.pad)
+        total, beams, tokens = extend(total, done, log_probabilities, beam=beam, pad=batch.pad)
         history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
         done = done.gather(1, beams) | (tokens == batch.eos)
         finished = done.all(1) | (length == settings.max_length)
@@ -91,7 +91,7 @@ def beam_search(
     return Beams(results, scores, sums).ranked()
 
 
-def _extend(
+def extend(
     total: Tensor, done: Tensor, log_probabilities: Tensor, *, beam: int, pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their tokens [B, K]."""

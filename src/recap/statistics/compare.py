@@ -105,6 +105,7 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "as_printed": row.as_printed,
         "printed_p": row.printed_p,
         "doubt": row.doubt,
+        "note": row.note,
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
         "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }

@@ -13,7 +13,7 @@ class Logged:
     """The loss of a batch, and numbers to log beside it.
 
     Attributes:
-        loss: scalar, the mean over `num_tokens` tokens.
+        loss: scalar, the mean over `num_tokens` tokens, or positions of captions.
         num_tokens: what the loss and the numbers weigh where several processes share a batch.
         numbers: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on
             a GPU stay there until the step is queued.
