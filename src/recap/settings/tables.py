@@ -36,6 +36,7 @@ Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Stages = Literal["xe", "scst"]
+STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 
 class _PrintedRow(Strict):
