@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.generators import jpeg, write_flickr
-from recap.core.errors import DataError, RecapError
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, DamagedData, DataError, MissingData, RecapError
 from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import COLUMNS, Corpus
@@ -102,19 +103,19 @@ def test_a_zip_with_two_annotation_files_is_not_guessed_at(tmp_path):
     with zipfile.ZipFile(tmp_path / "both.zip", "w") as archive:
         archive.writestr("a.json", "{}")
         archive.writestr("b.json", "{}")
-    with pytest.raises(DataError, match="expected one JSON in the zip, found a.json, b.json"):
+    with refused(DataError, "a.json, b.json"):
         build_corpus(name="t", spec={**SPEC, "annotations": "both.zip"}, inputs=tmp_path, out=tmp_path / "out")
 
 
 def test_an_unknown_key_of_the_spec(tmp_path):
-    with pytest.raises(RecapError, match="unknown key 'anotations'; did you mean 'annotations'"):
+    with refused(ConfigError, "'anotations'", "'annotations'"):
         build_corpus(name="t", spec={**SPEC, "anotations": "x"}, inputs=tmp_path, out=tmp_path)
 
 
 @pytest.mark.parametrize("cut", [0, 10, 300, 600])
 def test_truncated_jpegs_are_named(tmp_path, cut):
     (tmp_path / "a.jpg").write_bytes(jpeg(1)[:cut])
-    with pytest.raises(DataError, match=r"^a.jpg: truncated or no picture .*; fetch it again or remove"):
+    with refused(DataError, "a.jpg"):
         ImageSource([tmp_path]).open_rgb("a.jpg")
 
 
@@ -124,7 +125,7 @@ def test_a_damaged_zip_entry_is_named(tmp_path):
     content = bytearray((tmp_path / "z.zip").read_bytes())
     content[100] ^= 255
     (tmp_path / "z.zip").write_bytes(content)
-    with pytest.raises(DataError, match=r"^a.jpg: cannot be read from .*z.zip"):
+    with refused(DamagedData, "a.jpg", "z.zip"):
         ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
 
 
@@ -141,20 +142,20 @@ def damaged_directory(path, names):
 
 def test_a_zip_with_a_damaged_directory_is_named(tmp_path):
     path = damaged_directory(tmp_path / "z.zip", ["a.jpg"])
-    with pytest.raises(DataError, match=r"z.zip: a damaged zip of images \(.*\); fetch it again"):
+    with refused(DamagedData, "z.zip"):
         ImageSource([path]).read("a.jpg")
     path = damaged_directory(tmp_path / "captions.zip", ["a.json"])
-    with pytest.raises(DataError, match=r"captions.zip: not valid JSON, or a damaged zip \("):
+    with refused(DamagedData, "captions.zip"):
         build_corpus(name="t", spec={**SPEC, "annotations": path.name}, inputs=tmp_path, out=tmp_path / "out")
 
 
 def test_missing_pictures_and_roots_are_named(tmp_path):
-    with pytest.raises(DataError, match="x.jpg: not found in"):
+    with refused(DataError, "x.jpg"):
         ImageSource([tmp_path]).read("x.jpg")
     with pytest.raises(DataError, match="nowhere: no such folder or zip"):
         ImageSource([tmp_path / "nowhere"])
     (tmp_path / "half.zip").write_bytes(b"PK\x03\x04 half a download")
-    with pytest.raises(DataError, match="half.zip: neither a folder nor a whole zip"):
+    with refused(DataError, "half.zip"):
         ImageSource([tmp_path / "half.zip"])
 
 
@@ -201,7 +202,7 @@ def test_flipped_bytes_of_a_corpus_never_change_what_is_read(built, tmp_path):
 
 
 def test_a_missing_or_foreign_corpus(tmp_path):
-    with pytest.raises(DataError, match="no such corpus; run `recap data corpus` first"):
+    with refused(MissingData, "`recap data corpus`"):
         Corpus.read(tmp_path / "corpus.parquet")
     (tmp_path / "corpus.parquet").write_bytes(b"")
     with pytest.raises(DataError, match="damaged or no corpus"):
@@ -210,9 +211,9 @@ def test_a_missing_or_foreign_corpus(tmp_path):
 
 def test_unknown_splits_and_caption_ids_are_named(built):
     corpus = Corpus.read(built)
-    with pytest.raises(DataError, match="no such split as 'tets'; did you mean 'test'"):
+    with refused(DataError, "'tets'", "'test'"):
         corpus.image_ids("tets")
-    with pytest.raises(DataError, match="no caption id 99"):
+    with refused(DataError, "caption id 99"):
         corpus.token_lists([0, 99])
 
 
@@ -229,12 +230,12 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
             load(path)
     # Files without a list of hashes are judged by the hash inside.
     (tmp_path / checksums.NAME).unlink()
-    with pytest.raises(DataError, match=r"v.json: the words do not match their hash"):
+    with refused(DamagedData, "v.json"):
         Vocabulary.load(vocabulary)
-    with pytest.raises(DataError, match=r"s.json: the ids do not match their hash"):
+    with refused(DamagedData, "s.json"):
         read_subset(subset)
     vocabulary.write_text("[]")
-    with pytest.raises(RecapError, match=r"v.json: must be keys with values"):
+    with refused(ConfigError, "v.json"):
         Vocabulary.load(vocabulary)
 
 
@@ -247,5 +248,5 @@ def test_a_zip_whose_member_has_no_name_is_damaged(tmp_path):
     place = content.index(b"PK\x01\x02")
     content[place + 28 : place + 30] = b"\0\0"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"z\.zip: truncated or damaged \("):
+    with refused(DataError, "z.zip"):
         list(members(path, wanted=lambda name: True, max_bytes=100))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
 
+from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.metrics.bleu_ids import Bleu4
 
@@ -22,5 +23,5 @@ def test_equal_to_pycocoevalcap():
 
 def test_empty_candidates_and_references():
     assert Bleu4({1: [[3, 4]]}).score([1], [[]])[0] == pytest.approx(0, abs=1e-6)
-    with pytest.raises(MetricError, match="image 2 has no reference"):
+    with refused(MetricError, "image 2"):
         Bleu4({2: []}).score([2], [[3]])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pycocoevalcap.cider.cider import Cider
 
+from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.metrics.cider_d import CiderD, DocumentFrequencies
 from recap.metrics.hashed import HashTable
@@ -61,9 +62,9 @@ def test_batch_composition_and_repeats_change_nothing():
 def test_empty_candidate_scores_zero_and_unknown_image_is_named():
     scorer = CiderD({1: [[4, 5, 6, 7]], 2: [[4, 4]]})
     assert scorer.score([1], [[]])[0] == 0
-    with pytest.raises(MetricError, match="image 9 has no reference"):
+    with refused(MetricError, "image 9"):
         scorer.score([9], [[4]])
-    with pytest.raises(MetricError, match="image 3 has no reference"):
+    with refused(MetricError, "image 3"):
         CiderD({3: []})
 
 

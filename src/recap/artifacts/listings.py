@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError
 from recap.core.files.json_files import read_json, write_json
 from recap.settings.params import read_mapping
 
@@ -70,7 +70,7 @@ def _every() -> list[Output]:
         found = [Output(out["path"], out["md5"]) for out in outs]
         wrong = [out.path for out in found if _leads_out(out.path, out.name.removesuffix(DIR))]
     except _DAMAGED as error:
-        raise DataError(f"{LOCK}: damaged, or not written by DVC 3; restore it from git") from error
+        raise DamagedData(f"{LOCK}: damaged, or not written by DVC 3; restore it from git") from error
     if wrong:
         raise DataError(f"{LOCK}: {wrong[0]!r} has no md5 or is no path in the project; restore the file from git")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, MissingSettings, nearest
 from recap.core.files.atomic import write_text
 from recap.core.files.yaml_files import read_mapping
 from recap.settings.params import load_profile
@@ -25,7 +25,7 @@ def options_by_profile() -> dict[str, list[str]]:
         ConfigError: the file is missing or has another form.
     """
     if not PROFILES.exists():
-        raise ConfigError(f"{PROFILES}: no such file; run this in the project's folder")
+        raise MissingSettings(f"{PROFILES}: no such file; run this in the project's folder")
     listed = read_mapping(PROFILES).get("profiles")
     found = {}
     for name, entry in listed.items() if isinstance(listed, dict) else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from recap.core.errors import RecapError, first_line
+from recap.core.errors import DamagedFile, MissingFile, RecapError, first_line
 from recap.core.files import checksums
 from recap.core.hashing import sha256_file
 from recap.plan import provenance
@@ -23,7 +23,7 @@ def problems(folder: Path) -> Iterator[str]:
         RecapError: the folder is missing or contains no list.
     """
     if not folder.is_dir():
-        raise RecapError(f"{folder}: no such folder; name a folder of results, such as results/demo")
+        raise MissingFile(f"{folder}: no such folder; name a folder of results, such as results/demo")
     files = [file for file in folder.absolute().rglob("*") if file.is_file()]
     lists = sorted(file for file in files if file.name in LISTS)
     if not lists:
@@ -93,7 +93,7 @@ def _check_parquet(file: Path) -> None:
     try:
         parquet.read_table(file, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise RecapError(f"{file}: damaged ({first_line(error)}); restore it or make it again") from error
+        raise DamagedFile(f"{file}: damaged ({first_line(error)}); restore it or make it again") from error
 
 
 def _check_weights(file: Path) -> None:

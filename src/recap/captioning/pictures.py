@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
 
-from recap.core.errors import DataError, first_line
+from recap.core.errors import DataError, MissingData, first_line
 from recap.core.log import log
 from recap.core.process.bounded import bounded
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, ImageSource, decode_rgb
@@ -84,7 +84,7 @@ def _content(photo: Photo, name: str) -> bytes:
 
 def _file_content(path: Path) -> bytes:
     if not path.exists():
-        raise DataError(f"{path}: no such file; correct its path")
+        raise MissingData(f"{path}: no such file; correct its path")
     if not path.is_file():
         raise DataError(f"{path}: not a file; name a picture")
     try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat
 
-from recap.core.errors import ConfigError, FeatureError, TrainingError
+from recap.core.errors import ConfigError, FeatureError, MissingFeatures, TrainingError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import value_hash
@@ -193,7 +193,7 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
     missing = [path for path in paths if not _is_file(path)]
     if missing or not paths:
         looked = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
-        raise FeatureError(
+        raise MissingFeatures(
             f"{looked}: the features of {run} are not there, which say how a photo becomes features; say where they "
             "are with --features FILE"
         )
@@ -256,7 +256,7 @@ def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path 
         places += [root / folder / named for root in (Path(), *above) for folder in (_PLACES, "")]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise FeatureError(
+        raise MissingFeatures(
             f"{places[0]}: the weights that {store} was made with are not there; say where they are with --weights FILE"
         )
     return found

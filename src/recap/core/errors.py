@@ -2,7 +2,7 @@
 
 A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
 `MissingFile` what happened, so that callers need not read the sentence.
-The name of a class is part of a digest of source: where trainings run, the class of the room stays.
+An error ends the job, so no digest of source has its class: another class at a `raise` makes nothing again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class UnknownName(ConfigError):
 
 
 class MissingFile(RecapError):
-    """A file or folder is not there. With its room: `MissingSettings` or `MissingData`."""
+    """A file or folder is not there. With its room: `MissingSettings`, `MissingData`, `MissingFeatures`."""
 
 
 class MissingSettings(MissingFile, ConfigError):
@@ -57,15 +57,23 @@ class MissingSettings(MissingFile, ConfigError):
 
 
 class MissingData(MissingFile, DataError):
-    """A file of responses or pages of a study is not there."""
+    """A file of captions, pictures, texts or responses is not there."""
+
+
+class MissingFeatures(MissingFile, FeatureError):
+    """A feature store, a file of features or the weights of an extractor is not there."""
 
 
 class DamagedFile(RecapError):
-    """A file is there, and its content is not what it should be. Of a study: `DamagedData`."""
+    """A file is there, and its content is not what it should be. With its room: `DamagedData`, `DamagedFeatures`."""
 
 
 class DamagedData(DamagedFile, DataError):
-    """A file of a study cannot be read."""
+    """A file of captions, pictures, texts or responses cannot be read, or does not match its hash."""
+
+
+class DamagedFeatures(DamagedFile, FeatureError):
+    """A feature store, a file of features or the weights of an extractor cannot be read."""
 
 
 class ChangedFile(RecapError):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.build import distinct_scenes
@@ -70,7 +70,7 @@ def read_texts(path: Path) -> Iterator[str]:
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if not path.is_file():
-        raise DataError(f"{path}: no such file of texts; correct `texts` or the inputs folder")
+        raise MissingData(f"{path}: no such file of texts; correct `texts` or the inputs folder")
     if suffix in (".txt", ".tsv"):
         yield from _lines(path, first_column=suffix == ".tsv")
     elif suffix in (".json", ".zip"):
@@ -86,7 +86,7 @@ def _lines(path: Path, *, first_column: bool) -> Iterator[str]:
             for line in file:
                 yield line.partition("\t")[0] if first_column else line
     except DAMAGED as error:
-        raise DataError(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
+        raise DamagedData(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
 
 
 def _annotations(path: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.files.checksums import check, record
 from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
@@ -37,7 +37,7 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
     """
     captions = sent_captions(submission)
     if not captions.is_file():
-        raise DataError(f"{captions}: no such file; name the folder that the workflow made for what was sent")
+        raise MissingData(f"{captions}: no such file; name the folder that the workflow made for what was sent")
     check(captions)
     found: dict[str, float] = {}
     for key, value in _entries(answer):
@@ -68,7 +68,7 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
         try:
             yield from _leaves(json.loads(text), "")
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: not valid JSON ({error}); give the server's answer as it came") from error
+            raise DamagedData(f"{path}: not valid JSON ({error}); give the server's answer as it came") from error
         return
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line)

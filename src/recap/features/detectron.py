@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from recap.core.errors import ConfigError, FeatureError, first_line
+from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.core.seeding import derived_seed
@@ -94,7 +94,7 @@ def load(
         _tame(model)
         return weights_hash(model)
     if not path.is_file():
-        raise FeatureError(f"{path}: no such weights file; put it there, or correct `weights` of the features")
+        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
     given = {mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
     if background_first:
         _background_last(given)
@@ -185,7 +185,7 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
         return {name: torch.as_tensor(np.asarray(value)) for name, value in found.items()}
     except Exception as error:  # whatever the damaged bytes happen to mean
         reason = first_line(error)[:120]
-        raise FeatureError(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
+        raise DamagedFeatures(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
 
 
 class _ArraysOnly(pickle.Unpickler):

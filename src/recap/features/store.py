@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.errors import FeatureError, nearest
+from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures, nearest
 from recap.features import header
 from recap.features.hdf5 import UnreadableHdf5
 from recap.features.layout import GRID, LAYOUT, VALUES, Mapped, Packed, image_digest, made_by, stream_arrays
@@ -280,12 +280,12 @@ class FeatureStore:
 
     def _open(self) -> None:
         if not self.path.is_file():
-            raise FeatureError(f"{self.path}: no such feature store; run `recap features extract` first")
+            raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
         try:
             self._take(header.read(self.path))
         except (OSError, KeyError, IndexError, ValueError, RuntimeError, TypeError, UnreadableHdf5) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise FeatureError(
+            raise DamagedFeatures(
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
             ) from error
         self.stream = self._named(self._chosen or self.streams[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from recap.core.errors import FeatureError
+from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
 
 
 def load_strictly(model: torch.nn.Module, path: Path, *, backbone: str) -> None:
@@ -20,13 +20,13 @@ def load_strictly(model: torch.nn.Module, path: Path, *, backbone: str) -> None:
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise FeatureError(f"{path}: no such weights file; put it there, or correct `weights` of the features")
+        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
     if path.suffix != ".safetensors":
         raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise FeatureError(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
+        raise DamagedFeatures(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
     problem = _difference(model.state_dict(), tensors)
     if problem:
         raise FeatureError(

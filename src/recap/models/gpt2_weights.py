@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from recap.core.errors import ConfigError, first_line
+from recap.core.errors import ConfigError, MissingSettings, first_line
 from recap.core.files import checksums
 from recap.core.files.json_files import parse_json
 from recap.core.log import log
@@ -135,7 +135,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise ConfigError(f"{path}: no such weights; put them there, or correct `weights` of the model")
+        raise MissingSettings(f"{path}: no such weights; put them there, or correct `weights` of the model")
     if path.suffix != ".safetensors":
         raise ConfigError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
     try:

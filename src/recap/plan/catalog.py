@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from recap.core.errors import ConfigError
+from recap.core.errors import MissingSettings
 from recap.settings import RowSettings, TableFile
 from recap.settings.param_files import files, names
 from recap.settings.params import base_files, load_named
@@ -32,7 +32,7 @@ def section_names(params: Path, section: str) -> list[str]:
         ConfigError: there is no such folder.
     """
     if not params.is_dir():
-        raise ConfigError(f"{params}: there is no such folder; name that of the parameter files with --params")
+        raise MissingSettings(f"{params}: there is no such folder; name that of the parameter files with --params")
     return names(params, section)
 
 

@@ -1,8 +1,8 @@
 """What a module says, taken apart into its top-level definitions: their content, and the names that they read.
 
 What cannot change a result does not count: comments, docstrings, layout, type annotations of functions, the words of
-messages and errors, checks of settings, and where in the package something is. The content is the same on Python 3.11
-to 3.13.
+messages, the class and words of errors that end a job, checks of settings, and where in the package something is. The
+content is the same on Python 3.11 to 3.13.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recap.core import errors
+
 _NO_FIELDS = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}  # of syntax trees: compute nothing
 _CHECKS = ("field_validator", "model_validator", "field_serializer", "model_serializer")  # ran when a spec was made
+# Python's own, such as IndexError, may be caught and steer a loop; these end the job, whichever it is.
+_ENDINGS = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
 _TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")  # `module:object` in a registry; who uses it names it as a start
 
 
@@ -98,7 +102,7 @@ def _plain(node: object) -> object:
     if isinstance(node, list):
         return [_plain(each) for each in _without_docstring(node) if not _is_message(each) and not _is_check(each)]
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return ["Raise", _plain(node.exc.func)]
+        return ["Raise", "" if _ends(node.exc) else _plain(node.exc.func)]
     if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
         node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
     if isinstance(node, ast.AST):
@@ -118,6 +122,11 @@ def _is_message(node: object) -> bool:
     """Return whether a statement is a call of `log`."""
     call = node.value if isinstance(node, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _chain(call.func.value) == "log"
+
+
+def _ends(call: ast.Call) -> bool:
+    """Return whether a call makes an error that is shown to the user."""
+    return (_chain(call.func) or "").rpartition(".")[2] in _ENDINGS
 
 
 def _is_check(node: object) -> bool:
@@ -141,7 +150,8 @@ def _reads(node: object, types: bool = False) -> Iterator[str]:
         for each in node:
             yield from _reads(each, types)
     elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        yield from _reads(node.exc.func)
+        if not _ends(node.exc):
+            yield from _reads(node.exc.func)
     elif isinstance(node, ast.AST) and not _is_message(node) and not _is_check(node):
         for key in node._fields:
             if types or key not in ("annotation", "returns"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recap.core.errors import DamagedFile, MissingFile, RecapError
+from recap.core.errors import DamagedFile, MissingFile
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import check
 from recap.core.files.spreadsheet import csv_text
@@ -143,5 +143,5 @@ def _history(path: Path) -> list[dict[str, str]]:
         try:  # validation, and the loss before the first step, may be empty
             int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
         except (TypeError, ValueError) as error:
-            raise RecapError(f"{path}: {error} in a row of the history; delete it and train this run again") from error
+            raise DamagedFile(f"{path}: {error} in a row of the history; delete it and train this run again") from error
     return lines

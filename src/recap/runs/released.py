@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.core.errors import ConfigError, RecapError, first_line
+from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
 from recap.core.log import log
 from recap.runs.weights import read_weights, save_weights
 from recap.settings.models import RELEASED
@@ -48,7 +48,7 @@ def import_checkpoint(*, kind: str, file: Path, out: Path) -> None:
 def _state_dict(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a file by their released names, without the prefix of data-parallel training."""
     if not file.is_file():
-        raise ConfigError(f"{file}: no such checkpoint")
+        raise MissingSettings(f"{file}: no such checkpoint")
     found: Any = read_weights(file) if file.suffix == ".safetensors" else _unpickled(file)
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import FiniteFloat
 
-from recap.core.errors import MetricError
+from recap.core.errors import DamagedFile, MissingFile
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.settings.decoding import DecodingSettings
@@ -61,7 +61,7 @@ def read_number(path: Path, key: str) -> float:
     check(path)
     value = read_json(path, dict[str, Any]).get(key)
     if not isinstance(value, int | float):
-        raise MetricError(f"{path}: has no number {key!r}; delete it and train this run again")
+        raise DamagedFile(f"{path}: has no number {key!r}; delete it and train this run again")
     return value
 
 
@@ -90,8 +90,8 @@ def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
     try:
         table = pq.read_table(path, page_checksum_verification=True).sort_by("image_id")
     except FileNotFoundError as error:
-        raise MetricError(f"{path}: no such file; evaluate this run again") from error
+        raise MissingFile(f"{path}: no such file; evaluate this run again") from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())
-        raise MetricError(f"{path}: not a score file ({reason}); delete it and evaluate this run again") from error
+        raise DamagedFile(f"{path}: not a score file ({reason}); delete it and evaluate this run again") from error
     return {name: table[name].to_numpy() for name in table.column_names}

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from recap.core.errors import ConfigError, RecapError, nearest
+from recap.core.errors import ConfigError, DamagedFile, RecapError, UnknownName, nearest
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file, value_hash
@@ -102,7 +102,7 @@ def percent(metric: str, value: float, source: str) -> float:
     try:
         return round(column_info(metric).scale * value, 4)
     except KeyError:
-        raise RecapError(f"{source}: no metric gives {metric!r}; {nearest(metric, METRICS.names())}") from None
+        raise UnknownName(f"{source}: no metric gives {metric!r}; {nearest(metric, METRICS.names())}") from None
 
 
 def _run(profile: str, path: str, results: Path, label: str, descriptions: Mapping[str, str]) -> Record:
@@ -188,5 +188,5 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
                 epoch = int(line.pop("epoch"))
                 points += [(EPOCH_NAMES.get(name, name), float(text), epoch) for name, text in line.items() if text]
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise RecapError(f"{path}: not a history of training ({error}); delete it and train this run again") from error
+        raise DamagedFile(f"{path}: not a history of training ({error}); delete it and train this run again") from error
     return [point for point in points if not math.isnan(point[1])]

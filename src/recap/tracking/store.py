@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from recap.core.errors import RecapError, first_line
+from recap.core.errors import MissingFile, RecapError, first_line
 from recap.core.files.atomic import atomic_path
 from recap.core.files.lock import exclusive
 
@@ -74,7 +74,7 @@ def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
         RecapError: there is no store yet, or nothing was published.
     """
     if not store.exists():
-        raise RecapError(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
+        raise MissingFile(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
     silence_mlflow()
     from mlflow.tracking import MlflowClient
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.refusals import refused
 from recap.captioning.captioner import Caption, FailedPhoto, PhotoCaptions
 from recap.captioning.output import comma_separated, json_lines, pretty
 from recap.captioning.pictures import find_photos, read_photo
@@ -73,7 +74,7 @@ def test_a_read_that_does_not_end_is_given_up(tmp_path, monkeypatch):
     (tmp_path / "x.png").write_bytes(b"x")
     monkeypatch.setattr(Path, "read_bytes", lambda _: threading.Event().wait())
     monkeypatch.setattr("recap.captioning.pictures._READ_SECONDS", 0.1)
-    with pytest.raises(DataError, match=r"x\.png: reading it does not end; it was given up after 0\.1 seconds"):
+    with refused(DataError, "x.png"):
         read_photo(tmp_path / "x.png", "x.png")
 
 

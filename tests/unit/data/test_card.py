@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from recap.core.errors import DataError
+from helpers.refusals import refused
+from recap.core.errors import DamagedData, DataError
 from recap.data.corpus import card, parts_of_speech
 from recap.data.corpus.card import Split, count_splits, write_card
 from recap.data.corpus.corpus import Caption, Corpus, write_corpus
@@ -77,6 +78,6 @@ def test_a_damaged_corpus_is_refused(corpus, tmp_path):
     with pytest.raises(DataError, match="no such corpus"):
         write_card(name="t", corpus=tmp_path / "none", counts=None, out=tmp_path / "card.md")
     corpus.write_bytes(corpus.read_bytes()[:300])
-    with pytest.raises(DataError, match=r"c.parquet: damaged or no corpus"):
+    with refused(DamagedData, "c.parquet"):
         write_card(name="t", corpus=corpus, counts=None, out=tmp_path / "card.md")
     assert not (tmp_path / "card.md").exists()

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_2017, spec, write_coco, write_zip
 from helpers.generators import karpathy
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, Corpus
@@ -54,7 +55,7 @@ def test_annotations_of_2017_with_pictures_of_2014(tmp_path):
 
 
 def test_a_part_without_a_test_picture_is_refused(tmp_path):
-    with pytest.raises(DataError, match="the split 'test' has no images; train, val and test each need some"):
+    with refused(DataError, "split 'test'"):
         corpus_of(write_coco(tmp_path), annotations=["annotations_2017.zip"])
     assert not (tmp_path / "out").exists()
 
@@ -104,7 +105,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize(("sizes", "extra"), [((6, 2, 2), 1), ((6, 1, 3), 2), ((4, 2, 2), 2), ((8, 2, 2), 0)])
 def test_other_counts_are_refused(small, sizes, extra):
     rows = captions(dict(zip(("train", "val", "test"), sizes, strict=True)), extra)
-    with pytest.raises(DataError, match=r"^here: .* captions, where COCO in Karpathy's split has 6 / 2 / 2 and 52; "):
+    with refused(DataError, "6 / 2 / 2", "here: "):
         coco.check_counts(rows, "here", partial=False, karpathy=False)
     coco.check_counts(rows, "here", partial=True, karpathy=False)
 
@@ -175,13 +176,13 @@ def test_spoilt_lists(tmp_path, text, message):
 
 def test_a_part_must_be_asked_for(tmp_path):
     folder = write_coco(tmp_path)
-    with pytest.raises(DataError, match="image id 133 of the test list is not in the annotations"):
+    with refused(DataError, "image id 133"):
         corpus_of(folder, annotations=["annotations_2017.zip"], partial=False)
-    with pytest.raises(DataError, match="or say `partial: true` if a part is meant"):
+    with refused(DataError, "`partial: true`"):
         corpus_of(folder, partial=False)
-    with pytest.raises(ConfigError, match="val_list and test_list go together"):
+    with refused(ConfigError, "val_list", "test_list"):
         corpus_of(folder, test_list=None)
-    with pytest.raises(DataError, match=r"all2017.zip: holds no captions_\*.json"):
+    with refused(DataError, "all2017.zip"):
         corpus_of(folder, annotations=["all2017.zip"])
 
 
@@ -200,7 +201,7 @@ def test_server_ids(tmp_path):
     assert {key: value for key, value in json.loads(files["out"].read_text()).items() if key != "hash"} == ids
     with pytest.raises(DataError, match="2 images where test2014 has 40,775"):
         write_server_ids(**files)
-    with pytest.raises(DataError, match="image id 1 is duplicated"):
+    with refused(DataError, "image id 1"):
         write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
     assert PARTS["val2014"] == 40_504
 
@@ -218,7 +219,7 @@ def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):
     assert sorted(rest["caption_ids"] + drawn["caption_ids"]) == corpus.caption_ids("train")
     assert rest["caption_ids"] != sorted(rest["caption_ids"])
     draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="pair", seed=1, out=files["subset"])
-    with pytest.raises(DataError, match="must be a subset of 'coco' drawn by image"):
+    with refused(DataError, "'coco'"):
         write_unpaired(**files, out=tmp_path / "rest.json")
     draw_subset(corpus=corpus.path, name="k", fraction=1, unit="image", seed=1, out=files["subset"])
     with pytest.raises(DataError, match="nothing is left unpaired"):

@@ -4,6 +4,7 @@ import pytest
 
 from helpers.coco_files import VAL, spec, write_coco, write_zip
 from helpers.generators import jpeg
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
@@ -30,7 +31,7 @@ def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
     assert corpus.files() == {number: f"test2014/{name(number)}" for number in sorted(IDS)}
     assert corpus.image_ids("test") == sorted(IDS)
     assert corpus.captions("test") == {number: [""] for number in sorted(IDS)}
-    with pytest.raises(DataError, match="the split 'train' has no images"):
+    with refused(DataError, "split 'train'"):
         corpus.image_ids("train")
 
 

@@ -3,7 +3,8 @@ import random
 import pytest
 
 from helpers.generators import jpeg
-from recap.core.errors import DataError, RecapError
+from helpers.refusals import refused
+from recap.core.errors import DataError, MissingData, RecapError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.csv_captions import draw, read_rows, read_splits
@@ -110,12 +111,12 @@ def test_a_row_that_is_wrong_is_one_sentence_with_its_line(tmp_path, name):
 
 def test_line_numbers_count_the_lines_of_long_captions(tmp_path):
     content = ROWS.replace("rose, in the", "rose\nin\nthe") + "gate.jpg,tset,A gate\n"
-    with pytest.raises(DataError, match="line 9: no such split as 'tset'"):
+    with refused(DataError, "line 9", "'tset'"):
         built(tmp_path, content)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"nowhere.csv: no such CSV file; correct the key 'captions'"):
+    with refused(MissingData, "nowhere.csv", "'captions'"):
         build_corpus(name="t", spec={**SPEC, "captions": "nowhere.csv"}, inputs=tmp_path, out=tmp_path)
 
 
@@ -159,10 +160,10 @@ def test_a_new_photo_moves_few_others_to_another_split():
 
 
 def test_a_split_is_named_or_drawn_but_never_both(tmp_path):
-    with pytest.raises(DataError, match="line 1: there is a column 'split', but the settings draw a random split"):
+    with refused(DataError, "line 1", "'split'"):
         built(tmp_path, ROWS, split=SHARES)
     (tmp_path / "c.csv").write_text("\n".join(without_splits()))
-    with pytest.raises(DataError, match=r"no column 'split'.*; or draw a random split with the key `split`"):
+    with refused(DataError, "column 'split'", "key `split`"):
         build_corpus(name="t", spec=SPEC, inputs=tmp_path, out=tmp_path / "out")
 
 
@@ -181,7 +182,7 @@ def test_shares_that_are_none_are_refused(tmp_path, shares, message):
 
 def test_too_few_images_for_the_shares_are_refused(tmp_path):
     content = "\n".join(without_splits()[:3])
-    with pytest.raises(DataError, match="the split 'val' has no images"):
+    with refused(DataError, "split 'val'"):
         built(tmp_path, content, split=SHARES)
 
 
@@ -189,5 +190,5 @@ def test_rows_are_read_one_at_a_time(tmp_path):
     (tmp_path / "c.csv").write_text(ROWS + "broken,row\n")
     rows = read_rows(tmp_path / "c.csv", drawn=False)
     assert [next(rows).line for _ in range(5)] == [2, 3, 4, 5, 6]
-    with pytest.raises(DataError, match="line 7: 2 columns"):
+    with refused(DataError, "line 7"):
         next(rows)

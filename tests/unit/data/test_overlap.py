@@ -3,6 +3,7 @@ import io
 import pytest
 from PIL import Image
 
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.data.corpus.overlap import check_overlap
@@ -22,7 +23,7 @@ def test_splits_that_share_nothing_are_counted(tmp_path):
 
 
 def test_a_file_in_two_splits_is_named(tmp_path):
-    with pytest.raises(DataError, match="the splits 'train' and 'test' share 1 files, first b; take them out"):
+    with refused(DataError, "'train'", "'test'"):
         check_overlap(corpus=corpus(tmp_path, "abcb"))
 
 
@@ -33,7 +34,7 @@ def test_equal_pictures_under_two_names_are_found_when_asked(tmp_path):
         (tmp_path / name).write_bytes(content.getvalue())
     path = corpus(tmp_path, "abcd")
     check_overlap(corpus=path)
-    with pytest.raises(DataError, match=r"1 pictures have the same bytes .* first d \(test\) is b \(train\)"):
+    with refused(DataError, "d (test) is b (train)"):
         check_overlap(corpus=path, images=[tmp_path])
 
 
@@ -42,11 +43,11 @@ def test_an_image_in_two_splits_or_a_caption_id_twice_is_never_written(tmp_path)
         captions = [Caption(image, "a", split, caption, "a", ["a"]) for image, split, caption in rows]
         write_corpus(captions, tmp_path / "x.parquet", dataset="d", kind="k", source_sha256="0")
 
-    with pytest.raises(DataError, match="d: image id 1 is in the splits 'train' and 'test'; take it out of one"):
+    with refused(DataError, "image id 1", "'train' and 'test'"):
         write((0, "train", 0), (1, "train", 1), (1, "test", 2))
-    with pytest.raises(DataError, match="d: caption id 1 is duplicated"):
+    with refused(DataError, "caption id 1", "is duplicated"):
         write((0, "train", 0), (1, "train", 1), (2, "test", 1))
-    with pytest.raises(DataError, match="image id 0: no such split as 'trian'; did you mean 'train'"):
+    with refused(DataError, "image id 0", "'trian'", "'train'"):
         write((0, "trian", 0))
     with pytest.raises(DataError, match="d: no captions to write"):
         write()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.datasets.conceptual.web_pictures import Failure, shrunk
 from recap.data.files.images import BrokenPicture, decode_rgb
@@ -45,7 +46,7 @@ def test_grey_of_16_bits_is_scaled_to_8(name):
 
 def test_black_of_16_bits_is_black_and_12_bits_in_16_are_refused():
     assert np.asarray(decode_rgb(stored(Image.fromarray(SIXTEEN * 0), "PNG"), "x")).max() == 0
-    with pytest.raises(DataError, match=r"^x.png: its 16-bit values reach 4095 only, .* save it with 8 bits"):
+    with refused(DataError, "x.png"):
         decode_rgb(stored(Image.fromarray(SIXTEEN // 16), "PNG"), "x.png")
 
 

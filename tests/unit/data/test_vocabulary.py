@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.generators import write_flickr
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import UNK, Vocabulary, build_vocabulary
@@ -21,7 +22,7 @@ def test_words_by_falling_count_then_spelling():
 
 def test_the_count_threshold_is_inclusive():
     assert Vocabulary.build(LISTS, min_count=2, max_length=3, splits="train").words == ["a", "dog"]
-    with pytest.raises(DataError, match="lower min_count"):
+    with refused(DataError, "min_count"):
         Vocabulary.build(LISTS, min_count=9, max_length=3, splits="train")
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.data.corpus.corpus_file import DrawnFrom
@@ -55,7 +56,7 @@ def test_too_few_survivors_are_one_sentence_and_a_whole_split_is_taken_as_it_is(
     with pytest.raises(DataError, match=r"web: \d+ of the \d+ rows .* validation split have a picture, 200 are needed"):
         drawn(tmp_path, alive)
     corpus = corpus_of(tmp_path, alive, set())
-    with pytest.raises(DataError, match=r"to draw 0\.01 of the rows with seed 3 have a picture, 198 are needed; lower"):
+    with refused(DataError, "0.01 of the rows with seed 3"):
         draw_subset(corpus=corpus, name="s", fraction=0.01, unit="pair", seed=3, out=tmp_path / "s.json")
     whole = draw_subset(corpus=corpus, name="full", fraction=1, unit="pair", seed=3, out=tmp_path / "s.json")
     assert len(whole["caption_ids"]) == len(alive)

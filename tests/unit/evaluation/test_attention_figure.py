@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 
 from helpers.feature_stores import SIZE, write_store
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.evaluation.attention_figure import vector_boxes
 from recap.features.store import FeatureStore
@@ -57,7 +58,7 @@ def test_regions_are_where_their_boxes_are_and_other_vectors_are_cells_of_a_grid
     cells = FeatureStore(write_store(tmp_path / "cells.h5", [7], rows=4))
     assert vector_boxes(cells, 7) == grid_boxes(2)
     others = FeatureStore(write_store(tmp_path / "others.h5", [7], rows=3))
-    with pytest.raises(FeatureError, match="image 7 has 3 vectors without boxes, no square grid to draw"):
+    with refused(FeatureError, "image 7"):
         vector_boxes(others, 7)
 
 

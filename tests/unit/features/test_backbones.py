@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.grid import Backbone
 from recap.features.maps import as_maps
@@ -38,7 +39,7 @@ def test_tokens_lose_their_prefix_and_channels_come_first():
     tokens = torch.arange(2 * 5 * 3.0).view(2, 5, 3)
     model.num_prefix_tokens = 1
     assert torch.equal(as_maps(tokens, model=model, backbone="x"), tokens[:, 1:].transpose(1, 2).view(2, 3, 2, 2))
-    with pytest.raises(ConfigError, match=r"\[2, 5\]"):
+    with refused(ConfigError, "[2, 5]"):
         as_maps(tokens[..., 0], model=model, backbone="x")
     model.num_prefix_tokens = 2
     with pytest.raises(ConfigError, match="no square grid"):
@@ -116,7 +117,7 @@ def test_unknown_names_are_said(changes, words):
 
 
 def test_a_map_too_coarse_for_the_grid_is_refused():
-    with pytest.raises(ConfigError, match="maps of 2 x 2 cells, too coarse for `grid: 7`"):
+    with refused(ConfigError, "`grid: 7`"):
         backbone(grid=7)(torch.zeros(1, 64, 64, 3, dtype=torch.uint8))
 
 
@@ -134,9 +135,7 @@ def test_pretrained_without_a_network_says_how_to_go_on_after_one_question(monke
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", offline)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(timm, "create_model", lambda *words, **options: pytest.fail("the hub was asked again"))
-    with pytest.raises(
-        FeatureError, match=r"test_resnet: .*no route .* the hub to \.\.\.\); without a network, set `weights`"
-    ) as error:
+    with refused(FeatureError, "test_resnet", "`weights`") as error:
         backbone(weights="pretrained")
     assert asked == ["timm/test_resnet.r160_in1k"]
     assert "second line" not in str(error.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.batched import alike, extract_alike
@@ -101,7 +102,7 @@ def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
     broken = photos("x.h5").images[0] / "7.png"
     whole = broken.read_bytes()
     broken.write_bytes(whole[:50])
-    with pytest.raises(DataError, match=r"7\.png: truncated or no picture"):
+    with refused(DataError, "7.png"):
         extract(photos("x.h5"), batch_size=2, shard_size=6)
     broken.write_bytes(whole)
     resumed, store = extract(photos("x.h5"), batch_size=2, shard_size=6)

@@ -9,6 +9,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
+from helpers.refusals import refused
 from recap.captioning.encoders import grid
 from recap.captioning.run_files import _extractor
 from recap.core.device import select_device
@@ -91,7 +92,7 @@ def test_an_image_of_several_views_has_the_rows_of_each_in_turn(pictures, weight
 def test_a_view_that_is_missing_is_named(pictures):
     rows = [Caption(1, "3.png|none.png", "train", 1, "a dog", ["a", "dog"])]
     write_corpus(rows, pictures.parent / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
-    with pytest.raises(DataError, match=r"^none.png: not found in"):
+    with refused(DataError, "none.png"):
         extract(pictures)
 
 
@@ -168,7 +169,7 @@ def test_a_scale_is_read_back_from_its_text(channels):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_missing_picture_is_named_before_any_work(pictures, threads):
     (pictures / "5.png").unlink()
-    with pytest.raises(DataError, match=r"5\.png"):
+    with refused(DataError, "5.png"):
         extract(pictures, threads=threads)
     assert not (pictures.parent / "shards").exists()
 
@@ -177,7 +178,7 @@ def test_missing_picture_is_named_before_any_work(pictures, threads):
 def test_truncated_picture_is_one_sentence_and_no_store(pictures, threads):
     content = (pictures / "8.png").read_bytes()
     (pictures / "8.png").write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match=r"8\.png") as error:
+    with refused(DataError, "8.png") as error:
         extract(pictures, threads=threads, weights="random")
     assert "\n" not in str(error.value)
     assert not (pictures.parent / "f.h5").exists()
@@ -185,7 +186,7 @@ def test_truncated_picture_is_one_sentence_and_no_store(pictures, threads):
 
 def test_gpu_asked_for_and_absent(pictures, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RecapError, match=r"'cuda' is asked for, but torch .*use 'auto' or 'cpu'"):
+    with refused(RecapError, "'cuda'", "'auto'", "'cpu'"):
         extract(pictures, device="cuda")
     assert select_device("auto") == CPU
     with pytest.raises(ConfigError, match="use auto, cpu or cuda"):
@@ -211,5 +212,5 @@ def test_batches_stay_inside_their_group():
 
 
 def test_unknown_interpolation_is_named():
-    with pytest.raises(ConfigError, match="'random'"):
+    with refused(ConfigError, "'random'"):
         resampling("random")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.info import info
 from recap.features.records import ImageFeatures
@@ -74,11 +75,11 @@ def test_every_stream_and_column_comes_back(store):
 
 
 def test_unknown_stream_and_column_are_named(store):
-    with pytest.raises(FeatureError, match="no stream 'grids'; did you mean 'grid'"):
+    with refused(FeatureError, "'grids'", "'grid'"):
         store.read([3], "grids")
-    with pytest.raises(FeatureError, match=r"'region' has no 'attributes' \(it has boxes, classes, class_scores\)"):
+    with refused(FeatureError, "'region'", "'attributes'", "class_scores"):
         store.column([3], "attributes")
-    with pytest.raises(FeatureError, match=r"'grid' has no 'boxes' \(it has features alone\)"):
+    with refused(FeatureError, "'grid'", "'boxes'"):
         store.column([3], "boxes", "grid")
 
 
@@ -124,7 +125,7 @@ def test_image_without_a_column_that_the_others_have_is_refused(tmp_path):
     def spoil(image_id, found):
         return {k: v for k, v in found.items() if k != "region/classes"} if image_id == 18 else found
 
-    with pytest.raises(FeatureError, match="image id 18: has region/values.*the images before it"):
+    with refused(FeatureError, "image id 18"):
         build(tmp_path / "f.h5", spoil)
 
 

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn.functional import binary_cross_entropy
 
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
 from recap.features.grid import weights_file
@@ -55,7 +56,7 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(scenes, tmp_path, mon
         return (tmp_path / name).read_bytes()
 
     assert kept("first", 0.3, 0.4) == kept("again", 0.3, 0.9) != kept("second", 0.4, 0.3)
-    with pytest.raises(FeatureError, match="not finite; lower learning_rate, now 0.001"):
+    with refused(FeatureError, "learning_rate"):
         kept("none", math.nan)
     assert not (tmp_path / "none").exists()
 
@@ -83,11 +84,11 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
     with pytest.raises(DataError, match="no word stands in the captions of 49 to 24 of the 48 training images"):
         tune(scenes, tmp_path / "none", least_images=49)
     assert not (tmp_path / "none").exists()
-    with pytest.raises(ConfigError, match="have no `word_tuning`"):
+    with refused(ConfigError, "`word_tuning`"):
         tune_backbone(
             spec=GridFeatures(**SPEC), corpus=None, images=[], inputs=tmp_path, device="cpu", threads=1, out=tmp_path
         )
     with pytest.raises(ValueError, match="weights 'boxes' are not tuned on words as well"):
         GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
-    with pytest.raises(ConfigError, match="--trained which file `recap features tune` made"):
+    with refused(ConfigError, "--trained", "`recap features tune`"):
         weights_file(GridFeatures(**SPEC, word_tuning={}), inputs=tmp_path, trained=None)

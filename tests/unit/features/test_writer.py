@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recap.core.errors import FeatureError, RecapError
+from helpers.refusals import refused
+from recap.core.errors import FeatureError, MissingFile, RecapError
 from recap.features import merging, packing
 from recap.features.parts import Part
 from recap.features.records import ImageFeatures
@@ -126,7 +127,7 @@ def test_extractor_that_loses_the_order_is_refused(tmp_path):
     def swapped(groups):
         yield from Counting()([group[::-1] for group in groups])
 
-    with pytest.raises(FeatureError, match="gave image id 13 where 10 was asked for"):
+    with refused(FeatureError, "image id 13"):
         build(tmp_path, swapped)
 
 
@@ -141,7 +142,7 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
 
     with monkeypatch.context() as small:
         small.setattr(packing.shutil, "disk_usage", lambda path: Usage)
-        with pytest.raises(FeatureError, match=r"\.shard\.h5: needs 1.0 MiB, but only 0.0 MiB are free"):
+        with refused(FeatureError, "shard.h5"):
             build(tmp_path, Counting())
 
     def full(path, block):
@@ -231,12 +232,12 @@ def test_parts_extract_what_a_kept_store_has_not(tmp_path):
 
 def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
     files = parts_of(tmp_path, [1, 2])
-    with pytest.raises(RecapError, match=r"3\.json: no such file"):
+    with refused(MissingFile, "3.json"):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     parts_of(tmp_path, [3])
     other = json.loads(files[2].read_text())
     files[2].write_text(json.dumps({**other, "header": {**other["header"], "made_with": "another GPU"}}))
-    with pytest.raises(FeatureError, match=r"3\.json: its made_with differ from those of .*1\.json"):
+    with refused(FeatureError, "3.json", "made_with", "1.json"):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     files[2].write_text(json.dumps(other))
     next((tmp_path / "shards").glob("*.shard.h5")).unlink()

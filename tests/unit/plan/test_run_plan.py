@@ -130,9 +130,7 @@ def test_a_row_may_name_several_features(params):
     (part,) = {run.features for run in plan.scored()}
     assert part == "vinvl+clip_rn50_grid"
     assert plan.feature_names(part) == ("vinvl", "clip_rn50_grid")
-    with pytest.raises(
-        ConfigError, match=r"features vinvl, clip_rn50_grid become scenes_grid, scenes_grid at scale 'scenes'; name as"
-    ):
+    with refused(ConfigError, "vinvl, clip_rn50_grid", "scenes_grid, scenes_grid", "at scale 'scenes'"):
         planned(params, "scenes")
 
 
@@ -197,7 +195,7 @@ def test_a_replaced_setting_takes_the_difference_to_the_print_away_row_by_row(pa
 
 def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
     own_table(params, printed_on="scene")
-    with pytest.raises(ConfigError, match=r"did you mean 'scenes'\?.*asked for by printed_on of table 'mine/own'"):
+    with refused(UnknownName, "'scenes'", "printed_on of table 'mine/own'"):
         planned(params, tables=["mine/own"])
 
 
@@ -243,23 +241,19 @@ def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, r
 
 def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
     edited(params, "xlan/tables/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
-    with pytest.raises(
-        ConfigError, match=r"t3\.yaml: row 'base': the key 'features' is missing; `defaults` lacks it, too"
-    ):
+    with refused(ConfigError, "t3.yaml", "row 'base'", "'features'", "`defaults`"):
         planned(params)
 
 
 def test_mistakes_in_a_scale_are_said_with_its_file(params):
     edited(params, "xlan/scales/scenes.yaml", models={"xlan": {"d_modell": 128}})
-    with pytest.raises(ConfigError, match=r"params/xlan/scales/scenes\.yaml: models\.xlan: unknown key 'd_modell'"):
+    with refused(ConfigError, "params/xlan/scales/scenes.yaml", "'d_modell'"):
         planned(params)
     edited(params, "xlan/scales/scenes.yaml", models={})
-    with pytest.raises(
-        ConfigError, match=r"scale 'scenes' has no sizes for models of kind 'xlan'; add the key 'models\.xlan' in"
-    ):
+    with refused(ConfigError, "'scenes'", "'xlan'", "'models.xlan'"):
         planned(params)
     edited(params, "scales/paper.yaml", datasets={"coco": "scenes"})
-    with pytest.raises(ConfigError, match=r"paper\.yaml: paper: true replaces nothing, so 'datasets' cannot be given"):
+    with refused(ConfigError, "paper.yaml", "'datasets'"):
         planned(params, "paper")
     with refused(UnknownName, "scene", "scales", "scenes"):
         planned(params, "scene")
@@ -277,7 +271,7 @@ def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(par
 
 def test_two_tables_whose_files_have_one_name_are_refused(params):
     edited(params, "tables/xlan_t3.yaml", **read_mapping(params / "xlan" / "tables" / "t3.yaml"))
-    with pytest.raises(ConfigError, match="table 'xlan_t3': another table has files of the same names"):
+    with refused(ConfigError, "table 'xlan_t3'"):
         planned(params, tables=["xlan/t3", "xlan_t3"])
 
 

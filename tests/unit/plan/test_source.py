@@ -118,6 +118,14 @@ def test_what_is_computed_counts(toy, old, new):
     assert toy(**{name: replaced(text, old, new)}) != toy()
 
 
+def test_an_error_counts_by_its_condition_alone(toy):
+    text = replaced(LAYER, "raise ShapeError", "raise ConfigError")
+    text = replaced(text, "from toy.errors import ShapeError", "from recap.core.errors import ConfigError, MissingData")
+    assert toy(layer=replaced(text, "raise ConfigError", "raise MissingData")) == toy(layer=text)
+    assert toy(layer=replaced(text, "is too large", "exceeds the scale")) == toy(layer=text)
+    assert toy(layer=replaced(text, "x > SCALE", "x >= SCALE")) != toy(layer=text)
+
+
 def test_a_move_to_another_file_changes_nothing(toy):
     elsewhere = replaced(LAYER, "toy.numbers", "toy.scales")
     assert toy(layer=elsewhere, numbers=None, scales="SCALE = 1.5\n") == toy()

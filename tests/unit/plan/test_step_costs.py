@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from helpers.plans import PARAMS, planned
+from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.amounts import Amounts
 from recap.plan.step_costs import StepCost, StepCosts, add_costs
@@ -83,7 +84,7 @@ def test_a_damaged_line_is_named(tmp_path, shapes):
     table = tmp_path / "measured.csv"
     add_costs(table, [row(shapes[0])])
     table.write_text(table.read_text().replace("a core", "a core").replace(",0.5,", ",slow,"))
-    with pytest.raises(ConfigError, match=r"measured\.csv line 2: seconds"):
+    with refused(ConfigError, "measured.csv line 2"):
         StepCosts.read([table])
 
 

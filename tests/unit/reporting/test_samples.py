@@ -5,6 +5,7 @@ import json
 import pytest
 from PIL import Image
 
+from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.errors import DataError, MetricError
 from recap.data.corpus.corpus import Caption, write_corpus
@@ -102,14 +103,14 @@ def test_captions_of_other_images_are_refused(world):
     folder, table = world
     path = folder / "scores" / row_runs(table.rows[1], [1])[0].path / "captions.test.json"
     path.write_text(json.dumps(json.loads(path.read_text())[:-1]))
-    with pytest.raises(MetricError, match="row 'zodiac' are not those of the split 'test'"):
+    with refused(MetricError, "row 'zodiac'", "split 'test'"):
         sheet(world)
     assert not (folder / "figures").exists()
 
 
 def test_a_missing_photo_is_named_and_nothing_is_written(world):
     (world[0] / "photos" / "12.png").unlink()
-    with pytest.raises(DataError, match=r"12\.png"):
+    with refused(DataError, "12.png"):
         sheet(world, count=4)
     assert not (world[0] / "figures").exists()
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from helpers.refusals import refused
 from helpers.score_files import make_table, write_scores
 from recap.core.errors import ConfigError, RecapError
 from recap.plan.run_plan import RunPlan
@@ -140,7 +141,7 @@ def test_a_long_heading_takes_no_room_from_the_panels(drawn):
 
 def test_a_row_without_statistics_is_named(drawn):
     missing = [{"label": "a", "points": [{"x": 1, "table": "one", "row": "nowhere"}]}]
-    with pytest.raises(RecapError, match=r"one\.json: no .* of row 'nowhere'"):
+    with refused(RecapError, "one.json", "row 'nowhere'"):
         drawn(lines=Figure.model_validate({**EMPTY, "lines": missing}).lines)
 
 

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
+from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
-from recap.core.errors import MetricError, RecapError
+from recap.core.errors import DamagedFile, MetricError, MissingFile, RecapError
 from recap.core.files.checksums import NAME, record
 from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
@@ -194,7 +195,7 @@ def test_seeds_scored_differently_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1, 2])
     run = row_runs(table.rows[0], [2])[0]
     write_run(tmp_path / "scores" / run.path, BASE, signature=SIGNATURE.replace("tok:ptb", "tok:simple"))
-    with pytest.raises(MetricError, match=r"seed 2.*tok is 'ptb'"):
+    with refused(MetricError, "seed 2", "'ptb'"):
         compare(tmp_path, table, [1, 2])
 
 
@@ -203,7 +204,7 @@ def test_other_images_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1])
     run = row_runs(table.rows[1], [1])[0]
     write_run(tmp_path / "scores" / run.path, BETTER, ids=(11, 12, 13, 99))
-    with pytest.raises(MetricError, match="'transformer' and 'zodiac' were scored on different image ids"):
+    with refused(MetricError, "'transformer'", "'zodiac'"):
         compare(tmp_path, table, [1])
 
 
@@ -211,13 +212,13 @@ def test_missing_and_broken_files_are_named(tmp_path):
     table = make_table()
     write_scores(tmp_path / "scores", table, [1])
     folder = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path
-    with pytest.raises(RecapError, match=r"seed-2.*metrics.json: no such file"):
+    with refused(MissingFile, "metrics.json"):
         compare(tmp_path, table, [1, 2])
     (folder / "scores.test.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(MetricError, match=r"scores.test.parquet: not a score file"):
+    with refused(DamagedFile, "scores.test.parquet"):
         compare(tmp_path, table, [1])
     (folder / "scores.test.parquet").unlink()
-    with pytest.raises(MetricError, match=r"scores.test.parquet: no such file; evaluate"):
+    with refused(MissingFile, "scores.test.parquet"):
         compare(tmp_path, table, [1])
     write_run(folder, BETTER)
     metrics = json.loads((folder / "metrics.json").read_text())

@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers.refusals import refused
 from helpers.training import STAGES, training
 from recap.core.errors import TrainingError
 from recap.runs.folder import _curve
@@ -62,7 +63,7 @@ def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
     loop.step.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
-    with pytest.raises(TrainingError, match=r"the loss of step 1 is nan; its images are \["):
+    with refused(TrainingError, "step 1", "nan", "images"):
         loop.run()
     assert not (tmp_path / "last.pt").exists()
 
@@ -72,7 +73,7 @@ def test_a_model_without_numbers_stops_with_step_and_images_saved(tmp_path, stag
     loop = training(tmp_path, stage=stage)
     with torch.no_grad():
         loop.model.output.bias[4] = torch.nan
-    with pytest.raises(TrainingError, match=r"failed_step\.json"):
+    with refused(TrainingError, "failed_step.json"):
         loop.run()
     failed = json.loads((tmp_path / "failed_step.json").read_text())
     assert failed["step"] == 1 and failed["image_ids"] == loop.batches.order(0)[0]

@@ -19,7 +19,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from recap.core.errors import RecapError
+from recap.core.errors import InUse
 from recap.core.files.lock import taken, wait_for
 from recap.core.log import log
 
@@ -39,13 +39,13 @@ def lock_workflow(folder: Path) -> bool:
         Whether the previous workflow was killed; all its jobs have ended now.
 
     Raises:
-        RecapError: another workflow is running here, or a job of a killed one does not end.
+        InUse: another workflow is running here, or a job of a killed one does not end.
     """
     folder.mkdir(parents=True, exist_ok=True)
     owner = os.open(folder / "owner", os.O_RDWR | os.O_CREAT, 0o666)
     if not taken(owner, shared=True):
         process = _read(owner).rpartition(" ")[2]
-        raise RecapError(f"{Path.cwd()}: another workflow is running here (process {process}); wait for it, or stop it")
+        raise InUse(f"{Path.cwd()}: another workflow is running here (process {process}); wait for it, or stop it")
     killed = bool(_read(owner))  # a workflow that ends by itself takes its id away
     if killed:
         fcntl.flock(owner, fcntl.LOCK_UN)

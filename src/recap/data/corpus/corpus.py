@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.errors import DataError, first_line, nearest
+from recap.core.errors import DamagedData, DataError, MissingData, first_line, nearest
 from recap.core.files import checksums
 from recap.data.corpus.corpus_file import (
     COLUMNS,
@@ -55,7 +55,7 @@ class Corpus:
         """
         path = Path(path)
         if not path.is_file():
-            raise DataError(f"{path}: no such corpus; run `recap data corpus` first")
+            raise MissingData(f"{path}: no such corpus; run `recap data corpus` first")
         checksums.check(path)
         content = ContentHash()
         pieces: dict[str, list[np.ndarray]] = {"image_id": [], "caption_id": [], "split": []}
@@ -72,7 +72,7 @@ class Corpus:
             whole = about.pop("content_hash") == content.digest(about)
             ids = {name: np.concatenate(parts) for name, parts in pieces.items()}
         if not whole:
-            raise DataError(f"{path}: its content does not match its hash; delete it and make it again")
+            raise DamagedData(f"{path}: its content does not match its hash; delete it and make it again")
         return cls(path, about, ids)
 
     @cached_property
@@ -184,7 +184,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
         reason = first_line(error)
-        raise DataError(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
+        raise DamagedData(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
 
 
 def _codes(splits: pa.ChunkedArray) -> np.ndarray:

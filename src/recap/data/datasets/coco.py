@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
@@ -96,7 +96,7 @@ def read_list(path: Path) -> dict[int, str]:
         DataError: the file is missing or empty, a line has another form, or an id is duplicated.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
+        raise MissingData(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
     found: dict[int, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         words = line.split()

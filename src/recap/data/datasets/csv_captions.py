@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recap.core.errors import DataError, nearest
+from recap.core.errors import DataError, MissingData, nearest
 from recap.core.hashing import sha256_file
 from recap.core.seeding import derived_seed
 from recap.data.corpus.corpus_file import SPLITS, Caption, need_splits
@@ -82,7 +82,7 @@ def read_rows(path: Path, *, drawn: bool) -> Iterator[Row]:
         DataError: the file is missing, a column is missing, or a row is invalid; names the line.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such CSV file; correct the key 'captions' or the inputs folder")
+        raise MissingData(f"{path}: no such CSV file; correct the key 'captions' or the inputs folder")
     line = 1
     try:
         # A byte that is no UTF-8 becomes half of a surrogate pair, which `_row` refuses with the number of the line.

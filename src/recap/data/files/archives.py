@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.files.atomic import naming_full_disk
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import exclusive
@@ -59,7 +59,7 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
         RecapError: the disk refuses, or another process is unpacking into the folder.
     """
     if not archive.is_file():
-        raise DataError(f"{archive}: no such archive; fetch it first")
+        raise MissingData(f"{archive}: no such archive; fetch it first")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * archive.stat().st_size) if limit is None else limit
     with naming_full_disk(into), _private_folder(into, archive) as folder:
         places = _unpack(archive, folder, into, Chosen(members), limit)

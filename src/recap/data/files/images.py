@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.data.files.members import DAMAGED
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class ImageSource:
         self._opened: dict[Path, zipfile.ZipFile] = {}
         for root in self.roots:
             if not root.exists():
-                raise DataError(f"{root}: no such folder or zip of images; correct the paths of the images")
+                raise MissingData(f"{root}: no such folder or zip of images; correct the paths of the images")
             if not root.is_dir() and not zipfile.is_zipfile(root):
                 raise DataError(f"{root}: neither a folder nor a whole zip of images; fetch it again")
 
@@ -142,7 +142,7 @@ class ImageSource:
                 raise DataError(f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}")
             return archive.read(name)
         except DAMAGED as error:
-            raise DataError(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
+            raise DamagedData(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
 
     def open_rgb(self, file: str) -> Image:
         """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features.
@@ -196,7 +196,7 @@ class ImageSource:
             try:
                 self._opened[root] = zipfile.ZipFile(root)
             except DAMAGED as error:
-                raise DataError(f"{root}: a damaged zip of images ({error}); fetch it again") from error
+                raise DamagedData(f"{root}: a damaged zip of images ({error}); fetch it again") from error
         return self._opened[root]
 
     def _where(self) -> str:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.data.files.members import DAMAGED
 
 # COCO's largest annotation file has 0.5 GiB.
@@ -35,14 +35,14 @@ def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
         DataError: the file is missing, damaged or no JSON.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such annotation file; correct the key 'annotations' or the inputs folder")
+        raise MissingData(f"{path}: no such annotation file; correct the key 'annotations' or the inputs folder")
     try:
         if not zipfile.is_zipfile(path):
             return {path.name: json.loads(path.read_bytes())}
         with zipfile.ZipFile(path) as opened:
             return {name: json.loads(_content(opened, name, path)) for name in _fitting(opened, pattern)}
     except DAMAGED as error:
-        raise DataError(f"{path}: not valid JSON, or a damaged zip ({error}); fetch the file again") from error
+        raise DamagedData(f"{path}: not valid JSON, or a damaged zip ({error}); fetch the file again") from error
 
 
 def _fitting(opened: zipfile.ZipFile, pattern: str) -> list[str]:

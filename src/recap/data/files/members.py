@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from recap.core.errors import DataError, first_line
+from recap.core.errors import DataError, MissingData, first_line
 
 # What the standard library raises for archives that are damaged or packed in a way it does not know.
 DAMAGED = (
@@ -36,7 +36,7 @@ def members(path: Path, *, wanted: Wanted, max_bytes: int) -> Iterator[tuple[str
         DataError: ``path`` is missing, none of the three, truncated or damaged, or a wanted file is too large.
     """
     if not path.exists():
-        raise DataError(f"{path}: no such folder or archive; correct its path or the inputs folder")
+        raise MissingData(f"{path}: no such folder or archive; correct its path or the inputs folder")
     try:
         yield from _reader(path)(path, wanted, max_bytes)
     except DAMAGED as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.errors import DataError, nearest
+from recap.core.errors import DamagedData, DataError, nearest
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
@@ -73,5 +73,5 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     values = read_json(path)
     rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
     if not rest or values.get("hash") != value_hash(rest):
-        raise DataError(f"{path}: the ids do not match their hash; delete it and make it again")
+        raise DamagedData(f"{path}: the ids do not match their hash; delete it and make it again")
     return values

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recap.core.errors import DataError, first_line
+from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
@@ -81,7 +81,7 @@ class BytePairVocabulary:
         saved: _Saved = validate(_Saved, dict(values), str(path))
         vocabulary = cls(_of_json(json.dumps(values["tokenizer"]).encode(), path), saved.rule.model_dump())
         if vocabulary.hash != saved.hash:
-            raise DataError(f"{path}: the byte pairs do not match their hash; delete it and make it again")
+            raise DamagedData(f"{path}: the byte pairs do not match their hash; delete it and make it again")
         return vocabulary
 
     def save(self, path: str | Path) -> None:
@@ -166,7 +166,7 @@ def _from_files(path: Path, files: Sequence[Path]) -> Tokenizer:
 
     for file in files:
         if not file.is_file():
-            raise DataError(
+            raise MissingData(
                 f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
                 "`tokenizer: hub:openai-community/gpt2@COMMIT`"
             )

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
@@ -83,7 +83,7 @@ class Vocabulary:
         saved: _Saved = validate(_Saved, values, str(path))
         vocabulary = cls(saved.words, saved.rule.model_dump())
         if vocabulary.hash != saved.hash or len(vocabulary._ids) != len(vocabulary.words):
-            raise DataError(f"{path}: the words do not match their hash; delete it and make it again")
+            raise DamagedData(f"{path}: the words do not match their hash; delete it and make it again")
         return vocabulary
 
     def save(self, path: str | Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from recap.core.errors import FeatureError
+from recap.core.errors import FeatureError, MissingFeatures
 from recap.features.origins import Origins
 from recap.features.records import ImageFeatures
 
@@ -134,5 +134,5 @@ def existing(paths: Iterable[Path]) -> list[Path]:
         try:
             path.stat()
         except (OSError, ValueError) as error:
-            raise FeatureError(f"{str(path)[:300]}: no such file or folder of features; correct the path") from error
+            raise MissingFeatures(f"{str(path)[:300]}: no such file or folder of features; correct the path") from error
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import FeatureError, first_line
+from recap.core.errors import DamagedFeatures, FeatureError, first_line
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
@@ -43,7 +43,7 @@ class GridFeatsPth:
             maps = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
             reason = first_line(error)[:120]
-            raise FeatureError(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
+            raise DamagedFeatures(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
             raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another format")
@@ -118,7 +118,7 @@ def _array(path: Path) -> np.ndarray:
         raise
     except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise FeatureError(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
+        raise DamagedFeatures(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
     if array.dtype.kind not in "fiu":
         raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
     return array

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import FeatureError
+from recap.core.errors import DamagedFeatures, FeatureError
 from recap.features.hdf5 import UnreadableHdf5, ask
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
 from recap.features.layout import GRID, REGION, image_digest
@@ -37,7 +37,7 @@ class M2Hdf5:
         try:
             self._there = set(ask("names", self._path))
         except UnreadableHdf5 as error:
-            raise FeatureError(f"{self._path}: truncated or no HDF5 file ({error}); fetch it again") from error
+            raise DamagedFeatures(f"{self._path}: truncated or no HDF5 file ({error}); fetch it again") from error
         keys = sorted(key for key in self._there if key.rpartition("_")[2] in ("features", "grids"))
         found = {key.rpartition("_")[2] for key in keys}
         if not found:
@@ -103,7 +103,7 @@ class M2Hdf5:
         try:
             array = np.asarray(ask("dataset", self._path, f"{name}_{suffix}"))
         except UnreadableHdf5 as error:
-            raise FeatureError(f"{where}: cannot be read ({error}); the file is damaged, fetch it again") from error
+            raise DamagedFeatures(f"{where}: cannot be read ({error}); the file is damaged, fetch it again") from error
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)
         return array

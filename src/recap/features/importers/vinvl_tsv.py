@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.errors import FeatureError
+from recap.core.errors import FeatureError, MissingFeatures
 from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_vectors, whole
@@ -64,7 +64,7 @@ class VinvlTsv:
 
 def _offsets(path: Path) -> list[int]:
     if not path.is_file():
-        raise FeatureError(f"{path}: no such file; it must be beside the TSV: fetch it too")
+        raise MissingFeatures(f"{path}: no such file; it must be beside the TSV: fetch it too")
     lines = path.read_bytes().split()
     if not lines or not all(line.isdigit() and len(line) < 19 for line in lines):
         raise FeatureError(f"{path}: expected one byte position per line; fetch it again")

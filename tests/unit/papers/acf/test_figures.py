@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from helpers.model_cases import built, random_images
 from helpers.prepared import prepare
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import load_vocabulary
@@ -154,7 +155,7 @@ def test_vectors_that_are_no_grid_are_drawn_only_where_nothing_is_clustered():
     stream = random_images(AcfModel.example(), 1, masked=False).main
     five = Stream(stream.values[:, :5], stream.mask[:, :5])
     assert clusters_of_vectors({}, five, None, 0.5, "a.h5: image 1") == ([], {})
-    with pytest.raises(FeatureError, match="a.h5: image 1 has 5 vectors, no square grid"):
+    with refused(FeatureError, "a.h5: image 1"):
         clusters_of_vectors({1: torch.eye(5)}, five, None, 0.5, "a.h5: image 1")
 
 

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
+from helpers.refusals import refused
 from recap.core.errors import ConfigError, RecapError
 from recap.data.vocabulary.words import Vocabulary
 from recap.models.gpt2 import LanguageModel
@@ -136,7 +137,7 @@ def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names
     with pytest.raises(ConfigError, match="GPT-2's weights go with its byte pairs"):
         model(file)
     save_file({"bert.weight": torch.zeros(2)}, file)
-    with pytest.raises(ConfigError, match="'bert.weight' is none of GPT-2's"):
+    with refused(ConfigError, "'bert.weight'"):
         model(file)
 
 
@@ -158,7 +159,7 @@ def test_files_that_are_no_weights_are_refused(tmp_path, weights):
 def test_settings_and_files_of_weights_must_agree(tmp_path):
     assert pretrained_file(None, None) is None
     assert pretrained_file("language_model:x", tmp_path / "x.safetensors") == tmp_path / "x.safetensors"
-    with pytest.raises(ConfigError, match="name their file with --weights"):
+    with refused(ConfigError, "--weights"):
         pretrained_file("language_model:x", None)
     with pytest.raises(ConfigError, match="name no weights"):
         pretrained_file(None, tmp_path)

@@ -13,6 +13,7 @@ from helpers.model_cases import (
     stepwise,
     wider,
 )
+from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.models import transformer_decoder
 from recap.papers.transformer import model as transformer
@@ -115,5 +116,5 @@ def test_packed_tokens_of_a_scope_equal_padded_ones(images, tokens):
 
 def test_a_caption_longer_than_the_sinusoids_is_refused(images):
     model = built(EXAMPLE)
-    with pytest.raises(ConfigError, match="a caption has 513 tokens, Zodiac has 512 positions"):
+    with refused(ConfigError, "Zodiac"):
         model.decode(random_tokens(length=513, captions=1), model.encode(images))

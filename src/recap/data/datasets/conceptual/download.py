@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.files.atomic import atomic_path, naming_full_disk
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import exclusive
@@ -112,7 +112,7 @@ def download(
 def _numbers(path: Path) -> frozenset[int]:
     """Read a list of rows."""
     if not path.is_file():
-        raise DataError(f"{path}: no such list of rows; correct --only")
+        raise MissingData(f"{path}: no such list of rows; correct --only")
     lines = path.read_text(encoding="utf-8", errors="replace").split()
     if bad := next((line for line in lines if not (line.isascii() and line.isdigit())), None):
         raise DataError(f"{path}: {bad[:40]!r} is no number of a row; write one per line")

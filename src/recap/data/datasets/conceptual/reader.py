@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption, DrawnFrom
@@ -29,7 +29,7 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`."""
     for file in map(inputs.joinpath, spec.outside_files()):
         if not file.is_file():
-            raise DataError(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
+            raise MissingData(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
     captions = read_conceptual(
         train=inputs / spec.train,
         validation=inputs / spec.validation,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.files.atomic import atomic_path
 from recap.core.files.json_files import write_json
 from recap.data.datasets.conceptual.tsv import Row
@@ -102,9 +102,9 @@ def read_records(path: Path) -> Iterator[Record]:
                     last = record.row
                     yield record
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such list; run `recap data conceptual-download` first") from error
+        raise MissingData(f"{path}: no such list; run `recap data conceptual-download` first") from error
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: damaged or no list of downloads ({error}); delete it and download again") from error
+        raise DamagedData(f"{path}: damaged or no list of downloads ({error}); delete it and download again") from error
 
 
 def kept(out: Path, record: Record) -> bool:

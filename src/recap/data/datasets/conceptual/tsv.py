@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError, MissingData
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ def read_tsv(path: Path) -> Iterator[Row]:
         DataError: the file is missing, empty or truncated, or a line has not two fields or is no UTF-8.
     """
     if not path.is_file():
-        raise DataError(f"{path}: no such TSV; fetch it, or correct the path")
+        raise MissingData(f"{path}: no such TSV; fetch it, or correct the path")
     number = -1
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
             for number, line in enumerate(lines):
                 yield _row(line, number, path)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read after line {number + 1} ({error}); fetch it again") from error
+        raise DamagedData(f"{path}: cannot be read after line {number + 1} ({error}); fetch it again") from error
     if number < 0:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
@@ -48,7 +48,7 @@ def _row(line: bytes, number: int, path: Path) -> Row:
     try:
         parts = line.decode("utf-8").rstrip("\r\n").split("\t")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
+        raise DamagedData(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
     if len(parts) != 2:
         fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
         raise DataError(f"{path}: line {number + 1}: {fields} where caption TAB url is expected; correct the line")

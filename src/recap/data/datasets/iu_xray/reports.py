@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError
 from recap.data.files.members import members
 
 MAX_BYTES = 2**20  # real reports have 4 to 12 KB
@@ -59,7 +59,7 @@ def parse_report(content: bytes, where: str) -> Report:
     except DefusedXmlException as error:
         raise DataError(f"{where}: declares a document type or entities, which reports never do; remove it") from error
     except (ParseError, ValueError, LookupError) as error:
-        raise DataError(f"{where}: not valid XML ({error}); fetch it again") from error
+        raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
     marker = root.find("uId")
     uid = "" if marker is None else marker.get("id", "")
     digits = uid.removeprefix("CXR")

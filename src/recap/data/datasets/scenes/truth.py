@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
+from recap.core.errors import DataError, MissingData
 from recap.core.files import checksums
 from recap.core.files.json_files import read_json
 from recap.data.datasets.scenes.captions import (
@@ -99,7 +99,7 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
         RecapError: it has changed since it was finished.
     """
     if not boxes.is_file():
-        raise DataError(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
+        raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
     checksums.check(boxes)
     try:
         return {record["image_id"]: _scene(record) for record in read_json(boxes)["images"]}
