@@ -47,10 +47,16 @@ def test_a_produced_table_shows_every_doubt_and_printed_p(name, tmp_path):
     plan = planned(PARAMS, None, [name])
     table = plan.tables[name]
     statistics = invented_statistics(table, plan.seeds[name][:1], tmp_path, images=4)
-    shown = plain(markdown_table(table_content(table, statistics)))
+    content = table_content(table, statistics)
+    shown = plain(markdown_table(content))
     missing = [
         (row, text) for row, text in doubts(TABLES[name]) if plain(text).rstrip(".").replace("<", "&lt;") not in shown
     ]
     assert missing == []
+    blocks = {block.label.removesuffix(" (baseline)"): block.lines for block in content.blocks}
     for row in rows(TABLES[name]):
-        assert all(f"{column} {p:g} (" in shown for column, p in row.printed_p.items())
+        lines = (
+            [line.entries for line in blocks[plain(row.label)] if line.kind == "p, printed"] if row.printed_p else []
+        )
+        texts = {column: entry.text for line in lines for column, entry in zip(table.columns, line, strict=True)}
+        assert {column: float(texts[column]) for column in row.printed_p} == row.printed_p
