@@ -105,6 +105,7 @@ class RunPlan(LoadedFiles):
             scale=self._scale_text([table_id]),
             short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
+            doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,
             quoted=quoted,
@@ -177,6 +178,7 @@ class RunPlan(LoadedFiles):
             printed=row.printed,
             printed_sd=row.printed_sd,
             printed_p=row.printed_p,
+            p_fits=row.p_fits,
             doubt=row.doubt,
             as_printed=as_printed,
         )
