@@ -8,6 +8,8 @@ from typing import Any
 
 from recap.core.errors import RecapError
 from recap.reporting.notes import SEEDS_LINE, seeds_for_printed, table_notes
+from recap.reporting.printed_p import LINE as PRINTED_P
+from recap.reporting.printed_p import printed_p_entries
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
@@ -66,8 +68,8 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     _check(table, statistics)
     content = Content(table.title, table.scale, [heading(column) for column in table.columns])
     for quoted in table.quoted:
-        line = _doubted("printed", _numbers(quoted, table.columns), quoted.doubt, content)
-        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
+        lines = _printed_alone(quoted, table.columns, content)
+        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", lines))
     content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
     for row in [*statistics["rows"], *statistics.get("outside", [])]:
         content.blocks.append(_block(row, statistics, content))
@@ -83,8 +85,20 @@ def _numbers(row: QuotedRow, columns: Sequence[str]) -> dict[str, str]:
 
 def _own_not_run(row: NotRunRow, columns: Sequence[str], content: Content) -> Block:
     """Return a row of the paper's own that was not run: a line with the mark of the reason, and printed numbers."""
-    printed = _doubted("printed", _numbers(row, columns), row.doubt, content)
-    return Block(f"{plain(row.label)} (own, not run)", [_without(row.reason, len(columns), content), printed])
+    lines = [_without(row.reason, len(columns), content), *_printed_alone(row, columns, content)]
+    return Block(f"{plain(row.label)} (own, not run)", lines)
+
+
+def _printed_alone(row: QuotedRow, columns: Sequence[str], content: Content) -> list[Line]:
+    """Return what the paper prints in a row that has no run."""
+    line = _doubted("printed", _numbers(row, columns), row.doubt, content)
+    return [line, *_printed_p(row.model_dump(), columns, content)]
+
+
+def _printed_p(row: Mapping[str, Any], columns: Sequence[str], content: Content) -> list[Line]:
+    """Return the line of the p-values that the paper prints, or nothing."""
+    entries = printed_p_entries(row, columns, content.footnotes)
+    return [Line(PRINTED_P, [Entry(text or NONE, mark=mark) for text, mark in entries])] if entries else []
 
 
 def _without(reason: str, columns: int, content: Content) -> Line:
@@ -131,11 +145,13 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
         sources = dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])
         kind = ", ".join(["scored here" if outside else "ours", *sources])
         kind = kind if same is None or outside else f"{kind} (n = {same})"
-        lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
+        ours = [_ours(cell, column, same, content) for column, cell in cells]
+        lines = [Line(kind, ours, note_mark(row, content.footnotes))]
     lines += _printed_lines(cells, row["doubt"], content)
     if row["id"] != baseline and not reason:
         differences = [_difference(cell, column, content) for column, cell in cells]
         lines.append(Line("minus baseline" if outside else "ours minus baseline", differences))
+        lines += _printed_p(row, statistics["columns"], content)
         for unit in units if family["made"] else ():
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
         seeds = [seeds_for_printed(cell) for _, cell in cells]
@@ -173,6 +189,11 @@ def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str
     """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
     texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
     return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
+
+
+def note_mark(row: Mapping[str, Any], footnotes: Footnotes) -> str:
+    """Return the mark of the footnote that says what a row's settings follow; empty where its table does not say it."""
+    return footnotes.mark(f"{plain(row['note']).rstrip('.')}.") if row.get("note") else ""
 
 
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:

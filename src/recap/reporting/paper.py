@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, doubt_marks, mark_of, number, one_reason, own_not_run_mark
+from recap.reporting.content import (
+    FROM_OUTSIDE,
+    OUTSIDE,
+    doubt_marks,
+    mark_of,
+    note_mark,
+    number,
+    one_reason,
+    own_not_run_mark,
+)
 from recap.reporting.notes import FROM_FILES, NO_RUNS
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
@@ -74,7 +83,8 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     rows += [_own_not_run(row, columns, footnotes) for row in table.not_run]
     for row in statistics["rows"]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
-        rows.append(_with_origin(PaperRow(plain(row["label"]), scores), row, columns, footnotes))
+        noted = tuple(filter(None, [note_mark(row, footnotes)]))
+        rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))
     for row in statistics.get("outside", []):
         scores = [_score(row["cells"][column], column, best="") for column in columns]
         mark = footnotes.mark(f"{FROM_FILES}. {NO_RUNS}")
@@ -116,7 +126,7 @@ def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str]
     if not sources:
         return shown
     said = f"scored by {sources}"
-    return replace(shown, source=f"{RUN}, {said}", marks=(footnotes.mark(f"S{said[1:]}."),))
+    return replace(shown, source=f"{RUN}, {said}", marks=(*shown.marks, footnotes.mark(f"S{said[1:]}.")))
 
 
 def short_name(column: str) -> list[str]:

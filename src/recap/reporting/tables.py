@@ -14,7 +14,7 @@ from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, table_conten
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
-from recap.reporting.notes import seeds_for_printed
+from recap.reporting.notes import difference_to_quoted, seeds_for_printed
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
@@ -95,7 +95,7 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     notes = [key for key in _NOTES if any(row[key] for row in rows)]
     records = list(_records(statistics, notes))
     lines = [*_printed(statistics, notes, "quoted"), *_printed(statistics, notes, "not_run"), *records]
-    names = list(records[0])
+    names = [*records[0], *(_difference_of(row) for row in _like_quoted(statistics))]
     return csv_text([names, *([cell(line.get(key)) for key in names] for line in lines)])
 
 
@@ -134,7 +134,11 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
 
 
 def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of rows that the paper quotes, or of its own that were not run: only a printed value."""
+    """Yield the lines of rows that the paper quotes, or of its own that were not run: only a printed value.
+
+    A quoted value comes with the differences of our rows with its data and settings to it.
+    """
+    compared = _like_quoted(statistics) if rows == "quoted" else []
     for row in statistics[rows]:
         for metric, value in row["printed"].items():
             yield {
@@ -142,9 +146,19 @@ def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> 
                 **{key: row[key] for key in ("id", "label")},
                 "metric": metric,
                 "printed_percent": value,
+                **{_difference_of(ours): difference_to_quoted(ours, row, metric) for ours in compared},
                 "reason": f"own, not run: {row['reason']}" if "reason" in row else "printed in the paper, not run",
                 **{key: _note(row[key], metric) for key in notes},
             }
+
+
+def _like_quoted(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return our rows with the data and settings of the quoted ones, if there are any."""
+    return [row for row in statistics["rows"] if row["as_printed"]] if statistics["quoted"] else []
+
+
+def _difference_of(row: Mapping[str, Any]) -> str:
+    return f"difference_of_{row['id']}"
 
 
 def _note(notes: Mapping[str, Any], metric: str) -> Any:

@@ -31,11 +31,15 @@ def _known_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
 
 Printed = Annotated[dict[str, float], AfterValidator(_known_columns)]
 PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_known_columns)]
+PUnit = Literal["runs", "images", "pairs"]
+P_UNITS: dict[str, str] = {"runs": "runs", "images": "images", "pairs": "pairs of a run and an image"}
+PFits = Annotated[dict[str, list[PUnit]], AfterValidator(_known_columns)]
 Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Stages = Literal["xe", "scst"]
+STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 
 class _PrintedRow(Strict):
@@ -45,6 +49,7 @@ class _PrintedRow(Strict):
         default_factory=dict, description="column -> printed value, in percent or the column's unit"
     )
     printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
+    p_fits: PFits = neutral({}, description="metric -> what the t-test of the printed p may have been over")
     doubt: Doubt = Field(
         default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
     )
@@ -54,6 +59,9 @@ class _PrintedRow(Strict):
         unprinted = [key for key in self.doubt if key not in self.printed and not (key == WHOLE_ROW and self.printed)]
         if unprinted:
             raise ValueError(f"doubt: {unprinted[0]!r} has no printed number in this row; leave it out")
+        unprinted = [key for key in self.p_fits if key not in self.printed_p]
+        if unprinted:
+            raise ValueError(f"p_fits: {unprinted[0]!r} has no printed p in this row; leave it out")
         return self
 
 
@@ -113,6 +121,7 @@ class TrainedRow(RowSettings):
 
     id: Id
     label: str
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     scales: list[str] | None = Field(
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
@@ -148,6 +157,7 @@ class _Table(Strict):
     )
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
+    doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
@@ -195,6 +205,7 @@ class Row(_PrintedRow):
     model: str
     recipe: str
     stage: Stages = "scst"
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
     as_printed: bool = neutral(
@@ -275,5 +286,7 @@ class PaperProfile(Profile):
 
     tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
     scales: dict[str, dict[str, Any]] = Field(
-        min_length=1, description="scale -> keys of a profile that hold there, unless they are given for all scales"
+        min_length=1,
+        description="scale -> keys of a profile that hold there, unless they are given for all scales; an entry with "
+        "the key `scale` is another set of tables at that scale",
     )
