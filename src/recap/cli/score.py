@@ -8,8 +8,6 @@ from tempfile import TemporaryDirectory
 from recap.cli.arguments import Arguments, add_params_folder
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
-from recap.data.corpus.corpus_file import SPLITS
-from recap.settings.metrics import COCO
 
 
 def add_score(commands: Commands) -> None:
@@ -32,7 +30,7 @@ def add_score(commands: Commands) -> None:
         "caption",
     )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="data set (`recap params list datasets`)")
-    parser.add_argument("--split", default="test", choices=SPLITS, help="whose images are scored (test)")
+    parser.add_argument("--split", default="test", metavar="NAME", help="whose images are scored (test)")
     parser.add_argument(
         "--corpus",
         type=Path,
@@ -46,18 +44,19 @@ def add_score(commands: Commands) -> None:
         metavar="PATH",
         help="folder of the data set's files (resources)",
     )
-    parser.add_argument("--metrics", nargs="+", default=list(COCO), metavar="NAME", help=f"({' '.join(COCO)})")
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help="(BLEU METEOR ROUGE-L CIDEr SPICE)")
     parser.add_argument("--out", type=Path, metavar="PATH", help="folder for metrics.json and the scores per image")
     add_params_folder(parser)
 
 
 def _score(a: Arguments) -> None:
     from recap.evaluation.caption_file import score_file, scores_text
+    from recap.settings.metrics import COCO
 
     corpus = a.corpus or _corpus(a.dataset, a.params, a.inputs)
     with TemporaryDirectory(prefix="recap-score-") as temporary:
         out = a.out or Path(temporary)
-        scores = score_file(captions=a.captions, corpus=corpus, split=a.split, metrics=a.metrics, out=out)
+        scores = score_file(captions=a.captions, corpus=corpus, split=a.split, metrics=a.metrics or COCO, out=out)
         print(scores_text(scores, out))
 
 
