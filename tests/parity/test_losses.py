@@ -33,7 +33,7 @@ def test_policy_loss():
     sequence = tensor("in/seq")
     ended = (sequence == 0).cumsum(1) - (sequence == 0).long()
     real = ended == 0  # words and the first end token
-    loss = policy_loss(tensor("in/logprobs")[:, None], real[:, None], tensor("in/reward")[:, None])
+    loss = policy_loss(tensor("in/logprobs")[:, None], real[:, None], tensor("in/reward")[:, None], int(real.sum()))
     torch.testing.assert_close(loss, tensor("out/xlan_reward_criterion"), atol=1e-12, rtol=0)
 
 

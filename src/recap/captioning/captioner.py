@@ -22,7 +22,7 @@ from recap.captioning.run_files import RunFiles
 from recap.core.errors import DataError, RecapError, TrainingError
 from recap.core.progress import without_progress
 from recap.decoding.step import NonFiniteLogits
-from recap.evaluation.decode import Candidate, decode_candidates, ending_ids
+from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
 from recap.runs.saved import load_model
@@ -207,7 +207,7 @@ class PhotoCaptioner:
                     yield part.failed[place]
                 else:
                     captions = (
-                        Caption(vocabulary.decode(best.tokens), best.log_probability, best.score)
+                        Caption(caption_text(vocabulary, best.tokens, settings), best.log_probability, best.score)
                         for best in next(found)[: settings.n_best]
                     )
                     yield PhotoCaptions(name, tuple(captions))

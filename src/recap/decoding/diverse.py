@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from recap.decoding.beam import Beams, beam_search
+from recap.decoding.set_aside import set_aside_search
 from recap.decoding.step import DecodingBatch, S, Step
 from recap.settings.decoding import DecodingSettings
 
@@ -32,8 +33,10 @@ class _PenalizedState:
 def search(
     step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
 ) -> Beams:
-    """Search as the settings say: one group of beams, or diverse groups. Arguments and errors: `beam_search`."""
+    """Search as the settings say: one group of beams in one of its two forms, or diverse groups; see `beam_search`."""
     find = diverse_beam_search if settings.rules.groups > 1 else beam_search
+    if settings.finished == "set_aside":
+        find = set_aside_search
     return find(step, state, batch, settings, bad_endings)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
@@ -70,6 +71,12 @@ def decode_candidates(
                     for tokens, score, log_probability in zip(*rows, strict=True)
                 ]
     return found
+
+
+def caption_text(vocabulary: AnyVocabulary, tokens: Sequence[int], settings: DecodingSettings) -> str:
+    """Return a caption as text; with `merge_repeats` words that equal the one before are left out."""
+    text = vocabulary.decode(tokens)
+    return " ".join(word for word, _ in groupby(text.split())) if settings.merge_repeats else text
 
 
 def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.core.device import select_device
 from recap.data.corpus.corpus import Corpus
 from recap.evaluation.captioned import opened
-from recap.evaluation.decode import best, decode_candidates, ending_ids
+from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.settings import EvaluationSpec
 
 COUNT = 2
@@ -38,4 +38,4 @@ def caption_few(
     settings, endings = spec.evaluation, ending_ids(spec.evaluation.rules, vocab)
     model = model.to(place)
     found = best(decode_candidates(model, sources, first, settings, endings, device=place, name="captions"))
-    return {image: (vocab.decode(found[image]), references[image][0]) for image in first}
+    return {image: (caption_text(vocab, found[image], settings), references[image][0]) for image in first}

@@ -16,7 +16,7 @@ from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
-from recap.evaluation.decode import Candidate, decode_candidates, ending_ids
+from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
@@ -67,10 +67,10 @@ def evaluate(
         endings = ending_ids(settings.rules, vocab)
         beam = f"{name}, beam {settings.beam}"
         found = kept.write(decode_candidates(captioner, sources, images, settings, endings, device=device, name=beam))
-    _write_n_best(out / f"nbest.{settings.split}.jsonl", settings.n_best, found, vocab)
+    _write_n_best(out / f"nbest.{settings.split}.jsonl", found, vocab, settings)
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: vocab.decode(found[image][0].tokens) for image in images},
+        hypotheses={image: caption_text(vocab, found[image][0].tokens, settings) for image in images},
         metrics=settings.metrics,
         split=settings.split,
         split_hash=table.split_hash,
@@ -107,9 +107,11 @@ def _identity(
     )
 
 
-def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], vocabulary: AnyVocabulary) -> None:
-    """Write a line of JSON for each of the `count` best captions of each image; with 0 none, nor keep an old file."""
-    if not count:
+def _write_n_best(
+    path: Path, found: dict[int, list[Candidate]], vocabulary: AnyVocabulary, settings: Evaluation
+) -> None:
+    """Write a line of JSON for each of the `n_best` best captions of each image; with 0 none, nor keep an old file."""
+    if not settings.n_best:
         path.unlink(missing_ok=True)
         return
     lines = [
@@ -119,12 +121,12 @@ def _write_n_best(path: Path, count: int, found: dict[int, list[Candidate]], voc
                 "rank": rank,
                 "score": candidate.score,
                 "log_probability": candidate.log_probability,
-                "caption": vocabulary.decode(candidate.tokens),
+                "caption": caption_text(vocabulary, candidate.tokens, settings),
             },
             ensure_ascii=False,
         )
         for image, candidates in found.items()
-        for rank, candidate in enumerate(candidates[:count], 1)
+        for rank, candidate in enumerate(candidates[: settings.n_best], 1)
     ]
     write_text(path, "\n".join(lines) + "\n")
     record(path)

@@ -17,7 +17,7 @@ from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.data.vocabulary.words import load_vocabulary
-from recap.evaluation.decode import best, decode_candidates, ending_ids
+from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.metrics.sanitize import sanitize
 from recap.models.ensemble import Ensemble
 from recap.plan.identities import job_code
@@ -76,7 +76,7 @@ def caption_part(
     def search(ids: list[int]) -> Captions:
         name = f"{part} {ids[0]} to {ids[-1]}, beam {settings.beam}"
         found = best(decode_candidates(captioner, sources, ids, settings, endings, device=device, name=name))
-        return {image: sanitize(vocab.decode(tokens)) for image, tokens in found.items()}
+        return {image: sanitize(caption_text(vocab, tokens, settings)) for image, tokens in found.items()}
 
     made_by = [settings.model_dump(mode="json"), vocab.hash, sources.hash_of(images), _models(model)]
     captions, pieces = _in_pieces(images, search, out, value_hash(made_by))

@@ -46,7 +46,7 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
 
 
 def _of_the_row_itself(plan: RunPlan, row_id: str) -> Sourced:
-    """Return stage, seeds, baseline and printed values of a row, and the doubts about them."""
+    """Return stage, seeds, baseline and printed values of a row, the doubts about them and the note."""
     table_id, row = plan.row(row_id)
     file = Variant("tables", table_id).with_sources(plan.params)
     (said,) = (each for each in plan.get("tables", table_id).rows if each.id == row.id)
@@ -55,7 +55,7 @@ def _of_the_row_itself(plan: RunPlan, row_id: str) -> Sourced:
     def own(key: str) -> str:
         return source if key in said.model_fields_set else default
 
-    printed = {key: getattr(row, key) for key in ("printed", "printed_sd", "printed_p", "doubt")}
+    printed = {key: getattr(row, key) for key in ("printed", "printed_sd", "printed_p", "doubt", "note")}
     return {
         "stage": (row.stage, own("stage") if said.stage else file["defaults.stage"][1]),
         "seeds": (plan.seeds[table_id], plan.source_of_seeds(table_id) or file["seeds"][1]),

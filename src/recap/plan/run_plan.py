@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,7 @@ class RunPlan(LoadedFiles):
             model=planned.model.name,
             recipe=recipe,
             stage=planned.stage,
+            note=row.note,
             ensemble=row.ensemble,
             printed=row.printed,
             printed_sd=row.printed_sd,
@@ -241,8 +243,10 @@ class RunPlan(LoadedFiles):
         return sorted({self.weights(run) for run in scored} | {self.first_stage(run) for run in scored})
 
     def weights(self, run: Run) -> Run:
-        """Return the training whose weights a scored run of one seed uses."""
-        return self.first_stage(run) if run.stage == "xe" else run
+        """Return the training whose weights a scored run of one seed uses; recipes that only decode otherwise share."""
+        if run.stage == "xe":
+            return self.first_stage(run)
+        return replace(run, recipe=self._shared(run.recipe, "xe", "scst", "processes", "evaluation.max_length"))
 
     def stages(self, run: Run) -> list[Run]:
         """Return the trainings that the weights of a scored run of one seed went through."""
@@ -253,12 +257,12 @@ class RunPlan(LoadedFiles):
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
 
     def _shared(self, recipe: str, *keys: str) -> str:
-        """Return the name of the lowest base of a recipe that equals it in ``keys``; looked up once."""
+        """Return the name of the lowest base of a recipe that equals it in ``keys`` (dotted); looked up once."""
         if (recipe, *keys) not in self._lowest_equal:
             files = base_files(self.params, "recipes", self.variant("recipes", recipe).base)
             own, equal = self.recipe(recipe), recipe
             for base in (Path(source).stem for source, _ in reversed(files)):
-                if any(getattr(self.recipe(base), key) != getattr(own, key) for key in keys):
+                if any(attrgetter(key)(self.recipe(base)) != attrgetter(key)(own) for key in keys):
                     break
                 equal = base
             self._lowest_equal[recipe, *keys] = equal

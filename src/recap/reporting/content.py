@@ -141,7 +141,11 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     else:
         kind = ", ".join(["ours", *dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])])
         kind = kind if same is None else f"{kind} (n = {same})"
-        lines = [Line(kind, [_ours(cell, column, same, content) for column, cell in cells])]
+        lines = [
+            Line(
+                kind, [_ours(cell, column, same, content) for column, cell in cells], note_mark(row, content.footnotes)
+            )
+        ]
     lines += _printed_lines(cells, row["doubt"], content)
     if row["id"] != baseline and not reason:
         lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
@@ -183,6 +187,11 @@ def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str
     """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
     texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
     return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
+
+
+def note_mark(row: Mapping[str, Any], footnotes: Footnotes) -> str:
+    """Return the mark of the footnote that says what a row's settings follow; empty where its table does not say it."""
+    return footnotes.mark(f"{plain(row['note']).rstrip('.')}.") if row.get("note") else ""
 
 
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:

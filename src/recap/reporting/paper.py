@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import doubt_marks, mark_of, number, one_reason, own_not_run_mark
+from recap.reporting.content import doubt_marks, mark_of, note_mark, number, one_reason, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
@@ -73,7 +73,8 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     rows += [_own_not_run(row, columns, footnotes) for row in table.not_run]
     for row in statistics["rows"]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
-        rows.append(_with_origin(PaperRow(plain(row["label"]), scores), row, columns, footnotes))
+        noted = tuple(filter(None, [note_mark(row, footnotes)]))
+        rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)
@@ -109,7 +110,7 @@ def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str]
     if not sources:
         return shown
     said = f"scored by {sources}"
-    return replace(shown, source=f"{RUN}, {said}", marks=(footnotes.mark(f"S{said[1:]}."),))
+    return replace(shown, source=f"{RUN}, {said}", marks=(*shown.marks, footnotes.mark(f"S{said[1:]}.")))
 
 
 def short_name(column: str) -> list[str]:

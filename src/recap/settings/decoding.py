@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import ConfigDict, Field, PositiveInt, model_validator
 
-from recap.settings.base import Strict
+from recap.settings.base import Strict, neutral
 
 
 class DecodingRules(Strict):
@@ -38,6 +40,14 @@ class DecodingSettings(Strict):
     max_length: PositiveInt = 20
     length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
     rules: DecodingRules = DecodingRules()
+    finished: Literal["stay", "set_aside"] = neutral(
+        "stay",
+        description="captions that have ended compete in the beam to its end, or are set aside and give their place to "
+        "open ones (the older form)",
+    )
+    merge_repeats: bool = neutral(
+        False, description="equal neighboring words of a caption are written once, as some released code does"
+    )
     n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     batch_size: PositiveInt = 50
 
@@ -45,6 +55,8 @@ class DecodingSettings(Strict):
     def _groups_fit(self) -> DecodingSettings:
         if self.beam % self.rules.groups:
             raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
+        if self.finished == "set_aside" and self.rules.groups > 1:
+            raise ValueError("finished: set_aside goes with one group of beams; leave rules.groups out")
         if self.n_best > self.beam:
             raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
         return self
@@ -53,4 +65,6 @@ class DecodingSettings(Strict):
     def signature(self) -> dict[str, str]:
         """Fields of a score's signature, a text for readers: programs read these settings from `metrics.json`."""
         fields = {"beam": f"{self.beam}", "len": f"{self.max_length}", "lp": f"{self.length_penalty:g}"}
-        return fields | ({"rules": self.rules.text} if self.rules.text else {})
+        fields |= {"rules": self.rules.text} if self.rules.text else {}
+        fields |= {"finished": self.finished} if self.finished != "stay" else {}
+        return fields | ({"repeats": "merged"} if self.merge_repeats else {})

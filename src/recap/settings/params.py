@@ -161,6 +161,8 @@ def load_profiles(path: Path) -> list[Profile]:
 def load_profile(values: dict[str, Any], source: str) -> Profile:
     """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both.
 
+    An entry of ``scales`` that names a ``scale`` itself is a further set of tables at that scale.
+
     Raises:
         ConfigError: a key or value is refused, or the scale is none of `scales`.
     """
@@ -172,8 +174,9 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
         raise ConfigError(f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}")
     if paper.scale not in paper.scales:
         raise UnknownName(f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}")
-    common = {key: value for key, value in values.items() if key != "scales"}
-    at_scale = merged(paper.scales[paper.scale], common) | {"name": f"{paper.name}_{paper.scale}"}
+    common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
+    at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)
+    at_scale |= {"name": f"{paper.name}_{paper.scale}"}
     scaled: Profile = validate(Profile, at_scale, f"{source}: scales.{paper.scale}")
     return scaled
 

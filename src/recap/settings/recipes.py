@@ -118,6 +118,11 @@ class SelfCritical(Stage):
     bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
     document: Literal["image", "caption"] = Field("image", description="what n-grams' document frequencies count")
     reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
+    loss_over: Literal["tokens", "positions"] = neutral(
+        "tokens",
+        description="the policy loss is the mean over the tokens of all captions, or over as many positions of each as "
+        "the longest may have, those after its end counted as 0",
+    )
     cross_entropy: float = neutral(
         0.0, ge=0, description="weight of the references' cross-entropy, which is added to the policy loss"
     )

@@ -108,6 +108,7 @@ class TrainedRow(RowSettings):
 
     id: Id
     label: str
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     scales: list[str] | None = Field(
         None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
@@ -187,6 +188,7 @@ class Row(_PrintedRow):
     model: str
     recipe: str
     stage: Stages = "scst"
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
     as_printed: bool = neutral(
@@ -267,5 +269,7 @@ class PaperProfile(Profile):
 
     tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
     scales: dict[str, dict[str, Any]] = Field(
-        min_length=1, description="scale -> keys of a profile that hold there, unless they are given for all scales"
+        min_length=1,
+        description="scale -> keys of a profile that hold there, unless they are given for all scales; an entry with "
+        "the key `scale` is another set of tables at that scale",
     )

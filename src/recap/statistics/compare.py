@@ -107,6 +107,7 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "printed_p": row.printed_p,
         **({"p_fits": row.p_fits} if row.p_fits else {}),
         "doubt": row.doubt,
+        "note": row.note,
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
         "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }

@@ -1,13 +1,15 @@
 """Rules of a recipe reach the search and the signature; the n best captions are written, and not kept when stale."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from shlex import quote
+from shutil import copytree
 
 import pytest
 import torch
 import yaml
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from helpers.feature_stores import write_store
 from helpers.refusals import refused
@@ -70,6 +72,29 @@ def prepared(tmp_path_factory):
 
 def repeats(captions):
     return sum(len(words) - len(set(words)) for words in captions.values())
+
+
+def test_equal_neighbors_are_merged_in_the_text_that_is_scored(prepared, tmp_path):
+    stammering = tmp_path / "model"
+    copytree(prepared.model, stammering)
+    weights = load_file(stammering / "model.safetensors")
+    weights["output.bias"][prepared.words.encode(["a"])[0]] += 4.0
+    save_file(weights, stammering / "model.safetensors")
+    prepared = replace(prepared, model=stammering)
+    free, fields = prepared.captions(tmp_path / "free")
+    assert any(a == b for words in free.values() for a, b in zip(words, words[1:], strict=False))
+    assert "repeats" not in fields
+    merged, fields = prepared.captions(tmp_path / "merged", merge_repeats=True, n_best=1)
+    assert fields["repeats"] == "merged"
+    thinned = {image: [word for word, _ in groupby(words)] for image, words in free.items()}
+    assert merged == thinned
+    lines = (tmp_path / "merged" / "nbest.test.jsonl").read_text().splitlines()
+    assert [json.loads(line)["caption"].split() for line in lines] == list(thinned.values())
+
+
+def test_the_older_search_is_one_that_a_recipe_may_ask_for(prepared, tmp_path):
+    older, fields = prepared.captions(tmp_path / "older", finished="set_aside")
+    assert fields["finished"] == "set_aside" and len(older) == 4
 
 
 def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):

@@ -101,6 +101,17 @@ def test_markdown_shows_ours_printed_differences_and_p(made):
     assert len({len(line) for line in made["md"].splitlines() if line.startswith("|")}) == 1
 
 
+def test_what_a_row_follows_is_a_footnote_in_both_forms_of_a_table(tmp_path):
+    table = make_table()
+    rows = [table.rows[0], table.rows[1].model_copy(update={"note": "Section 4.1 of the paper."})]
+    table = table.model_copy(update={"rows": rows})
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    made = texts(tmp_path, table)
+    for form in (made["md"], made["paper.md"]):
+        assert "Section 4.1 of the paper." in form
+    assert "Section 4.1 of the paper" in made["tex"] and "Section 4.1 of the paper" in made["paper.tex"]
+
+
 def test_a_difference_to_the_print_is_shown_where_data_set_and_settings_are_its_own(tmp_path):
     table = make_table(as_printed=True)
     write_scores(tmp_path / "scores", table, [1, 2, 3])

@@ -15,6 +15,13 @@ PROFILE = {
 }
 
 
+def test_an_entry_of_the_scales_may_be_a_further_set_of_tables_at_a_scale():
+    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
+    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
+    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
+    assert load_profile({**PROFILE, "scales": more, "scale": "paper"}, "p").scale == "paper"
+
+
 def own_group(params):
     """A group's folder with everything that it needs beyond what recap has."""
     edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
@@ -121,4 +128,5 @@ def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
 
 def test_all_scales_of_a_profile_are_loaded_from_its_file():
     assert [each.name for each in load_profiles(PARAMS / "demo.yaml")] == ["demo"]
-    assert len(load_profiles(PARAMS / "xlan" / "profile.yaml")) == 3
+    scales = [each.scale for each in load_profiles(PARAMS / "xlan" / "profile.yaml")]
+    assert scales == ["paper", "photos", "scenes", "photos", "scenes"]  # the readings are a set of their own at two

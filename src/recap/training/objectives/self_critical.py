@@ -41,10 +41,10 @@ def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -
     return rewards - others
 
 
-def policy_loss(log_probabilities: Tensor, token_mask: Tensor, advantage: Tensor) -> Tensor:
-    """Mean over tokens of -advantage * log-probability: [B, S, T], [B, S, T] (True = token), [B, S]."""
+def policy_loss(log_probabilities: Tensor, token_mask: Tensor, advantage: Tensor, count: int) -> Tensor:
+    """Sum over tokens of -advantage * log-probability, [B, S, T], [B, S, T] (True = token), [B, S], over a count."""
     weighted = -(advantage[..., None] * log_probabilities)
-    return weighted[token_mask].sum() / token_mask.sum()
+    return weighted[token_mask].sum() / count
 
 
 def of_tokens(policy: Tensor, sampled: Tensor, token_mask: Tensor) -> Tensor:
@@ -80,20 +80,22 @@ class SelfCriticalObjective:
             sampled, greedy = self.draw(memory)  # [B, S, T]
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
+        num_tokens = int((sampled != PAD).sum())  # the tokens are known by now: no wait for the pass below
         self.model.train(self.stage.dropout)
         advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
         policy, token_mask = self.policy(memory, sampled)
         log_probabilities = of_tokens(policy, sampled, token_mask)
-        loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype))
+        captions = token_mask[..., 0].numel()
+        count = num_tokens if self.stage.loss_over == "tokens" else captions * self.max_length
+        loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype), count)
         if self.stage.cross_entropy:
             loss = loss + self.stage.cross_entropy * self.teacher_forcing(memory, batch.tokens)
-        numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         numbers |= policy_numbers(policy.detach(), sampled[token_mask])
         if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
             numbers[name] = baseline.mean().item()
-        num_tokens = int(token_mask.sum())
-        return Logged(loss, num_tokens, numbers | {"length": num_tokens / token_mask[..., 0].numel()})
+        return Logged(loss, count, numbers | {"length": num_tokens / captions})
 
     def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
         """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""

@@ -1,0 +1,65 @@
+"""Tables of readings: at every scale they compare things that differ, and every row says whose word it follows."""
+
+import pytest
+
+from helpers.plans import PARAMS
+from recap.plan.run_plan import RunPlan
+from recap.settings import Profile
+from recap.settings.param_files import names, profiles
+from recap.settings.params import load_named, load_profiles
+
+pytestmark = pytest.mark.seconds
+
+READINGS = [name for name in names(PARAMS, "tables") if name.endswith("/readings")]
+
+
+def shipped(table, scale):
+    return RunPlan(Profile(name="p", tables=[table], scale=scale), PARAMS)
+
+
+@pytest.mark.parametrize("scale", ["paper", "photos", "scenes"])
+@pytest.mark.parametrize("table", READINGS)
+def test_no_two_rows_are_the_same_run(table, scale):
+    plan = shipped(table, scale)
+    runs = {}
+    for row in plan.tables[table].rows:
+        what = plan.get("models", row.model), plan.get("recipes", row.recipe), row.dataset, row.features
+        key = repr([each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in what])
+        assert key not in runs, f"{row.id} and {runs[key]} are the same at scale {scale}"
+        runs[key] = row.id
+
+
+@pytest.mark.parametrize("table", READINGS)
+def test_every_row_says_whose_word_it_follows(table):
+    rows = load_named(PARAMS, "tables", table).rows
+    assert [row.id for row in rows if not row.note] == []
+    assert any("as printed" in row.label for row in rows)
+
+
+@pytest.mark.parametrize("table", [name for name in READINGS if not name.startswith("up_down")])
+@pytest.mark.parametrize("scale", ["paper", "photos", "scenes"])
+def test_the_released_and_the_recommended_model_are_run_at_every_scale(table, scale):
+    labels = [row.label for row in shipped(table, scale).tables[table].rows]
+    assert any("as recommended" in label for label in labels)
+    assert any("as released" in label or "code" in label for label in labels)
+
+
+@pytest.mark.parametrize("table", READINGS)
+def test_a_paper_s_profile_makes_its_readings_at_every_scale(table):
+    paper = table.partition("/")[0]
+    (path,) = (path for path in profiles(PARAMS) if path.parent.name == paper)
+    assert {profile.scale for profile in load_profiles(path) if table in profile.tables} == {
+        "paper",
+        "photos",
+        "scenes",
+    }
+
+
+def test_what_only_decodes_otherwise_is_not_trained_again():
+    plan = shipped("xlan/readings", "paper")
+    scored = {run.recipe: run for run in plan.scored() if run.seed == 1 and run.model == "xlan"}
+    (older,) = (run for name, run in scored.items() if "set_aside" in name and "dropout" not in name)
+    assert plan.weights(older) == plan.weights(scored["xlan"]) != older
+    dropout = next(run for name, run in scored.items() if "dropout=true" in name)
+    assert plan.weights(dropout) == dropout
+    assert plan.first_stage(dropout) == plan.first_stage(scored["xlan"])
