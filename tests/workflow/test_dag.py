@@ -23,6 +23,7 @@ ONE_OF_EACH = {
     "table",
     "samples",
     "summary",
+    "report_page",
     "curves",
     "publish",
 }

@@ -88,7 +88,17 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     said = finished.dry_run()
     finished.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
-    after = {"statistics", "table", "samples", "summary", "curves", "figure_tiny_clusters", "publish", "all"}
+    after = {
+        "statistics",
+        "table",
+        "samples",
+        "summary",
+        "curves",
+        "report_page",
+        "figure_tiny_clusters",
+        "publish",
+        "all",
+    }
     assert counts(said) == {"train_xe": 1, "evaluate": 1, **dict.fromkeys(after, 1)}
     # It names the runs and what changed, once, and nobody is told how to forget what changed.
     runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
