@@ -68,7 +68,7 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
         line = _doubted("printed", _numbers(quoted, table.columns), quoted.doubt, content)
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
     content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("selected", [])]:
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)

@@ -101,7 +101,7 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
     seeds = any(seeds_for_printed(cell) for row in statistics["rows"] for cell in row["cells"].values())
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("selected", [])]:
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
