@@ -55,6 +55,7 @@ run: $(INSTALLED)
 	$(BIN)/python -P -m snakemake --cores $(CORES) --configfile "$(FILE)" $(if $(SCALE)$(INPUTS),--config $(CONFIG))
 	@echo
 	@$(BIN)/python -P -m recap report show $(REPORTS)
+	@echo "report     $(REPORTS)/report.html"
 	@echo "LaTeX      $(REPORTS)/tables/*.paper.tex, with every test *.tex"
 	@echo "pictures   $(REPORTS)/figures/*_captions.png"
 	@echo "MLflow     mlflow/mlflow.db (look at it with: make ui)"

@@ -40,9 +40,6 @@ if not {"name", "tables"} & set(config):
     configfile: "params/demo.yaml"
 
 
-report: "workflow/report/workflow.rst"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/subsample.smk"
@@ -54,6 +51,7 @@ include: "workflow/rules/server.smk"
 include: "workflow/rules/statistics.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/studies.smk"
+include: "workflow/rules/page.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/provenance.smk"
 
@@ -86,6 +84,7 @@ def kept_files():
     """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
     trained = [file for run in TRAINED for file in PATHS.run(run)]
     scored = [file for run in SCORED for file in PATHS.scores(run)]
+    scored += [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)]
     return [
         *report_files(),
         *study_files(),
@@ -134,4 +133,5 @@ rule train_all:
 rule evaluate_all:
     input:
         [file for run in SCORED for file in PATHS.scores(run)],
+        [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)],
         [PATHS.captions_of(each.run, part) for each in PLAN.submissions() for part in (VAL, TEST)],

@@ -5,6 +5,7 @@ from recap.core.log import log
 from recap.data.files.download import Transfer
 from recap.metrics.spice_models import NAMES as SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan import jobs
+from recap.plan.identities import job_code
 from recap.plan.run_spec import evaluation_spec, execution
 from recap.settings.metrics import METRICS
 
@@ -82,6 +83,44 @@ rule evaluate:
         " evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
         " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
+
+
+SCORED_FILES = {each.path: each for each in PLAN.scored_files()}
+
+
+def scored_file(wildcards):
+    """Return the file of captions that a row of a table names."""
+    return SCORED_FILES[wildcards.outside]
+
+
+rule score_file:
+    input:
+        lambda wildcards: [
+            PATHS.of_dataset(scored_file(wildcards).dataset, name)
+            for metric in scored_file(wildcards).metrics
+            for name in METRICS.get(metric).products
+        ],
+        captions=lambda wildcards: PATHS.outside(scored_file(wildcards).captions),
+        corpus=lambda wildcards: PATHS.of_dataset(scored_file(wildcards).dataset, "corpus.parquet"),
+    output:
+        captions=f"{R}/scores/{{outside}}/captions.test.json",
+        scores=f"{R}/scores/{{outside}}/scores.test.parquet",
+        metrics=f"{R}/scores/{{outside}}/metrics.json",
+    log:
+        f"{LOGS}/score_file/{{outside}}.log",
+    wildcard_constraints:
+        outside=one_of(SCORED_FILES),
+    params:
+        metrics=lambda wildcards: list(scored_file(wildcards).metrics),
+        dataset=lambda wildcards: scored_file(wildcards).dataset,
+        code=lambda wildcards: job_code(
+            "recap.evaluation.caption_file:score_file", metrics=scored_file(wildcards).metrics
+        ),
+        out=subpath(output.metrics, parent=True),
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
+        " --metrics {params.metrics:q} --out {params.out:q} > /dev/null"
 
 
 ENSEMBLE_RUN = f"{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"

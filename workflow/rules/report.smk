@@ -6,8 +6,6 @@ from recap.plan.labels import series_of
 from recap.plan.run import row_runs
 from recap.plan.source import code_digest
 
-from workflow.specs import write_changed
-
 TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
 PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
 FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
@@ -27,7 +25,7 @@ def reader_files():
 
 def report_files():
     """Return all that a finished profile leaves for a reader and for DVC."""
-    return [*reader_files(), f"{R}/summary.json", f"{R}/curves.csv"]
+    return [*reader_files(), f"{REPORTS}/report.html", f"{R}/summary.json", f"{R}/curves.csv"]
 
 
 def row_paths():
@@ -64,7 +62,7 @@ rule table:
     output:
         tex=TABLE_FILES[0],
         csv=TABLE_FILES[1],
-        html=report(TABLE_FILES[2], caption="../report/table.rst", category="Tables", labels={"table": "{table}"}),
+        html=TABLE_FILES[2],
         md=TABLE_FILES[3],
         paper=PAPER_FILES,
     log:
@@ -88,12 +86,7 @@ if CLAIMS:
         output:
             tex=CLAIM_FILES[0],
             csv=CLAIM_FILES[1],
-            html=report(
-                CLAIM_FILES[2],
-                caption="../report/claims.rst",
-                category="Tables",
-                labels={"table": "claims of the paper"},
-            ),
+            html=CLAIM_FILES[2],
             md=CLAIM_FILES[3],
         log:
             f"{LOGS}/claims.log",
@@ -114,7 +107,7 @@ rule samples:
         images=lambda wildcards: PATHS.images(sample_dataset(wildcards)),
         scores=table_scores,
     output:
-        png=report(FIGURE_FILES[0], caption="../report/captions.rst", category="Captions", labels={"table": "{table}"}),
+        png=FIGURE_FILES[0],
         md=FIGURE_FILES[1],
     log:
         f"{LOGS}/samples/{{table}}.log",
@@ -128,17 +121,6 @@ rule samples:
         "{RECAP} --log-file {log:q}"
         " report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
-
-
-def model_figure_file(figure, file, title):
-    """Return a file of a figure of trained models, flagged for Snakemake's report if it has a title."""
-    path, settings = f"{REPORTS}/figures/{file}", figure.settings
-    if not title:
-        return path
-    caption = Path(WORK) / "captions" / f"{settings.kind}.rst"  # Snakemake reads captions from files alone
-    write_changed(caption, f"{settings.caption}\n")
-    labels = {"table": figure.begin, "figure": title}
-    return report(path, caption=str(caption.resolve()), category=settings.category, labels=labels)
 
 
 def constant(value):
@@ -166,7 +148,7 @@ for figure in PLAN.model_figures:
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
             models=[f"{R}/runs/{run.path}/model.safetensors" for run in figure.runs],
         output:
-            [model_figure_file(figure, *each) for each in figure.files.items()],
+            [f"{REPORTS}/figures/{file}" for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
         params:
@@ -200,7 +182,7 @@ rule sweep:
         swept_tables,
     output:
         csv=SWEEP_FILES[0],
-        figure=report(SWEEP_FILES[1], caption="../report/sweep.rst", category="Figures", labels={"figure": "{figure}"}),
+        figure=SWEEP_FILES[1],
     log:
         f"{LOGS}/sweep/{{figure}}.log",
     wildcard_constraints:
@@ -236,12 +218,7 @@ rule curves:
         [f"{R}/runs/{run.path}/history.csv" for run in TRAINED],
     output:
         csv=f"{R}/curves.csv",
-        figure=report(
-            CURVES_FILE,
-            caption="../report/curves.rst",
-            category="Learning curves",
-            labels={"figure": "validation CIDEr-D by epoch"},
-        ),
+        figure=CURVES_FILE,
     log:
         f"{LOGS}/curves.log",
     params:

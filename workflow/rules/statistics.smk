@@ -1,6 +1,7 @@
 """Tests and intervals of one table, from the per-image and per-run scores of its rows."""
 
 from recap.plan.jobs import table_spec, training_files, trainings
+from recap.plan.outside_rows import scored_files
 from recap.plan.selections import selection_files, selection_spec
 from recap.plan.source import code_digest
 from recap.plan.submissions import submissions
@@ -35,7 +36,8 @@ def server_answers(wildcards):
 
 def table_scores(wildcards):
     """Return the score files of a table's rows."""
-    return [file for run in PLAN.table_runs(table_id(wildcards)) for file in PATHS.scores(run)]
+    outside = [file for each in scored_files(PLAN, table_id(wildcards)) for file in PATHS.outside_scores(each)]
+    return [*(file for run in PLAN.table_runs(table_id(wildcards)) for file in PATHS.scores(run)), *outside]
 
 
 CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}

@@ -129,7 +129,7 @@ rule study_analysis:
     output:
         tex=STUDY_TABLES[0],
         csv=STUDY_TABLES[1],
-        html=report(STUDY_TABLES[2], caption="../report/study.rst", category="Studies", labels={"study": "{study}"}),
+        html=STUDY_TABLES[2],
         md=STUDY_TABLES[3],
         statistics=STUDY_STATISTICS,
     log:

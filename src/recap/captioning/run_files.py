@@ -267,4 +267,5 @@ def _decoding(run: Path, results: Path | None) -> DecodingSettings:
     if results is None:
         return DecodingSettings()
     scores = results / "scores" / run.absolute().relative_to(results / "runs")
-    return read_metrics(scores).decoding if (scores / "metrics.json").is_file() else DecodingSettings()
+    found = read_metrics(scores).decoding if (scores / "metrics.json").is_file() else None
+    return found if isinstance(found, DecodingSettings) else DecodingSettings()

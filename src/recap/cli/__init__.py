@@ -22,6 +22,7 @@ from recap.cli.parser import Parser, group
 from recap.cli.plan import add_plan
 from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_select, add_statistics
+from recap.cli.score import add_score
 from recap.cli.scores import add_scores
 from recap.cli.study import add_study
 from recap.cli.track import add_track
@@ -64,6 +65,7 @@ def build_parser() -> Parser:
     add_pretrain_lm(commands)
     add_train(commands)
     add_evaluate(commands)
+    add_score(commands)
     add_caption(commands)
     add_import_checkpoint(commands)
     add_select(commands)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from recap.cli.arguments import Arguments, chosen, paths, spec, typed
 from recap.cli.claims import add_claims
 from recap.cli.parser import Commands, command
+from recap.cli.profile_report import add_docs, add_make
 from recap.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def add_report(commands: Commands) -> None:
     _add_summary(commands)
     _add_curves(commands)
     add_claims(commands)
+    add_make(commands)
+    add_docs(commands)
     _add_show(commands)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from recap.core.errors import ConfigError, RecapError
@@ -32,6 +33,19 @@ def select_device(device: str) -> torch.device:
             "a CUDA build of torch on a machine with a GPU"
         )
     return torch.device("cpu")
+
+
+def prepare_gpu(*, tf32: bool) -> None:
+    """Have a GPU take the same sums in the same order each time, and products of float32 in TF32 or in full.
+
+    Memory that is not written yet is left as it is; torch would fill it with NaN, a pass over all of it.
+    """
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may take another order
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
 
 def half_precision(device: torch.device) -> torch.dtype:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recap.decoding.constraints import forbid
-from recap.decoding.step import DecodingBatch, S, Step, check_finite
+from recap.decoding.step import DecodingBatch, S, Step, any_finished
 from recap.settings.decoding import DecodingSettings
 
 
@@ -67,14 +67,14 @@ def beam_search(
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
     for length in range(1, settings.max_length + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
-        check_finite(log_probabilities, active, length)
+        found = log_probabilities
         sums = sums.to(log_probabilities.dtype)
         log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
         total, beams, tokens = extend(total, done, log_probabilities, beam=beam, pad=batch.pad)
         history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
         done = done.gather(1, beams) | (tokens == batch.eos)
         finished = done.all(1) | (length == settings.max_length)
-        if finished.any():
+        if any_finished(finished, found, active, length):
             results[active[finished], :, :length] = history[finished]
             sums[active[finished]] = total[finished]
             unfinished = (~finished).nonzero()[:, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.step import DecodingBatch, S, Step, check_finite
+from recap.decoding.step import DecodingBatch, S, Step, any_finished
 
 
 @torch.no_grad()
@@ -45,13 +45,12 @@ def sample(
     done = torch.zeros(images, captions, dtype=torch.bool, device=device)
     for position in range(max_length):
         log_probabilities, state = step(tokens, state)
-        check_finite(log_probabilities, active, position + 1)
         drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
         tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, batch.pad)
         results[active, :, position] = tokens
         done = done | (tokens == batch.eos)
         finished = done.all(1)
-        if finished.any():
+        if any_finished(finished, log_probabilities, active, position + 1):
             unfinished = (~finished).nonzero()[:, 0]
             if not len(unfinished):
                 break

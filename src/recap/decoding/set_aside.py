@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recap.decoding.beam import Beams, extend
 from recap.decoding.constraints import forbid
-from recap.decoding.step import DecodingBatch, S, Step, check_finite
+from recap.decoding.step import DecodingBatch, S, Step, any_finished
 from recap.settings.decoding import DecodingSettings
 
 
@@ -35,7 +35,7 @@ def set_aside_search(
     history = torch.empty(batch.images, 1, 0, dtype=torch.long, device=device)
     for length in range(1, longest + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
-        check_finite(log_probabilities, active, length)
+        found = log_probabilities
         scores, sums = scores.to(log_probabilities.dtype), sums.to(log_probabilities.dtype)
         log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
         open_beams = torch.zeros_like(total, dtype=torch.bool)  # none of those continued has ended
@@ -51,11 +51,14 @@ def set_aside_search(
         both = torch.cat([kept[active], padded], 1)
         kept[active] = both.gather(1, chosen[..., None].expand(-1, -1, longest))
         total = total.masked_fill(ended, -torch.inf)
-        unfinished = _may_improve(total, scores[active], settings).nonzero()[:, 0]
-        if not len(unfinished):
-            break
-        active, total, tokens, history, beams = (x[unfinished] for x in (active, total, tokens, history, beams))
-        state = state.select(unfinished).reorder(beams)
+        open_images = _may_improve(total, scores[active], settings)
+        if any_finished(~open_images, found, active, length):
+            unfinished = open_images.nonzero()[:, 0]
+            if not len(unfinished):
+                break
+            active, total, tokens, history, beams = (x[unfinished] for x in (active, total, tokens, history, beams))
+            state = state.select(unfinished)
+        state = state.reorder(beams)
     return Beams(kept, scores, sums).ranked()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, Self, TypeVar
 
 import torch
@@ -33,21 +34,29 @@ class NonFiniteLogits(ValueError):
         self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
 
 
-def check_finite(log_probabilities: Tensor, images: Tensor, position: int) -> None:
-    """Raise if any of [B', C, V] is NaN; `images` [B'] are the indices of the rows in the batch.
+def any_finished(finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int) -> bool:
+    """Return whether any image is finished, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
+
+    `images` [B'] are the indices of the rows in the batch.
 
     Raises:
         NonFiniteLogits: names the token's position, counted from 1, and the images.
     """
     bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
-    if bad.any():
+    lost, ended = torch.stack([bad.any(), finished.any()]).tolist()
+    if lost:
         raise NonFiniteLogits(position, images[bad].tolist())
+    return bool(ended)
 
 
 def ban_tokens(scores: Tensor, banned: Sequence[int]) -> Tensor:
     """Return the distribution [..., V] of scores or log-probabilities given that no token of `banned` comes next."""
-    ids = torch.tensor(list(banned), dtype=torch.long, device=scores.device)
-    return scores.index_fill(-1, ids, -torch.inf).log_softmax(-1)
+    return scores.index_fill(-1, _ids(tuple(banned), scores.device), -torch.inf).log_softmax(-1)
+
+
+@cache
+def _ids(tokens: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(tokens, dtype=torch.long, device=device)
 
 
 def with_banned_tokens(step: Step[S], banned: Sequence[int]) -> Step[S]:

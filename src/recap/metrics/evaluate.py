@@ -13,7 +13,6 @@ from recap.core.files.json_files import write_json
 from recap.metrics.sanitize import sanitize
 from recap.metrics.scores import Scores, score
 from recap.metrics.signature import reference_range, signature
-from recap.settings.decoding import DecodingSettings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +25,7 @@ def evaluate_captions(
     metrics: Sequence[str],
     split: str,
     split_hash: str,
-    decoding: DecodingSettings,
+    decoding: Any,
     out: Path,
     pictures: Callable[[int], Image] | None = None,
     dataset: Path | None = None,
@@ -39,7 +38,7 @@ def evaluate_captions(
         hypotheses: image id -> raw generated caption.
         metrics: which metrics to run, of `recap.settings.metrics.METRICS`.
         split, split_hash: name of the split, and the corpus's hash of which image is in which.
-        decoding: how the captions were searched.
+        decoding: how the captions were searched, `DecodingSettings`, or which file they are from, `OutsideCaptions`.
         out: folder for the three files; ``metrics.json`` is written last. Scores from outside are looked for here, too.
         pictures: returns the picture of an image id, for metrics that need pictures.
         dataset: folder of the corpus, for metrics that read what lies beside it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any
 
 from recap.core.signatures import format_signature
-from recap.settings.decoding import DecodingSettings
 
 
 def signature(
@@ -16,7 +16,7 @@ def signature(
     images: int,
     split: str,
     split_hash: str,
-    decoding: DecodingSettings,
+    decoding: Any,
     versions: Mapping[str, str] | None = None,
 ) -> str:
     """Return how a score was made, e.g. ``pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|...``.
@@ -27,7 +27,7 @@ def signature(
         images: number of images scored.
         split: ``val`` or ``test``.
         split_hash: the corpus's hash of which image is in which split.
-        decoding: how the captions were searched.
+        decoding: how the captions were searched, `DecodingSettings`, or which file they are from, `OutsideCaptions`.
         versions: fields that say which versions of metrics scored, beside pycocoevalcap's.
     """
     return format_signature(

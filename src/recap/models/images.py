@@ -39,6 +39,10 @@ class Stream:
         """Move the tensors; floating-point numbers keep their type."""
         return self._each(lambda x: x.to(device, non_blocking=True))
 
+    def pinned(self) -> Stream:
+        """Return the tensors in memory that a GPU copies from while the CPU goes on."""
+        return self._each(lambda x: x.pin_memory())
+
     def select(self, index: Tensor) -> Stream:
         """Return some of the images, given by index."""
         return self._each(lambda x: x[index])
@@ -78,6 +82,10 @@ class Images:
     def to(self, device: torch.device) -> Images:
         """Move all streams."""
         return Images({name: stream.to(device) for name, stream in self.streams.items()})
+
+    def pinned(self) -> Images:
+        """Pin all streams."""
+        return Images({name: stream.pinned() for name, stream in self.streams.items()})
 
     def select(self, index: Tensor) -> Images:
         """Return some of the images, given by index."""

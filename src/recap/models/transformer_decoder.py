@@ -174,7 +174,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         self.check_length(state.position + 1)
         cache = state.cache.extended()
         past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
-        x = Rows(self.embed(tokens[..., None], torch.tensor(state.position, device=tokens.device)))  # [B, C, 1, D]
+        here = torch.arange(state.position, state.position + 1, device=tokens.device)  # made there: no copy, no wait
+        x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.make_masks(x, state.memory, cache)
         for layer, image, before in zip(self.layers, state.image, past, strict=True):
             x = layer(x, image, self_mask, cross_mask, before)

@@ -26,5 +26,9 @@ def needed(mask: Tensor) -> Tensor | None:
 
     Asking would stall a GPU, where masks cost little, or cut a graph.
     """
-    asks = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    return None if asks and bool(mask.all()) else mask
+    return None if asks(mask) and bool(mask.all()) else mask
+
+
+def asks(mask: Tensor) -> bool:
+    """Return whether a mask is asked if it hides anything."""
+    return mask.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -8,11 +8,12 @@ from pathlib import Path
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files.yaml_files import read_mapping
 from recap.plan.run_plan import RunPlan
-from recap.settings import Profile
+from recap.settings import Profile, Row
 from recap.settings.claims import Claim, ClaimsFile
 from recap.settings.param_files import label, papers, tables_named
 from recap.settings.params import load_named, load_profiles, validate
 from recap.settings.specs import ComparedTable, JudgedClaims
+from recap.settings.tables import Stages
 
 FILE = "claims.yaml"
 
@@ -84,4 +85,11 @@ def _tables(params: Path, profile: Profile) -> set[str]:
 def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
     names = [name for name in tables_of(claims) if name in plan.tables]
     tables = {name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names}
-    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables)
+    replaced = {check.table for claim in claims for check in claim.checks if check.in_place}
+    stages = {name: _printed_stage(plan.params, name) for name in sorted(replaced)}
+    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables, printed_stages=stages)
+
+
+def _printed_stage(params: Path, table: str) -> Stages:
+    stage: Stages = load_named(params, "tables", table).defaults.stage or Row.model_fields["stage"].default
+    return stage

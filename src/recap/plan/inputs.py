@@ -69,6 +69,8 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
             else:
                 product = file if model else paths.weights(plan.weights(run))
                 needs[product, "models", run.model] = [file]
+    for each in plan.scored_files():
+        needs[paths.outside_scores(each)[-1], "tables", each.table] = [paths.outside(each.captions)]
     return {
         file: f"{section}/{name}.yaml"
         for (product, section, name), files in needs.items()

@@ -36,7 +36,7 @@ class PlannedFigure:
 
     @property
     def files(self) -> dict[str, str]:
-        """Name of each file -> its title in the report of Snakemake, or ""."""
+        """Name of each file -> its title in the report of the profile, or ""."""
         return {f"{self.begin}_{ending}": title for ending, title in self.settings.files.items()}
 
 

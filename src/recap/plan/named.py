@@ -28,7 +28,7 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
         ConfigError: there is no such paper or file, or the profile is refused.
     """
     known = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
-    file = Path(name) if name.endswith((".yaml", ".yml")) else known.get(name)
+    file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else known.get(name)
     if file is None or not file.is_file():
         raise UnknownName(f"{name}: no such profile; {nearest(name, known)}")
     config = read_mapping(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from recap.plan.outside_rows import ScoredFile
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.submissions import Submission
@@ -154,6 +155,10 @@ class Paths:
     def scores(self, run: Run) -> list[str]:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{run.path}/{name}" for name in SCORE_FILES]
+
+    def outside_scores(self, scored: ScoredFile) -> list[str]:
+        """Return the scores of a file of captions, as an evaluation leaves them."""
+        return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
 
     def captions_of(self, run: Run, part: str) -> str:
         """Return the captions of a part of COCO by a scored run, in COCO's results form."""

@@ -14,6 +14,7 @@ from recap.plan.figures import planned_figure
 from recap.plan.labels import labels, series_of
 from recap.plan.loaded import LoadedFiles
 from recap.plan.model_figures import model_figures
+from recap.plan.outside_rows import ScoredFile, scored_files
 from recap.plan.row_checks import check_row
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scale_text import Pair, sentence, short_sentence
@@ -83,6 +84,7 @@ class RunPlan(LoadedFiles):
         """Plan one table."""
         before, after = (Scaler(self.params, table_id, file, side) for side in (None, self.scale))
         made, quoted, own = after.made_rows()
+        outside, without = after.outside_rows()
         server = self._server(file, after, f"server.test of table {table_id!r}")
         if file.printed_on is not None:
             self.asked_by("datasets", file.printed_on, f"printed_on of table {table_id!r}")
@@ -107,11 +109,13 @@ class RunPlan(LoadedFiles):
             scale=self._scale_text([table_id]),
             short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
+            doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,
-            quoted=quoted,
+            quoted=[*quoted, *without],
             not_run=own,
             selections=self._selections(file, rows, f"table {table_id!r}"),
+            outside=outside,
             server=server
             and server.model_copy(
                 update={"not_sent": {key: why for key, why in server.not_sent.items() if key in ids}}
@@ -180,6 +184,7 @@ class RunPlan(LoadedFiles):
             printed=row.printed,
             printed_sd=row.printed_sd,
             printed_p=row.printed_p,
+            p_fits=row.p_fits,
             doubt=row.doubt,
             as_printed=as_printed,
         )
@@ -252,6 +257,12 @@ class RunPlan(LoadedFiles):
         if self.row_id is not None:
             return []
         return [each for table_id in self.tables for each in submissions(self, table_id)]
+
+    def scored_files(self) -> list[ScoredFile]:
+        """Return the files of captions that rows of all tables name; nothing where one row is trained alone."""
+        if self.row_id is not None:
+            return []
+        return [each for table_id in self.tables for each in scored_files(self, table_id)]
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""

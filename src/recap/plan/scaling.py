@@ -9,7 +9,7 @@ from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.variants import Layer, Variant
-from recap.settings import NotRunRow, QuotedRow, RowFile, Scale, Server, TableFile
+from recap.settings import NotRunRow, OutsideRow, QuotedRow, RowFile, Scale, Server, TableFile
 from recap.settings.models import MODELS
 from recap.settings.param_files import files, label, names
 from recap.settings.params import base_files, flat, load_named, merged
@@ -97,6 +97,15 @@ class Scaler:
             scale = self.scale.name if self.scale else None
             raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")
         return made, quoted, own
+
+    def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
+        """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
+        baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
+        named = str(self._said(baseline).get("dataset"))
+        planned = self._replaced("datasets", named)
+        made = [row for row in self.table.outside if (row.dataset or named) == planned]
+        printed = [row for row in self.table.outside if row not in made and row.printed]
+        return made, [QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}) for row in printed]
 
     def _at_scale(self) -> str:
         return f"at scale {self.scale.name}" if self.scale else "without a scale"

@@ -127,6 +127,7 @@ def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]
         values = read_mapping(path)
         dropped[name] = {row["id"] for row in values["rows"]} - rows_kept
         values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
+        values.pop("outside", None)  # captions of the real images
         values["figures"] = list(_figures(values.get("figures", []), rows_kept))
         if "examples" in values and values["examples"]["row"] not in rows_kept:
             del values["examples"]

@@ -80,7 +80,6 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
         state.setdefault("planned", workflow.planned())
         write_json(STATE, state)
         workflow.run()
-        workflow.run("--report", "report.html")
         if not short:
             repro(workflow)
         left = workflow.planned()

@@ -8,6 +8,8 @@ from typing import Any
 
 from recap.core.errors import RecapError
 from recap.reporting.notes import SEEDS_LINE, seeds_for_printed, table_notes
+from recap.reporting.printed_p import LINE as PRINTED_P
+from recap.reporting.printed_p import printed_p_entries
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
@@ -15,6 +17,7 @@ from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import UNITS
 
 NONE = "--"
+OUTSIDE, FROM_OUTSIDE = "captions", "captions from outside"  # key of such a row, and what it is called
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,19 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
     _check(table, statistics)
     content = Content(table.title, table.scale, [heading(column) for column in table.columns])
     for quoted in table.quoted:
-        line = _doubted("printed", _numbers(quoted, table.columns), quoted.doubt, content)
-        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", [line]))
+        lines = _printed_alone(quoted, table.columns, content)
+        content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", lines))
     content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
-    for row in [*statistics["rows"], *statistics.get("selected", [])]:
+    for row in run_rows(statistics):
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)
     return content
+
+
+def run_rows(statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with numbers of ours: those that were run, those chosen among them, and captions from outside."""
+    return [row for kind in ("rows", "selected", "outside") for row in statistics.get(kind, [])]
 
 
 def _numbers(row: QuotedRow, columns: Sequence[str]) -> dict[str, str]:
@@ -82,8 +90,20 @@ def _numbers(row: QuotedRow, columns: Sequence[str]) -> dict[str, str]:
 
 def _own_not_run(row: NotRunRow, columns: Sequence[str], content: Content) -> Block:
     """Return a row of the paper's own that was not run: a line with the mark of the reason, and printed numbers."""
-    printed = _doubted("printed", _numbers(row, columns), row.doubt, content)
-    return Block(f"{plain(row.label)} (own, not run)", [_without(row.reason, len(columns), content), printed])
+    lines = [_without(row.reason, len(columns), content), *_printed_alone(row, columns, content)]
+    return Block(f"{plain(row.label)} (own, not run)", lines)
+
+
+def _printed_alone(row: QuotedRow, columns: Sequence[str], content: Content) -> list[Line]:
+    """Return what the paper prints in a row that has no run."""
+    line = _doubted("printed", _numbers(row, columns), row.doubt, content)
+    return [line, *_printed_p(row.model_dump(), columns, content)]
+
+
+def _printed_p(row: Mapping[str, Any], columns: Sequence[str], content: Content) -> list[Line]:
+    """Return the line of the p-values that the paper prints, or nothing."""
+    entries = printed_p_entries(row, columns, content.footnotes)
+    return [Line(PRINTED_P, [Entry(text or NONE, mark=mark) for text, mark in entries])] if entries else []
 
 
 def _without(reason: str, columns: int, content: Content) -> Line:
@@ -104,8 +124,9 @@ def one_reason(cells: Iterable[Mapping[str, Any]]) -> str | None:
 
 def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     """Refuse statistics that were made for other rows, columns or another baseline."""
-    asked = ([row.id for row in table.rows], list(table.columns), table.baseline)
-    found = ([row["id"] for row in statistics["rows"]], statistics["columns"], statistics["baseline"])
+    ids = [each.id for rows in (table.rows, table.selections, table.outside) for each in rows]
+    asked = (ids, list(table.columns), table.baseline)
+    found = ([row["id"] for row in run_rows(statistics)], statistics["columns"], statistics["baseline"])
     again = "make them again with `recap statistics`"
     if asked != found:
         raise RecapError(
@@ -117,7 +138,8 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
 
 def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Content) -> Block:
     """Return the lines of one row."""
-    baseline, units = statistics["baseline"], statistics["family"]["units"]
+    baseline, family, outside = statistics["baseline"], statistics["family"], OUTSIDE in row
+    units = ["images"] if outside else family["units"]  # one file has no runs to test over
     cells = [(column, row["cells"][column]) for column in statistics["columns"]]
     counts = {cell["n"] for _, cell in cells if cell["n"]}
     same = counts.pop() if len(counts) == 1 else None
@@ -125,23 +147,23 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
     if reason:
         lines = [_without(reason, len(cells), content)]
     else:
-        kind = ", ".join(["ours", *dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])])
-        kind = kind if same is None else f"{kind} (n = {same})"
-        lines = [
-            Line(
-                kind, [_ours(cell, column, same, content) for column, cell in cells], note_mark(row, content.footnotes)
-            )
-        ]
+        sources = dict.fromkeys(cell["source"] for _, cell in cells if cell["source"])
+        kind = ", ".join(["scored here" if outside else "ours", *sources])
+        kind = kind if same is None or outside else f"{kind} (n = {same})"
+        ours = [_ours(cell, column, same, content) for column, cell in cells]
+        lines = [Line(kind, ours, note_mark(row, content.footnotes))]
     lines += _printed_lines(cells, row["doubt"], content)
     if row["id"] != baseline and not reason:
-        lines.append(Line("ours minus baseline", [_difference(cell, column, content) for column, cell in cells]))
-        for unit in units if statistics["family"]["made"] else ():
+        differences = [_difference(cell, column, content) for column, cell in cells]
+        lines.append(Line("minus baseline" if outside else "ours minus baseline", differences))
+        lines += _printed_p(row, statistics["columns"], content)
+        for unit in units if family["made"] else ():
             lines.append(Line(f"p, {unit} (Holm)", [_p(unit, cell, column, content) for column, cell in cells]))
         seeds = [seeds_for_printed(cell) for _, cell in cells]
         if any(seeds):
             lines.append(Line(SEEDS_LINE, [Entry(text or NONE) for text in seeds]))
-    label = plain(row["label"]) + (" (baseline)" if row["id"] == baseline else "")
-    return Block(label, lines)
+    origin = " (baseline)" if row["id"] == baseline else f" ({FROM_OUTSIDE})" if outside else ""
+    return Block(plain(row["label"]) + origin, lines)
 
 
 def _printed_lines(
@@ -250,7 +272,7 @@ def _p(unit: str, cell: Mapping[str, Any], column: str, content: Content) -> Ent
 def _signatures(statistics: Mapping[str, Any]) -> list[str]:
     """Return the signatures in use, each once; where there are several, with the rows that they belong to."""
     rows: dict[str, list[str]] = {}
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("outside", [])]:
         for text in sorted(set(row["signatures"].values())):
             rows.setdefault(text, []).append(row["id"])
     if len(rows) == 1:

@@ -21,22 +21,34 @@ _STYLE = """
 
 def html_table(content: Content) -> str:
     """Return the table with its scale, footnotes and notes; every text in it is escaped."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in content.columns)
-    notes = footnotes(content.footnotes) + content.notes
-    notes += [f"Signature: {text}" for text in content.signatures]
     lines = [
         '<meta charset="utf-8">',
         '<div class="recap-table">',
         f"<style>{_STYLE}</style>",
         f"<h2>{escape(content.title)}</h2>",
         *([f"<p><strong>{escape(content.scale)}</strong></p>"] if content.scale else []),
-        f"<table>\n<thead><tr><td></td>{head}</tr></thead>",
-        *(_block(block, len(content.columns)) for block in content.blocks),
-        '</table>\n<ul class="notes">',
-        *(f"<li>{escape(note)}</li>" for note in notes),
+        table_element(content),
+        '<ul class="notes">',
+        *(f"<li>{escape(note)}</li>" for note in notes_below(content)),
         "</ul>\n</div>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def table_element(content: Content) -> str:
+    """Return the table alone; every text in it is escaped."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in content.columns)
+    lines = [
+        f"<table>\n<thead><tr><td></td>{head}</tr></thead>",
+        *(_block(block, len(content.columns)) for block in content.blocks),
+        "</table>",
+    ]
+    return "\n".join(lines)
+
+
+def notes_below(content: Content) -> list[str]:
+    """Return the footnotes, notes and signatures below a table, not escaped."""
+    return [*footnotes(content.footnotes), *content.notes, *(f"Signature: {text}" for text in content.signatures)]
 
 
 def _block(block: Block, columns: int) -> str:

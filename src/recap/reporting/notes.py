@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recap.reporting.text import p_text, plain
+from recap.reporting.text import plain
 from recap.settings.columns import column_info, heading
 from recap.settings.metrics import score_info, server_names
-from recap.statistics.comparison import SIGNIFICANT, UNITS
+from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 
+FROM_FILES = "Captions from outside, scored here like ours"
+NO_RUNS = "One file has no training runs: p generalises over images only, and no difference is marked."
+_MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns
 SEEDS_LINE = "seeds for the printed difference"
 
 
@@ -25,10 +28,12 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     images = "" if elsewhere else f", {statistics['images']} images"
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}{images}."]
     notes += _on_server(statistics)
+    notes += _on_outside(statistics)
     notes += _on_scales(statistics["columns"])
-    notes += _on_printed(statistics)
+    notes += [*_on_printed(statistics), *_on_quoted(statistics)]
+    notes += [f"Doubt about the printed table: {plain(text).rstrip('.')}." for text in statistics.get("doubts", [])]
     notes += [_on_p(statistics), _on_power(statistics)] if statistics["family"]["made"] else []
-    return notes + _on_seeds_for_printed(statistics) + _on_printed_p(statistics)
+    return [*filter(None, notes), *_on_seeds_for_printed(statistics)]
 
 
 def _on_server(statistics: Mapping[str, Any]) -> list[str]:
@@ -40,6 +45,12 @@ def _on_server(statistics: Mapping[str, Any]) -> list[str]:
         "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 references; a row "
         "with such scores says on which day the server gave them."
     ]
+
+
+def _on_outside(statistics: Mapping[str, Any]) -> list[str]:
+    """Return which captions another program made, and what that means for their tests."""
+    names = [f"{plain(row['label'])} ({plain(row['captions'])})" for row in statistics.get("outside", [])]
+    return [f"{FROM_FILES}: {', '.join(names)}. {NO_RUNS}"] if names else []
 
 
 def _on_scales(columns: Sequence[str]) -> list[str]:
@@ -71,6 +82,25 @@ def _on_printed(statistics: Mapping[str, Any]) -> list[str]:
     return [f"{measured}; no difference to them where our data set or settings are others: {', '.join(others)}."]
 
 
+def _on_quoted(statistics: Mapping[str, Any]) -> list[str]:
+    """Return by how much each row with the data and settings of the print differs from the rows that are quoted."""
+    quoted = [row for row in statistics["quoted"] if _MAIN in row["printed"]]
+    notes = []
+    for row in statistics["rows"]:
+        found = [(each["label"], difference_to_quoted(row, each, _MAIN)) for each in quoted if _MAIN in row["cells"]]
+        listed = ", ".join(f"{plain(label)} {value:+.1f}" for label, value in found if value is not None)
+        notes += [f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}."] if listed else []
+    return [*notes, "Quoted numbers are compared without a test."] if notes else []
+
+
+def difference_to_quoted(row: Mapping[str, Any], quoted: Mapping[str, Any], column: str) -> float | None:
+    """Return ours minus a quoted number, in its unit; None where ours has other data or settings, or no number."""
+    mean = row["cells"][column]["mean"]
+    if not row["as_printed"] or mean is None:
+        return None
+    return float(column_info(column).scale * mean - quoted["printed"][column])
+
+
 def _on_p(statistics: Mapping[str, Any]) -> str:
     """Return the note that says what the p-values of a table test, and what its arrows mark."""
     family = statistics["family"]
@@ -90,26 +120,6 @@ def _on_p(statistics: Mapping[str, Any]) -> str:
         f"takes images and runs as random. An arrow marks a difference with all three below {SIGNIFICANT:g}; bold: "
         f"better by this rule. {more}"
     )
-
-
-def _on_printed_p(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the note with the p-values that the paper prints, ours behind them."""
-    units = statistics["family"]["units"]
-    found = [
-        f"{plain(row['label'])}: {', '.join(_beside(column, p, row, units) for column, p in row['printed_p'].items())}"
-        for row in [*statistics["quoted"], *statistics["not_run"], *statistics["rows"]]
-        if row["printed_p"]
-    ]
-    ours = f"ours over {', '.join(units)} (Holm) in brackets"
-    return [f"p as the paper prints it, {ours}: {'; '.join(found)}."] if found else []
-
-
-def _beside(column: str, printed: float, row: Mapping[str, Any], units: Sequence[str]) -> str:
-    """Return a printed p with ours of the same row and column; of what was not run or tested, two dashes."""
-    comparison = row.get("cells", {}).get(column, {}).get("comparison") or {}
-    tests = [comparison.get(UNITS[unit]) or {} for unit in units]
-    ours = ["--" if test.get("p_holm") is None else p_text(test["p_holm"]) for test in tests]
-    return f"{heading(column)} {printed:g} ({', '.join(ours)})"
 
 
 def _on_power(statistics: Mapping[str, Any]) -> str:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import doubt_marks, mark_of, note_mark, number, one_reason, own_not_run_mark
+from recap.reporting.content import (
+    FROM_OUTSIDE,
+    OUTSIDE,
+    doubt_marks,
+    mark_of,
+    note_mark,
+    number,
+    one_reason,
+    own_not_run_mark,
+)
+from recap.reporting.notes import FROM_FILES, NO_RUNS
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
@@ -75,6 +85,12 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
         noted = tuple(filter(None, [note_mark(row, footnotes)]))
         rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))
+    for row in statistics.get("outside", []):
+        scores = [_score(row["cells"][column], column, best="") for column in columns]
+        mark = footnotes.mark(f"{FROM_FILES}. {NO_RUNS}")
+        rows.append(
+            PaperRow(plain(row["label"]), scores, f"{FROM_OUTSIDE}: {plain(row[OUTSIDE])}", FROM_OUTSIDE, marks=(mark,))
+        )
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)

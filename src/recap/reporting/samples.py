@@ -12,6 +12,7 @@ import numpy as np
 from recap.core.errors import MetricError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
+from recap.plan.outside_rows import outside_path
 from recap.plan.run import row_runs
 from recap.reporting.text import plain
 from recap.settings import Table
@@ -75,6 +76,9 @@ def choose_samples(
         MetricError: the captions of a row are of other images than the corpus.
     """
     found = {row.id: _scored(scores_root / row_runs(row, list(seeds))[0].path) for row in table.rows}
+    found |= {row.id: _scored(scores_root / outside_path(table, name, row.id)) for row in table.outside}
+    shown = [(row.id, row.label) for row in table.rows]
+    shown += [(row.id, f"{row.label} (from outside)") for row in table.outside]
     split = next(iter(found.values())).split
     corpus = Corpus.read(corpus_path)
     references, files = corpus.captions(split), corpus.files()
@@ -91,7 +95,7 @@ def choose_samples(
         Sample(
             image_id=image_id,
             file=files[image_id],
-            captions=[found[row.id].of(image_id, row.label) for row in table.rows],
+            captions=[found[row_id].of(image_id, label) for row_id, label in shown],
             references=[plain(caption) for caption in references[image_id]],
             phrase=phrase,
         )

@@ -10,11 +10,11 @@ from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import Content, table_content
+from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, run_rows, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
-from recap.reporting.notes import seeds_for_printed
+from recap.reporting.notes import difference_to_quoted, seeds_for_printed
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
@@ -90,22 +90,25 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
     Column ``scale`` is ``paper`` where a row has the data set and the settings of the printed numbers, else ``other``;
     Markdown and JSON describe the scale in full.
     """
-    rows = [row for kind in ("quoted", "not_run", "rows") for row in statistics[kind]]
+    kinds = ("quoted", "not_run", "rows", "outside")
+    rows = [row for kind in kinds for row in statistics.get(kind, [])]
     notes = [key for key in _NOTES if any(row[key] for row in rows)]
     records = list(_records(statistics, notes))
     lines = [*_printed(statistics, notes, "quoted"), *_printed(statistics, notes, "not_run"), *records]
-    names = list(records[0])
+    names = [*records[0], *(_difference_of(row) for row in _like_quoted(statistics))]
     return csv_text([names, *([cell(line.get(key)) for key in names] for line in lines)])
 
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
-    seeds = any(seeds_for_printed(cell) for row in statistics["rows"] for cell in row["cells"].values())
-    for row in [*statistics["rows"], *statistics.get("selected", [])]:
+    rows = run_rows(statistics)
+    seeds = any(seeds_for_printed(cell) for row in rows for cell in row["cells"].values())
+    for row in rows:
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
-            reasons = [values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
+            outside = f"{FROM_OUTSIDE}: {row[OUTSIDE]}" if OUTSIDE in row else None
+            reasons = [outside, values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
             yield {
                 "table": statistics["table"],
                 "scale": "paper" if row["as_printed"] else "other",
@@ -131,7 +134,11 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
 
 
 def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of rows that the paper quotes, or of its own that were not run: only a printed value."""
+    """Yield the lines of rows that the paper quotes, or of its own that were not run: only a printed value.
+
+    A quoted value comes with the differences of our rows with its data and settings to it.
+    """
+    compared = _like_quoted(statistics) if rows == "quoted" else []
     for row in statistics[rows]:
         for metric, value in row["printed"].items():
             yield {
@@ -139,9 +146,19 @@ def _printed(statistics: Mapping[str, Any], notes: Sequence[str], rows: str) -> 
                 **{key: row[key] for key in ("id", "label")},
                 "metric": metric,
                 "printed_percent": value,
+                **{_difference_of(ours): difference_to_quoted(ours, row, metric) for ours in compared},
                 "reason": f"own, not run: {row['reason']}" if "reason" in row else "printed in the paper, not run",
                 **{key: _note(row[key], metric) for key in notes},
             }
+
+
+def _like_quoted(statistics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return our rows with the data and settings of the quoted ones, if there are any."""
+    return [row for row in statistics["rows"] if row["as_printed"]] if statistics["quoted"] else []
+
+
+def _difference_of(row: Mapping[str, Any]) -> str:
+    return f"difference_of_{row['id']}"
 
 
 def _note(notes: Mapping[str, Any], metric: str) -> Any:

@@ -40,6 +40,7 @@ from recap.settings.studies import Study
 from recap.settings.subsets import Subset
 from recap.settings.tables import (
     NotRunRow,
+    OutsideRow,
     PaperProfile,
     Profile,
     QuotedRow,

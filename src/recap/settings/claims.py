@@ -24,7 +24,9 @@ class Check(Strict):
     """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed number."""
 
     table: str = Field(description="name of the table, with its part: mine/t1_f001")
-    in_place: str | None = Field(None, description="table of the same rows that some scales make instead")
+    in_place: str | None = Field(
+        None, description="table of the same rows, read at scales that do not make `table` or make it with one seed"
+    )
     metrics: Annotated[list[str], AfterValidator(_known_metrics)] = Field(default=["CIDEr"], min_length=1)
     row: Id
     against: Id | list[Id] | None = Field(None, description="id of a row, or of several, of which the best counts")

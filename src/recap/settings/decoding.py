@@ -68,3 +68,16 @@ class DecodingSettings(Strict):
         fields |= {"rules": self.rules.text} if self.rules.text else {}
         fields |= {"finished": self.finished} if self.finished != "stay" else {}
         return fields | ({"repeats": "merged"} if self.merge_repeats else {})
+
+
+class OutsideCaptions(Strict):
+    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    captions_sha256: str = Field(min_length=8, description="of the file")
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Field of a score's signature: beginning of the file's hash."""
+        return {"captions": f"outside@{self.captions_sha256[:8]}"}

@@ -18,6 +18,9 @@ class Execution(Strict):
 
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
     threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
+    tf32: bool = Field(
+        True, description="a GPU's float32 products of a training in TF32 (10 bits of mantissa); false: in full float32"
+    )
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
     activation_checkpointing: bool = Field(
         False, description="compute activations anew in the backward pass: less memory, more time"

@@ -25,16 +25,14 @@ class ModelFigure(Strict, ABC):
     Attributes:
         implementation: the function that makes it, "package.module:function", imported when it is drawn. It is called
             with these settings, a `recap.evaluation.figure.DrawnModels` and the path of each file in `files`.
-        files: how the names of its files end -> title in the report of Snakemake; "": the file is not in the report.
-        category: heading in that report.
-        caption: text below its files there, in reStructuredText.
+        files: how the names of its files end -> title in the report of the profile; "": the file is not in it.
+        caption: text below its files there.
         needs_images: whether photos are drawn.
         most_rows: how many models it shows at most; None: any number.
     """
 
     implementation: ClassVar[str]
     files: ClassVar[Mapping[str, str]]
-    category: ClassVar[str]
     caption: ClassVar[str]
     needs_images: ClassVar[bool] = True
     most_rows: ClassVar[int | None] = None
@@ -63,7 +61,6 @@ class AttentionFigure(ShownImages):
 
     implementation: ClassVar[str] = "recap.evaluation.attention_figure:draw_attention"
     files: ClassVar[Mapping[str, str]] = {"attention.png": "attention"}
-    category: ClassVar[str] = "Attention"
     caption: ClassVar[str] = (
         "Where the models look while they say each word: bright where the attention is high, the strongest cell "
         "outlined in red."
@@ -78,7 +75,6 @@ class OtherImagesFigure(ModelFigure):
 
     implementation: ClassVar[str] = "recap.evaluation.other_images:compare_images"
     files: ClassVar[Mapping[str, str]] = {"other_images.json": "loss with exchanged images"}
-    category: ClassVar[str] = "Exchanged images"
     caption: ClassVar[str] = (
         "The loss of reference captions with their own images and with those of others, and the paired test of the "
         "difference over images. A model that ignores the image loses nothing."

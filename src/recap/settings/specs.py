@@ -22,7 +22,7 @@ from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.selections import Selection
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import Table
+from recap.settings.tables import Stages, Table
 from recap.settings.vocabulary import VocabularyConfig
 
 
@@ -57,6 +57,9 @@ class JudgedClaims(Strict):
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
     tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
+    printed_stages: dict[str, Stages] = Field(
+        default_factory=dict, description="name of a table that another stands in for -> stage of its printed numbers"
+    )
 
 
 class Summary(Strict):

@@ -12,9 +12,9 @@ from pydantic import Field, model_validator
 
 from recap.core.errors import nearest
 from recap.settings.model_figures import TableFigure
-from recap.settings.tables import Doubt, Id, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
+from recap.settings.tables import Doubt, Id, PFits, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
 
-_BY_PART = ("printed", "printed_sd", "printed_p", "doubt")  # keys of a row that have a value for each part
+_BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")  # keys of a row that have a value for each part
 
 
 class Part(RowSettings):
@@ -37,6 +37,9 @@ class PartsRow(TrainedRow):
     )
     printed_p: dict[Id, PrintedP] = Field(
         default_factory=dict, description="part -> metric -> printed p of the row against the baseline"
+    )
+    p_fits: dict[Id, PFits] = Field(
+        default_factory=dict, description="part -> metric -> what a t-test with the printed p may have been over"
     )
     doubt: dict[Id, Doubt] = Field(
         default_factory=dict, description="part -> metric, or `row` -> why the printed number is doubtful"

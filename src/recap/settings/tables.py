@@ -32,10 +32,14 @@ def _known_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
 
 Printed = Annotated[dict[str, float], AfterValidator(_known_columns)]
 PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_known_columns)]
+PUnit = Literal["runs", "images", "pairs"]
+P_UNITS: dict[str, str] = {"runs": "runs", "images": "images", "pairs": "pairs of a run and an image"}
+PFits = Annotated[dict[str, list[PUnit]], AfterValidator(_known_columns)]
 Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 
 Stages = Literal["xe", "scst"]
+STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 
 class _PrintedRow(Strict):
@@ -45,6 +49,7 @@ class _PrintedRow(Strict):
         default_factory=dict, description="column -> printed value, in percent or the column's unit"
     )
     printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
+    p_fits: PFits = neutral({}, description="metric -> what the t-test of the printed p may have been over")
     doubt: Doubt = Field(
         default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
     )
@@ -54,6 +59,9 @@ class _PrintedRow(Strict):
         unprinted = [key for key in self.doubt if key not in self.printed and not (key == WHOLE_ROW and self.printed)]
         if unprinted:
             raise ValueError(f"doubt: {unprinted[0]!r} has no printed number in this row; leave it out")
+        unprinted = [key for key in self.p_fits if key not in self.printed_p]
+        if unprinted:
+            raise ValueError(f"p_fits: {unprinted[0]!r} has no printed p in this row; leave it out")
         return self
 
 
@@ -69,6 +77,19 @@ class NotRunRow(QuotedRow):
     """One line of the paper's own that is not run here."""
 
     reason: str = Field(min_length=1, description="why it is not run: a note of the table")
+
+
+class OutsideRow(_PrintedRow):
+    """One line whose captions any other system made: a file that is scored as captions of a run are."""
+
+    id: Id
+    label: str
+    captions: str = Field(
+        min_length=1,
+        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
+        "image of the data set",
+    )
+    dataset: str | None = Field(None, description="data set of its images; default: the baseline's in this file")
 
 
 class Server(Strict):
@@ -133,8 +154,13 @@ class _Table(Strict):
     selections: list[Selection] = neutral(
         [], description="rows that show whichever of some rows is best on the validation split; shown last"
     )
+    outside: list[OutsideRow] = neutral(
+        [],
+        description="rows whose captions are from a file; at a scale with other data they are only quoted",
+    )
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
+    doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
@@ -206,7 +232,8 @@ class Table(_Table):
 def _check_ids(table: TableFile | Table) -> None:
     """Refuse ids that are duplicated, or named and not there."""
     ids = [row.id for row in table.rows]
-    every = ids + [row.id for row in (*table.quoted, *table.not_run)] + [each.id for each in table.selections]
+    every = ids + [row.id for row in (*table.quoted, *table.not_run)]
+    every += [row.id for row in table.outside] + [selection.id for selection in table.selections]
     if len(set(every)) != len(every):
         duplicate = next(name for name in every if every.count(name) > 1)
         raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from recap.core.counted import counted
 from recap.core.errors import ConfigError, nearest
 from recap.plan.run import row_runs
 from recap.settings import Table
@@ -14,6 +15,7 @@ from recap.settings.claims import Check, Claim
 from recap.settings.columns import column_info
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ComparedTable
+from recap.settings.tables import STAGE_NAMES
 from recap.statistics.claim_tests import (
     FAILS,
     HOLDS,
@@ -43,22 +45,30 @@ class Verdict:
     judged: tuple[Judged, ...] = ()
 
 
-def judge_claims(claims: Sequence[Claim], tables: Mapping[str, ComparedTable], scores: Path) -> list[Verdict]:
+def judge_claims(
+    claims: Sequence[Claim],
+    tables: Mapping[str, ComparedTable],
+    scores: Path,
+    printed_stages: Mapping[str, str] | None = None,
+) -> list[Verdict]:
     """Judge claims by the rule of a table's marks, each with Holm's correction over its own comparisons.
 
     Args:
         claims: of one paper or several.
         tables: name -> table of one scale with the seeds of its runs; tables that are not made there are missing.
         scores: folder above ``<dataset>/<subset>/...``, which may lack runs.
+        printed_stages: name of a table -> stage that its printed numbers are of, where another table may be read.
 
     Raises:
         ConfigError: a claim names a row or a column that its table does not have.
         RecapError: scores are damaged or cannot be compared.
     """
-    return [_verdict(claim, tables, scores) for claim in claims]
+    return [_verdict(claim, tables, scores, printed_stages or {}) for claim in claims]
 
 
-def _verdict(claim: Claim, tables: Mapping[str, ComparedTable], scores: Path) -> Verdict:
+def _verdict(
+    claim: Claim, tables: Mapping[str, ComparedTable], scores: Path, printed_stages: Mapping[str, str]
+) -> Verdict:
     if claim.not_for_a_program:
         return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
@@ -69,49 +79,79 @@ def _verdict(claim: Claim, tables: Mapping[str, ComparedTable], scores: Path) ->
     made = [each for each in judged if each.planned] or judged
     verdict = verdict_of(made)
     alike = [each for each in made if each.verdict == verdict]
-    counted = [f"{len(alike)} of {len(made)} comparisons"] if len(judged) > 1 else []
-    counted += [f"{len(judged) - len(made)} more are not made at this scale"] if len(made) < len(judged) else []
+    said = [f"{len(alike)} of {len(made)} comparisons"] if len(made) > 1 else []
+    said += [f"{counted(left, 'comparison')} not made at this scale"] if (left := len(judged) - len(made)) else []
     reasons = dict.fromkeys(each.why for each in alike if each.why)
-    return Verdict(claim, verdict, "; ".join([*counted, *reasons]), tuple(judged))
+    stages = dict.fromkeys(_other_stage(each, tables, printed_stages) for each in made)
+    return Verdict(claim, verdict, "; ".join(filter(None, [*stages, *said, *reasons])), tuple(judged))
+
+
+def _other_stage(judged: Judged, tables: Mapping[str, ComparedTable], printed_stages: Mapping[str, str]) -> str:
+    """Return that scores are of another stage than the printed ones, where they are."""
+    read, printed = tables.get(judged.table), printed_stages.get(judged.check.table)
+    stage = next((row.stage for row in read.table.rows if row.id == judged.check.row), None) if read else None
+    if stage is None or printed is None or stage == printed:
+        return ""
+    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[printed]}"
+
+
+def _table_read(check: Check, tables: Mapping[str, ComparedTable]) -> str:
+    """Return the table that a check is decided by: its own where that allows a verdict, or the one in its place."""
+    own, other = tables.get(check.table), check.in_place
+    if other is None or other not in tables:
+        return check.table
+    return check.table if own and len(own.seeds) >= min(2, len(tables[other].seeds)) else other
 
 
 def _compare(claim: Claim, check: Check, tables: Mapping[str, ComparedTable], scores: Path) -> list[Judged | Compared]:
     """Return the comparisons of a check, or why there are none."""
-    name = check.table if check.table in tables or check.in_place not in tables else check.in_place or ""
+    name = _table_read(check, tables)
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
 
-    def without(verdict: str, why: str, *, planned: bool = True) -> list[Judged | Compared]:
+    def without(verdict: str, why: str, others: Sequence[str] = opponents, *, planned: bool = True) -> list[Judged]:
         return [
             Judged(check, name, metric, other, verdict=verdict, why=why, planned=planned)
             for metric in check.metrics
-            for other in opponents
+            for other in others
         ]
 
     if name not in tables:
-        return without(NOT_RUN, "its table is not made at this scale", planned=False)
+        return [*without(NOT_RUN, "its table is not made at this scale", planned=False)]
     table, seeds = tables[name].table, tables[name].seeds
     _check_names(claim, check, table, name)
     rows = [row for row in table.rows if row.id in {check.row, *check.rows}]
-    lacking = {check.row, *check.rows} - {row.id for row in rows}
-    if lacking:
-        return without(NOT_RUN, f"row {min(lacking)} is not run at this scale", planned=False)
+    ids = {row.id for row in rows}
+    lacking = [other for other in check.rows if other not in ids]
+    if check.row not in ids or (lacking and lacking == check.rows):
+        return [*without(NOT_RUN, _not_here(check.row if check.row not in ids else lacking[0]), planned=False)]
     if all(metric in server_names() for metric in check.metrics):
-        return without(UNTOLD, NO_IMAGES)
+        return [*without(UNTOLD, NO_IMAGES)]
     if not check.rows and not all(row.as_printed for row in rows):
-        return without(UNTOLD, _OTHER_DATA)
+        return [*without(UNTOLD, _OTHER_DATA)]
+    left_out = [each for row in lacking for each in without(NOT_RUN, _not_here(row), [row], planned=False)]
+    opponents = [other for other in opponents if other not in lacking]
     runs = [run for row in rows for run in row_runs(row, seeds)]
     done = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if done < len(runs):
-        return without(NOT_RUN, f"{done} of {len(runs)} runs of {name}")
+        return [*without(NOT_RUN, f"{done} of {len(runs)} runs of {name}", opponents), *left_out]
     part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
     found = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
-    return [_compared(check, name, metric, other, found, table) for metric in check.metrics for other in opponents]
+    made = [_compared(check, name, metric, other, found, table) for metric in check.metrics for other in opponents]
+    return [*made, *left_out]
+
+
+def _not_here(row: str) -> str:
+    return f"row {row} is not run at this scale"
 
 
 def _check_names(claim: Claim, check: Check, table: Table, name: str) -> None:
-    """Refuse a claim about a row or a column that its table does not have at any scale."""
+    """Refuse a claim about a row or a column that its table does not have at any scale.
+
+    A table in place of another may lack some of the rows that a row is compared with.
+    """
     ids = [row.id for row in table.rows] + [row.id for row in (*table.quoted, *table.not_run)]
-    for row in filter(None, [check.row, *check.rows, check.quoted]):
+    others = check.rows if name == check.table else []
+    for row in filter(None, [check.row, *others, check.quoted]):
         if row not in ids:
             raise ConfigError(f"claim {claim.id}: table {name} has no row {row!r}; {nearest(row, ids)}")
     for metric in check.metrics:

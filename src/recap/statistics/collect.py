@@ -11,8 +11,9 @@ import numpy as np
 
 from recap.core.errors import MetricError
 from recap.core.signatures import parse_signature
+from recap.plan.outside_rows import outside_path
 from recap.plan.run import Run, row_runs
-from recap.settings import Row, Table
+from recap.settings import OutsideRow, Row, Table
 from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import server_names
 from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number
@@ -20,13 +21,15 @@ from recap.statistics.server import ALONE, read_answer
 
 # Fields of a signature in which comparable scores agree.
 COMPARABLE = ("tok", "refs", "images", "split")
+Seed = int | str
+FILE = "file"  # takes the place of a seed
 # Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted one of these reasons.
 _FAILED = re.compile("(METEOR|SPICE) (stopped|did not finish|answered|failed|ended|gave)|no Java was found|MemoryError")
 
 
 @dataclass
 class RowScores:
-    """The scores of the runs of one row.
+    """The scores of the runs of one row; a file of captions has no seed, and counts as one run called `FILE`.
 
     Attributes:
         row: the row of the table.
@@ -38,9 +41,9 @@ class RowScores:
         image_ids: sorted ids of the images scored.
     """
 
-    row: Row
-    signatures: dict[int, str] = field(default_factory=dict)
-    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    row: Row | OutsideRow
+    signatures: dict[Seed, str] = field(default_factory=dict)
+    values: dict[str, dict[Seed, float]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     images: dict[str, np.ndarray] = field(default_factory=dict)
@@ -73,13 +76,49 @@ def collect(
         MetricError: two runs differ in tokenizer, references, images or split, or were scored on other images.
     """
     rows = [_read_row(row, seeds, table.columns, scores_root, trainings) for row in table.rows]
-    for scores in rows:
-        _add_answers(scores, seeds, table, server)
+    for row, scores in zip(table.rows, rows, strict=True):
+        _add_answers(scores, row, seeds, table, server)
     for other in rows[1:]:
-        _check_comparable(rows[0].row.id, rows[0].signature, other.row.id, other.signature)
-        if other.image_ids != rows[0].image_ids:
-            raise MetricError(f"rows {rows[0].row.id!r} and {other.row.id!r} were scored on different image ids")
+        _check_rows(rows[0], other)
     return rows
+
+
+def collect_files(table: Table, name: str, scores_root: Path, like: RowScores) -> list[RowScores]:
+    """Read the scores of the rows whose captions are from files; errors as of :func:`collect`.
+
+    Args:
+        table: the table.
+        name: of its files.
+        scores_root: folder above ``<dataset>/outside/...``.
+        like: a row that they are compared with.
+    """
+    found = [_read_file(row, table.columns, scores_root / outside_path(table, name, row.id)) for row in table.outside]
+    for scores in found:
+        _check_rows(like, scores)
+    return found
+
+
+def _read_file(row: OutsideRow, columns: Sequence[str], folder: Path) -> RowScores:
+    """Read the scores of a file of captions, which has neither a training nor an answer of a server."""
+    scores, metrics = RowScores(row), read_metrics(folder)
+    scores.signatures[FILE] = metrics.signature
+    images = read_image_scores(folder, metrics.split)
+    scores.image_ids = images.pop("image_id").tolist()
+    per_image: dict[str, list[np.ndarray]] = {}
+    for column in columns:
+        if column in RUN_COLUMNS or column in server_names():
+            scores.reasons[column] = "captions from outside have no training here, and are not sent to a server"
+        else:
+            _add_metric(column, FILE, metrics, images, scores, per_image, folder)
+    scores.images = {column: values[0] for column, values in per_image.items()}
+    return scores
+
+
+def _check_rows(first: RowScores, second: RowScores) -> None:
+    """Refuse rows that cannot be compared."""
+    _check_comparable(first.row.id, first.signature, second.row.id, second.signature)
+    if second.image_ids != first.image_ids:
+        raise MetricError(f"rows {first.row.id!r} and {second.row.id!r} were scored on different image ids")
 
 
 def _read_row(
@@ -123,9 +162,9 @@ def _add_number(column: str, run: Run, scores: RowScores, trainings: Mapping[str
     scores.values.setdefault(column, {})[run.seed] = sum(read_number(stage / info.file, info.key) for stage in stages)
 
 
-def _add_answers(scores: RowScores, seeds: Sequence[int], table: Table, server: Mapping[str, Path]) -> None:
+def _add_answers(scores: RowScores, row: Row, seeds: Sequence[int], table: Table, server: Mapping[str, Path]) -> None:
     """Add what COCO's server answered, or the reason why a row has no such scores."""
-    row, columns = scores.row, [column for column in table.columns if column in server_names()]
+    columns = [column for column in table.columns if column in server_names()]
     not_sent = table.server.not_sent.get(row.id) if table.server else None
     for run in row_runs(row, list(seeds)):
         answer = read_answer(server[run.path]) if run.path in server else not_sent or ALONE
@@ -140,7 +179,7 @@ def _add_answers(scores: RowScores, seeds: Sequence[int], table: Table, server: 
 
 def _add_metric(
     column: str,
-    seed: int,
+    seed: Seed,
     metrics: Metrics,
     images: dict[str, np.ndarray],
     scores: RowScores,

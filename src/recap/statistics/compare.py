@@ -11,10 +11,10 @@ from recap.core.errors import MetricError
 from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.core.log import log
-from recap.settings import Row, Table
+from recap.settings import OutsideRow, Row, Table
 from recap.settings.columns import RUN_COLUMNS, column_info
 from recap.settings.metrics import score_info
-from recap.statistics.collect import RowScores, collect
+from recap.statistics.collect import RowScores, collect, collect_files
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 from recap.statistics.power import add_seeds_for_printed, seeds_needed
 from recap.statistics.selection import Choice, read_selections
@@ -72,15 +72,19 @@ def compare_table(
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
     rows = collect(table, seeds, scores_root, trainings or {}, server or {})
     baseline = next(scores for scores in rows if scores.row.id == table.baseline)
+    files = collect_files(table, name, scores_root, baseline)
     described = [_describe(scores, baseline, table) for scores in rows]
-    family = _correct(described, seeds)
+    outside = [_describe(scores, baseline, table) for scores in files]
+    family = _correct(described, outside, seeds)
     add_seeds_for_printed(described, baseline=table.baseline, comparisons=family["made"])
+    selected = [_selected(choice, described) for choice in choices]
     result = {
         "table": name,
         "title": table.title,
         "scale": table.scale,
         "short_scale": table.short_scale,
         "printed_on": table.printed_on,
+        **({"doubts": table.doubts} if table.doubts else {}),
         "baseline": table.baseline,
         "columns": list(table.columns),
         "seeds": list(seeds),
@@ -90,7 +94,9 @@ def compare_table(
         "quoted": [row.model_dump() for row in table.quoted],
         "not_run": [row.model_dump() for row in table.not_run],
         "rows": described,
-        "selected": [_selected(choice, described) for choice in choices],
+        # Only where there are any, so that the statistics of other tables are unchanged.
+        **({"outside": outside} if outside else {}),
+        **({"selected": selected} if selected else {}),
     }
     write_json(statistics_out, result)
     record(statistics_out)
@@ -120,11 +126,13 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
     return {
         "id": row.id,
         "label": row.label,
-        **{part: getattr(row, part) for part in parts},
-        "as_printed": row.as_printed,
+        **{part: getattr(row, part, None) for part in parts},
+        **({"captions": row.captions} if isinstance(row, OutsideRow) else {}),
+        "as_printed": _is_as_printed(row),
         "printed_p": row.printed_p,
+        **({"p_fits": row.p_fits} if row.p_fits else {}),
         "doubt": row.doubt,
-        "note": row.note,
+        "note": getattr(row, "note", ""),
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
         "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }
@@ -148,15 +156,19 @@ def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]
     }
 
 
-def _against_paper(row: Row, column: str, mean: float | None) -> dict[str, Any]:
+def _is_as_printed(row: Row | OutsideRow) -> bool:
+    return isinstance(row, Row) and row.as_printed
+
+
+def _against_paper(row: Row | OutsideRow, column: str, mean: float | None) -> dict[str, Any]:
     """Return the printed value, and of a row with the settings of the print the difference to it (percent)."""
     printed = row.printed.get(column)
     difference = None
-    if row.as_printed and printed is not None and mean is not None:
+    if _is_as_printed(row) and printed is not None and mean is not None:
         difference = column_info(column).scale * mean - printed
     return {
         "printed_percent": printed,
-        "printed_sd_percent": row.printed_sd.get(column),
+        "printed_sd_percent": row.printed_sd.get(column) if isinstance(row, Row) else None,
         "difference_to_printed_percent": difference,
     }
 
@@ -180,9 +192,12 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
     )
 
 
-def _correct(rows: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Correct and mark the comparisons of all rows, and describe the family."""
-    comparisons = [cell["comparison"] for row in rows for cell in row["cells"].values()]
+def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+    """Correct and mark the comparisons of all rows, those from outside too, and describe the family.
+
+    A file of captions has no test over runs, so it is never marked, nor does it say how many seeds are needed.
+    """
+    comparisons = [cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()]
     made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
     tests = correct(made)
     return {

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 from recap.core.errors import DamagedFile, MissingFile
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.settings.decoding import DecodingSettings
+from recap.settings.decoding import DecodingSettings, OutsideCaptions
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Metrics:
         scores: name -> score of all images; None where it was not computed.
         signature: which references, tokenizer and scorers the scores came from.
         split: whose images were scored, e.g. ``test``.
-        decoding: how the captions were searched.
+        decoding: how the captions were searched, or the file that they are from.
         not_run: name -> why it has no score.
     """
 
     scores: dict[str, FiniteFloat | None]
     signature: str
     split: str
-    decoding: DecodingSettings
+    decoding: DecodingSettings | OutsideCaptions
     not_run: dict[str, str] = field(default_factory=dict)
 
 

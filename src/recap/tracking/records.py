@@ -24,6 +24,7 @@ from recap.plan.labels import labels, series_of, setting_names
 from recap.settings.columns import column_info
 from recap.settings.metrics import METRICS
 from recap.settings.params import flat, read_mapping, validate
+from recap.settings.tables import STAGE_NAMES
 from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.
@@ -32,7 +33,6 @@ MAIN_METRIC = "CIDEr"
 STAGE_FILES = ("config.yaml", "history.csv", "training.json")
 SCORE_FILES = ("metrics.json", "captions.test.json")
 EPOCH_NAMES = {"seconds": "epoch_seconds", "step": "optimizer_step"}  # of columns of a history
-STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
 
 @dataclass

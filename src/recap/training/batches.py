@@ -27,6 +27,10 @@ class Batch:
     images: Images
     tokens: Tensor
 
+    def pinned(self) -> Batch:
+        """Pin the tensors, so that `to` a GPU does not wait."""
+        return Batch(self.image_ids, self.images.pinned(), self.tokens.pin_memory())
+
     def to(self, device: torch.device) -> Batch:
         """Move the tensors."""
         return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
@@ -35,7 +39,8 @@ class Batch:
 class CaptionBatches:
     """Reads features and captions of training images: image id -> token ids of each, without <bos> and <eos>.
 
-    The features hold every image; `seed` is of the shuffling.
+    The features hold every image; `seed` is of the shuffling. With `pin` the thread that reads
+    batches pins them.
     """
 
     def __init__(
@@ -45,9 +50,10 @@ class CaptionBatches:
         captions: dict[int, list[list[int]]],
         images_per_batch: int,
         seed: int,
+        pin: bool = False,
     ) -> None:
         self.features, self.captions, self.images_per_batch, self.seed = features, captions, images_per_batch, seed
-        self._images = sorted(captions)
+        self.pin, self._images = pin, sorted(captions)
 
     def __len__(self) -> int:
         return -(-len(self._images) // self.images_per_batch)
@@ -62,7 +68,8 @@ class CaptionBatches:
         if not image_ids:
             return Batch([], Images({}), torch.empty(0, 0, 0).long())
         captions = caption_tensor([self.captions[i] for i in image_ids])
-        return Batch(list(image_ids), self.features.read(image_ids), captions)
+        batch = Batch(list(image_ids), self.features.read(image_ids), captions)
+        return batch.pinned() if self.pin else batch
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""

@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict, Unpack
 
 import torch
 
-from recap.core.device import select_device
+from recap.core.device import prepare_gpu, select_device
 from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import exclusive
@@ -134,7 +134,7 @@ def load_inputs(
     """
     torch.set_num_threads(execution.threads)
     if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        prepare_gpu(tf32=execution.tf32)
     torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
     weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
     vocab, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
@@ -176,6 +176,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         captions=inputs.captions,
         images_per_batch=spec.stage_settings.images_per_batch,
         seed=spec.seed,
+        pin=group.device.type == "cuda" and not execution.features_in_memory,  # those are on the GPU already
     )
     spec = with_precision(spec, group, state)
     settings = spec.stage_settings

@@ -75,19 +75,19 @@ class OptimizerStep:
             steps=steps,
         )
         logged = self._loss(batch, progress)
-        value = logged.loss.item()
-        if not math.isfinite(value):
-            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
-            raise self._stopped(batch, progress, reason)
         (num_tokens,) = self.group.all_reduce_sum(logged.num_tokens)
         weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
         self.optimizer.zero_grad(set_to_none=True)
         if batch.image_ids:  # the mean over the tokens of all processes; one process alone multiplies by 1
             (logged.loss * weight).backward()
+        value = logged.loss.item()  # asked when all is queued: a GPU is never without work before this
+        if not math.isfinite(value):
+            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
+            raise self._stopped(batch, progress, reason)
         self.group.all_reduce_gradients(self.model.parameters())
         clip_gradients(self.model.parameters(), self.stage)
         self.optimizer.step()
-        return self._means({"loss": value, **logged.numbers}, weight)
+        return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
 
     def _loss(self, batch: Batch, progress: Counters) -> Logged:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""

@@ -14,7 +14,6 @@ class LengthsFigure(ModelFigure):
 
     implementation: ClassVar[str] = "toy_fusion.figures:write_lengths"
     files: ClassVar[Mapping[str, str]] = {"lengths.csv": "lengths"}
-    category: ClassVar[str] = "Lengths"
     caption: ClassVar[str] = "Words per caption of the first seed."
     needs_images: ClassVar[bool] = False
 

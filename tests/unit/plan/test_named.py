@@ -19,3 +19,10 @@ def test_a_profile_is_named_by_its_file():
 def test_a_misspelt_paper_gets_the_nearest():
     with refused(UnknownName, "fusoin", "did you mean 'fusion'"):
         named_plan(PARAMS, "fusoin")
+
+
+def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
+    plan = named_plan(PARAMS, "fusion", scale="photos")
+    (tmp_path / "profile.json").write_text(plan.profile.model_dump_json())
+    again = named_plan(PARAMS, str(tmp_path / "profile.json"))
+    assert again.profile == plan.profile and again.scored() == plan.scored() and again.seeds == plan.seeds

@@ -383,12 +383,12 @@ def test_a_printed_standard_deviation_stands_beside_its_number(tmp_path):
     assert record["printed_sd_percent"] == "0.26"
 
 
-def doubted(tmp_path):
+def doubted(tmp_path, **more):
     """A table with a doubt about a number of a row that was run, about a quoted number and about a quoted row."""
     quoted = {"id": "q", "label": "Q", "printed": {"METEOR": 26.7, "CIDEr": 99.0}, "printed_p": {"CIDEr": 0.5}}
     table = make_table(quoted=[{**quoted, "doubt": {"CIDEr": "100 % off & odd.", "row": "cited twice"}}])
     change = {"doubt": {"CIDEr": "far off"}, "printed": {"CIDEr": 100.0}, "printed_p": {"CIDEr": 1e-18}}
-    table.rows[1] = table.rows[1].model_copy(update=change)
+    table.rows[1] = table.rows[1].model_copy(update=change | more)
     write_scores(tmp_path / "scores", table, [1, 2])
     return texts(tmp_path, table, (1, 2))
 
@@ -427,15 +427,47 @@ def test_the_paper_layout_has_the_doubts_of_its_printed_rows(tmp_path):
     assert "cited twice" in first["doubt"] and "odd" in first["doubt"]
 
 
-def test_a_printed_p_stands_in_the_notes_beside_ours(tmp_path):
-    made = doubted(tmp_path)
-    ours = {line: cells[1] for line, cells in lines_of(made["md"]) if line.startswith("p, ")}
-    shown = ", ".join(ours[f"p, {unit} (Holm)"] for unit in ("images", "runs", "both"))
-    note = "p as the paper prints it, ours over images, runs, both (Holm) in brackets: "
-    note += f"Q: CIDEr 0.5 (--, --, --); ZoDIAC: CIDEr 1e-18 ({shown})."
-    assert f"- {note}\n" in made["md"].replace("&lt;", "<") and note in html.unescape(made["html"])
-    records = list(csv.DictReader(io.StringIO(made["csv"])))
-    assert [line["printed_p"] for line in records if line["printed_p"]] == ["0.5", "1e-18"]
+def test_a_printed_p_stands_above_ours_with_what_its_test_may_have_been_over(tmp_path):
+    made = doubted(tmp_path, p_fits={"CIDEr": ["images", "pairs"]})
+    kinds = [kind for kind, _ in lines_of(made["md"])]
+    own = kinds.index("ours minus baseline")
+    assert kinds[own + 1 : own + 3] == ["p, printed", "p, images (Holm)"]
+    printed = [cells for kind, cells in lines_of(made["md"]) if kind == "p, printed"]
+    assert printed == [["--", "0.5", "--"], ["--", "1e-18 [e]", "--"]]
+    note = "A t-test over images or over pairs of a run and an image explains this printed p"
+    assert all(note in made[ending] for ending in ("md", "html", "tex"))
+    none = doubted(tmp_path, p_fits={"CIDEr": []})
+    assert "[e] No t-test over runs, images, pairs of a run and an image explains this printed p" in none["md"]
+    assert "explains" not in doubted(tmp_path)["md"]
+
+
+def test_rows_scored_like_the_print_say_how_far_they_are_from_quoted_rows(tmp_path):
+    for as_printed in (True, False):
+        quoted = [{"id": "q", "label": "Q", "printed": {"METEOR": 26.7, "CIDEr": 30.0}}]
+        table = make_table(quoted=quoted, as_printed=as_printed)
+        write_scores(tmp_path / "scores", table, [1])
+        made = texts(tmp_path, table, (1,))
+        first = next(csv.DictReader(io.StringIO(made["csv"])))
+        assert (first["id"], first["metric"]) == ("q", "METEOR")
+        for ending in ("md", "html", "tex"):
+            assert ("CIDEr of ZoDIAC minus that of quoted rows: Q +25.0." in made[ending]) == as_printed
+        assert (first.get("difference_of_zodiac") is not None) == as_printed
+    assert "without a test" not in made["md"]
+
+
+def test_a_doubt_about_a_whole_table_is_a_note(tmp_path):
+    table = make_table(doubts=["its caption names no stage."])
+    write_scores(tmp_path / "scores", table, [1, 2])
+    made = texts(tmp_path, table, (1, 2))
+    for ending in ("md", "html", "tex"):
+        assert "Doubt about the printed table: its caption names no stage." in made[ending]
+
+
+def test_a_table_without_a_sentence_on_power_has_no_empty_note(tmp_path):
+    table = make_table(columns=["CIDEr"])
+    write_scores(tmp_path / "scores", table, [1, 2, 3])
+    made = texts(tmp_path, table, (1, 2, 3))
+    assert "\n- \n" not in made["md"] and "<li></li>" not in made["html"]
 
 
 def test_without_doubts_and_printed_p_no_format_has_a_place_for_them(made):

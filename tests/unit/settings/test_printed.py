@@ -1,19 +1,26 @@
 """The tables of the papers hold every number, deviation and p that is printed, and produced tables show every doubt."""
 
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
+from recap.plan.claims import papers_with_claims, read_claims
+from recap.reporting.claims import claims_content
 from recap.reporting.content import table_content
 from recap.reporting.markdown import markdown_table
 from recap.reporting.text import plain
 from recap.settings.param_files import names
 from recap.settings.params import load_named
+from recap.statistics.claims import judge_claims
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "printed.json").read_text())
+FOLDER = Path(__file__).parents[2] / "golden"
+GOLDEN = json.loads((FOLDER / "printed.json").read_text())
+DOUBTS = json.loads((FOLDER / "doubts.json").read_text(encoding="utf-8"))
 KEYS = ("printed", "printed_sd", "printed_p")
 TABLES = {name: load_named(PARAMS, "tables", name) for name in names(PARAMS, "tables")}
 
@@ -42,15 +49,46 @@ def test_no_doubt_is_lost():
     assert sum(len(doubts(table)) for table in TABLES.values()) == 76
 
 
-@pytest.mark.parametrize("name", DOUBTED)
-def test_a_produced_table_shows_every_doubt_and_printed_p(name, tmp_path):
+@cache
+def produced(name):
+    """The content of a table of invented scores as the profile without a scale makes it."""
     plan = planned(PARAMS, None, [name])
-    table = plan.tables[name]
-    statistics = invented_statistics(table, plan.seeds[name][:1], tmp_path, images=4)
-    shown = plain(markdown_table(table_content(table, statistics)))
+    with tempfile.TemporaryDirectory() as folder:
+        statistics = invented_statistics(plan.tables[name], plan.seeds[name][:1], Path(folder), images=4)
+    return table_content(plan.tables[name], statistics)
+
+
+def shown(place):
+    """The text of a produced table, of the claims of all papers, or below the table of a study."""
+    if place == "claims":
+        claims = [claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)]
+        return plain(markdown_table(claims_content(judge_claims(claims, {}, Path()), "paper")))
+    if place in TABLES:
+        return plain(markdown_table(produced(place)))
+    return plain(load_named(PARAMS, "studies", place).source)
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_a_produced_table_shows_every_doubt_and_printed_p(name):
+    text, columns = shown(name), TABLES[name].columns
     missing = [
-        (row, text) for row, text in doubts(TABLES[name]) if plain(text).rstrip(".").replace("<", "&lt;") not in shown
+        (row, doubt) for row, doubt in doubts(TABLES[name]) if plain(doubt).rstrip(".").replace("<", "&lt;") not in text
     ]
     assert missing == []
-    for row in rows(TABLES[name]):
-        assert all(f"{column} {p:g} (" in shown for column, p in row.printed_p.items())
+    blocks = {block.label.removesuffix(" (baseline)"): block.lines for block in produced(name).blocks}
+    for row in (row for row in rows(TABLES[name]) if row.printed_p):
+        (line,) = (line.entries for line in blocks[plain(row.label)] if line.kind == "p, printed")
+        texts = {column: entry.text for column, entry in zip(columns, line, strict=True)}
+        assert {column: float(texts[column]) for column in row.printed_p} == row.printed_p
+
+
+@pytest.mark.parametrize("place", dict.fromkeys(each["shown_in"] for each in DOUBTS))
+def test_every_doubt_about_the_print_is_shown(place):
+    """``as`` has the words that are shown, where they are not those of the doubt."""
+    text = shown(place)
+    missing = [each for each in DOUBTS if each["shown_in"] == place and each.get("as", each["doubt"]) not in text]
+    assert missing == []
+
+
+def test_the_doubts_are_all_that_are_known():
+    assert len(DOUBTS) == 113 and len({(each["id"], each["doubt"]) for each in DOUBTS}) == 113

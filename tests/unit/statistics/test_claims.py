@@ -82,6 +82,37 @@ def test_runs_that_are_missing_are_counted(tmp_path):
     assert made.judged(table="u").verdict == NOT_RUN and made.judged(table="u", in_place="t").judged[0].table == "t"
 
 
+def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
+    made = Made(tmp_path, as_printed=True)
+    several, one = (ComparedTable(table=made.table, seeds=seeds) for seeds in (SEEDS, [1]))
+    check = claim(table="t", in_place="u", size=20)
+
+    def read(own, other):
+        (found,) = judge_claims([check], {"t": own, "u": other}, tmp_path)[0].judged
+        return found.table, found.runs
+
+    assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == ("t", 5)
+    assert read(one, one) == ("t", 1)
+
+
+def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_path):
+    found = Made(tmp_path).judged(table="u", in_place="t", against=["transformer", "larger"], size=20)
+    assert found.verdict == HOLDS and found.why == "1 comparison not made at this scale"
+    assert [(each.verdict, each.planned) for each in found.judged] == [(HOLDS, True), (NOT_RUN, False)]
+    gone = Made(tmp_path).judged(table="u", in_place="t", against=["larger"])
+    assert gone.verdict == NOT_RUN and "row larger is not run" in gone.why
+
+
+def test_scores_of_another_stage_than_the_print_say_so(tmp_path):
+    made = Made(tmp_path)
+    tables = {"t": ComparedTable(table=made.table, seeds=SEEDS)}
+    check = claim(table="u", in_place="t", size=20)
+    (other,) = judge_claims([check], tables, tmp_path, {"u": "xe"})
+    assert other.why.startswith("after self-critical training, printed after cross-entropy")
+    (same,) = judge_claims([check], tables, tmp_path, {"u": "scst"})
+    assert "printed after" not in same.why
+
+
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):
     other = Made(tmp_path / "other").judged(quoted="q")
     assert other.verdict == UNTOLD and "other data" in other.why

@@ -16,7 +16,6 @@ class ClustersFigure(ShownImages):
 
     implementation: ClassVar[str] = "recap.papers.acf.figures:draw_clusters"
     files: ClassVar[Mapping[str, str]] = {"clusters.png": "clusters", "clusters.json": ""}
-    category: ClassVar[str] = "Clusters"
     caption: ClassVar[str] = (
         "Which patches and which words each layer clusters, for captions of the first seed: patches and words of one "
         "cluster have one color, and the trees show how clusters grow. The JSON beside it has the clusters as text."
@@ -34,7 +33,6 @@ class AlignmentFigure(ModelFigure):
 
     implementation: ClassVar[str] = "recap.papers.acf.alignment:score_alignment"
     files: ClassVar[Mapping[str, str]] = {"alignment.json": "alignment of words and patches"}
-    category: ClassVar[str] = "Alignment"
     caption: ClassVar[str] = (
         "How many words and patches are each other's best, and that number over the largest that is possible "
         "(``mutual_argmax``), for captions of the first seed; ``late_interaction`` is the score of the released code."

@@ -16,7 +16,6 @@ class GatesFigure(ModelFigure):
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.figures:draw_gates"
     files: ClassVar[Mapping[str, str]] = {"gates.png": "gates", "words.png": "captions", "gates.csv": ""}
-    category: ClassVar[str] = "Gates"
     caption: ClassVar[str] = (
         "What the gates of VisualGPT let through, for captions of the first seed. Brighter and higher: more of the "
         "image; the rest comes from the language model. The numbers behind both figures are in the CSV beside them."

@@ -18,7 +18,8 @@ from torch.nn.functional import linear
 
 from recap.nn.fast import dropout_mask, fast, uncompiled
 
-CHUNK = 2**21  # entries of q * k made at once
+CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
+CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
 
 
 @uncompiled
@@ -107,8 +108,9 @@ class _Pool(torch.autograd.Function):
 
 
 def _chunks(q: Tensor, columns: int) -> Iterator[slice]:
-    """Cut the images so that each chunk has about CHUNK entries of pairs."""
-    size = max(1, CHUNK // max(1, q[0].numel() * columns)) if len(q) else 1
+    """Cut the images so that each chunk has about as many entries of pairs as suit the device."""
+    entries = CHUNK if q.device.type == "cpu" else CHUNK_ON_GPU
+    size = max(1, entries // max(1, q[0].numel() * columns)) if len(q) else 1
     return (slice(start, start + size) for start in range(0, len(q), size))
 
 

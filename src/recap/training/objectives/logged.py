@@ -15,16 +15,17 @@ class Logged:
     Attributes:
         loss: scalar, the mean over `num_tokens` tokens, or positions of captions.
         num_tokens: what the loss and the numbers weigh where several processes share a batch.
-        numbers: means to log, by name (columns of history.csv); a stage logs the same names in every step.
+        numbers: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on
+            a GPU stay there until the step is queued.
     """
 
     loss: Tensor
     num_tokens: int
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float | Tensor] = field(default_factory=dict)
 
 
 @torch.no_grad()
-def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float]:
+def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float | Tensor]:
     """Return means per token, in nats: the log-probability of tokens [R] and the entropy of their distributions [R, V].
 
     In self-critical training a log-probability of random samples that keeps falling, or an entropy that runs to 0,
@@ -33,4 +34,4 @@ def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float
     chosen = log_probabilities.gather(-1, tokens[:, None])
     # What is banned has log-probability -inf and adds 0.
     entropy = -(log_probabilities.exp() * log_probabilities.clamp(min=torch.finfo(torch.float32).min)).sum(-1)
-    return {"log_probability": chosen.mean().item(), "entropy": entropy.mean().item()}
+    return {"log_probability": chosen.mean(), "entropy": entropy.mean()}

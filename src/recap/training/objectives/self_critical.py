@@ -80,16 +80,17 @@ class SelfCriticalObjective:
             sampled, greedy = self.draw(memory)  # [B, S, T]
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
+        num_tokens = int((sampled != PAD).sum())  # the tokens are known by now: no wait for the pass below
         self.model.train(self.stage.dropout)
         advantage = advantages(rewards, baseline, own=self.stage.baseline == "mean").to(batch.images.device)
         policy, token_mask = self.policy(memory, sampled)
         log_probabilities = of_tokens(policy, sampled, token_mask)
-        num_tokens, captions = int(token_mask.sum()), token_mask[..., 0].numel()
+        captions = token_mask[..., 0].numel()
         count = num_tokens if self.stage.loss_over == "tokens" else captions * self.max_length
         loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype), count)
         if self.stage.cross_entropy:
             loss = loss + self.stage.cross_entropy * self.teacher_forcing(memory, batch.tokens)
-        numbers = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         numbers |= policy_numbers(policy.detach(), sampled[token_mask])
         if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"

@@ -1,0 +1,77 @@
+"""Scores captions from a file, made by any other program, as the captions of a run are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from recap.core.hashing import sha256_file
+from recap.core.log import log
+from recap.data.caption_files import read_captions
+from recap.data.corpus.corpus import Corpus
+from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import Scores
+from recap.settings.decoding import OutsideCaptions
+from recap.settings.metrics import score_info
+from recap.statistics.intervals import LEVEL, percentile_interval
+from recap.statistics.scores import read_metrics
+
+FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little
+
+
+def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path) -> Scores:
+    """Write what an evaluation writes: captions, per-image scores and ``metrics.json`` of a file's captions.
+
+    The signature names the file by the beginning of its sha256, in place of how captions were searched.
+
+    Args:
+        captions: the file, as :func:`recap.data.caption_files.read_captions` takes it.
+        corpus: of the data set.
+        split: whose images are scored.
+        metrics: of `recap.settings.metrics.METRICS`.
+        out: folder of the three files.
+
+    Raises:
+        DataError: the file does not fit the split.
+        MetricError: a metric is unknown or failed.
+    """
+    table = Corpus.read(corpus)
+    references = table.captions(split)
+    found = read_captions(captions, table, split)
+    if "CIDEr" in metrics and len(found) < FEW_IMAGES:
+        log.warning(
+            f"{captions}: CIDEr weighs words by how many of the scored images have them; of {len(found)} images, fewer "
+            f"than {FEW_IMAGES}, its value means little"
+        )
+    return evaluate_captions(
+        references=references,
+        hypotheses=found,
+        metrics=metrics,
+        split=split,
+        split_hash=table.split_hash,
+        decoding=OutsideCaptions(captions_sha256=sha256_file(captions)),
+        out=out,
+        dataset=corpus.parent,
+    )
+
+
+def scores_text(scores: Scores, folder: Path) -> str:
+    """Return the scores as lines for a person, with an interval over images and the signature.
+
+    Args:
+        scores: of a file.
+        folder: of ``metrics.json``, which has the signature.
+    """
+    lines = [f"{'score':<15} {'corpus':>8} {'image mean':>11}   {100 * LEVEL:.0f} % interval of the image mean"]
+    for name, value in scores.corpus.items():
+        if value is None:
+            if scores.not_run[name] != "not asked for":
+                lines.append(f"{name:<15} {'--':>8}   {scores.not_run[name]}")
+            continue
+        info, images = score_info(name), list(scores.per_image[name].values())
+        interval = percentile_interval(images)
+        shown = [f"{info.scale * each:.{info.digits + 1}f}" for each in (value, fmean(images), *(interval or ()))]
+        between = f"{shown[2]} to {shown[3]}" if interval else "--"
+        lines.append(f"{name:<15} {shown[0]:>8} {shown[1]:>11}   {between}")
+    return "\n".join([*lines, f"Signature: {read_metrics(folder).signature}"])

@@ -1,0 +1,51 @@
+"""Rows of tables whose captions are from a file: what is scored, by which metrics, and where the scores are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recap.plan.run import file_name
+from recap.settings import Table
+
+if TYPE_CHECKING:
+    from recap.plan.run_plan import RunPlan
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """A file of captions that a row of a table names.
+
+    Attributes:
+        table: id of the table.
+        dataset: whose test images it describes: that of the table's baseline.
+        captions: the file, below the profile's inputs.
+        metrics: those of the baseline's evaluation.
+        path: folder of its scores below ``scores/``.
+    """
+
+    table: str
+    dataset: str
+    captions: str
+    metrics: tuple[str, ...]
+    path: str
+
+
+def outside_path(table: Table, name: str, row_id: str) -> str:
+    """Return the folder below ``scores/`` of a row of the table whose files have a name."""
+    return f"{_dataset(table)}/outside/{name}/{row_id}"
+
+
+def scored_files(plan: RunPlan, table_id: str) -> list[ScoredFile]:
+    """Return the files of captions that the rows of a table name."""
+    table = plan.tables[table_id]
+    baseline = next(row for row in table.rows if row.id == table.baseline)
+    metrics = tuple(plan.recipe(baseline.recipe).evaluation.metrics)
+    return [
+        ScoredFile(table_id, baseline.dataset, row.captions, metrics, outside_path(table, file_name(table_id), row.id))
+        for row in table.outside
+    ]
+
+
+def _dataset(table: Table) -> str:
+    return next(row.dataset for row in table.rows if row.id == table.baseline)

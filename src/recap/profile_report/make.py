@@ -1,0 +1,74 @@
+"""Makes the report of a profile from what is there, while trainings run, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recap.core.files.atomic import write_text
+from recap.core.files.checksums import check
+from recap.core.files.json_files import read_json
+from recap.core.log import log
+from recap.plan.paths import Paths
+from recap.plan.run_plan import RunPlan
+from recap.plan.studies import planned_studies
+from recap.profile_report.claims import judged_claims
+from recap.profile_report.origins import origins
+from recap.profile_report.page import html_page, section
+from recap.profile_report.pdf import PdfReport, write_pdf
+from recap.profile_report.pictures import figures, sampled_tables
+from recap.profile_report.progress import progress
+from recap.profile_report.tables import shown_tables
+from recap.reporting.content import Content
+from recap.studies.sheets import read_sheets
+from recap.studies.tables import study_content
+
+_READINGS = "readings"  # end of the name of a table of one model as printed, as released and as recommended
+
+
+def make_report(plan: RunPlan) -> Path:
+    """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed.
+
+    Args:
+        plan: of the profile.
+
+    Returns:
+        The page.
+
+    Raises:
+        RecapError: a finished file is damaged.
+    """
+    done, tables = progress(plan), shown_tables(plan)
+    readings = [table for table in tables if table.name.endswith(_READINGS)]
+    others = [table for table in tables if table not in readings]
+    claims, studies, drawn = judged_claims(plan), _studies(plan), figures(plan)
+    made_from = origins(plan, done.records, tables)
+    title, folder = f"Report of {plan.profile.name}", Path(Paths(plan).reports)
+    sections = [
+        *section("Claims", "contents", [(content.title, content) for content in claims]),
+        *section("Tables", "tables", [(table.paper.title, table) for table in others]),
+        *section("Readings", "tables", [(table.paper.title, table) for table in readings]),
+        *section("Human studies", "contents", [(content.title, content) for content in studies]),
+        *section("Figures", "figures", [(figure.title, figure) for figure in drawn]),
+        *section("Samples", "samples", [(each.title, each) for each in sampled_tables(plan)]),
+        *section("Cost so far", "cost", [("Cost so far", done)]),
+        *section("Provenance", "origins", [("Provenance", made_from)]),
+    ]
+    page = folder / "report.html"
+    write_text(page, html_page(title=title, progress=done, sections=sections))
+    log.info(f"{page}: {done.sentence}")
+    sheets = [sheet for table in tables if (sheet := folder / "figures" / f"{table.name}_captions.png").is_file()]
+    contents, pictures = [*claims, *studies], [figure for figure in drawn if figure.address]
+    write_pdf(PdfReport(title, done.sentence, contents, tables, pictures, sheets, made_from), page.with_suffix(".pdf"))
+    return page
+
+
+def _studies(plan: RunPlan) -> list[Content]:
+    """Return the tables of the human studies that are evaluated."""
+    paths, found = Paths(plan), []
+    for name in planned_studies(plan):
+        statistics = Path(paths.results) / "statistics" / "studies" / f"{name}.json"
+        if statistics.is_file():
+            check(statistics)
+            sheets = read_sheets(Path(paths.reports) / "studies" / name / "sheets.json")
+            found.append(study_content(sheets, read_json(statistics)))
+    return found

@@ -1,0 +1,32 @@
+"""The p-values that a paper prints, as a line of a table beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recap.reporting.text import Footnotes
+from recap.settings.tables import P_UNITS
+
+LINE = "p, printed"
+
+
+def printed_p_entries(row: Mapping[str, Any], columns: Sequence[str], footnotes: Footnotes) -> list[tuple[str, str]]:
+    """Return text and mark of the printed p of each column, both empty where none is printed; no list without any.
+
+    The footnote of a mark says over which units a test can have that p.
+    """
+    if not row["printed_p"]:
+        return []
+    fits = row.get("p_fits", {})
+    marks = {column: footnotes.mark(_explained(units)) for column, units in fits.items() if column in columns}
+    texts = {column: f"{p:g}" for column, p in row["printed_p"].items()}
+    return [(texts.get(column, ""), marks.get(column, "")) for column in columns]
+
+
+def _explained(units: Sequence[str]) -> str:
+    """Return which tests explain a printed p: those that need a usual spread to give it for the printed gain."""
+    if not units:
+        return f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs an unusual spread."
+    tests = " or over ".join(P_UNITS[unit] for unit in units)
+    return f"A t-test over {tests} explains this printed p: it gives it at a usual spread."

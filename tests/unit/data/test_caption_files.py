@@ -1,0 +1,112 @@
+"""Captions that another program made, in the three forms, and what is refused about them."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from helpers.refusals import refused
+from recap.core.errors import DataError
+from recap.data import caption_files
+from recap.data.caption_files import read_captions
+from recap.data.corpus.corpus import Corpus
+from recap.data.corpus.corpus_file import Caption, write_corpus
+
+FILES = {1: "val2014/one.jpg", 2: "val2014/two.jpg", 3: "a/same.jpg", 4: "b/same.jpg"}
+SPLITS = {1: "test", 2: "test", 3: "train", 4: "val"}
+SAID = {1: "a red ball", 2: 'a dog, "asleep"'}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rows = (Caption(i, FILES[i], SPLITS[i], i, f"reference {i}", ["reference"]) for i in FILES)
+    write_corpus(rows, tmp_path / "corpus.parquet", dataset="mine", kind="test", source_sha256="0" * 64)
+    return Corpus.read(tmp_path / "corpus.parquet")
+
+
+def written(tmp_path, content, name="captions"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def as_csv(rows, delimiter=","):
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter).writerows(rows)
+    return text.getvalue()
+
+
+FORMS = {
+    "COCO's results form": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]),
+    "JSON lines with ids": "".join(json.dumps({"image_id": i, "caption": t}) + "\n" for i, t in SAID.items()),
+    "JSON lines with files": "\n".join(json.dumps({"file": FILES[i], "caption": t}) for i, t in SAID.items()),
+    "CSV with ids": as_csv([("image_id", "caption"), *SAID.items()]),
+    "CSV with names of pictures": as_csv([("image", "caption"), ("one.jpg", SAID[1]), ("./two.jpg", SAID[2])]),
+    "CSV with semicolons and further columns": as_csv(
+        [("caption", "score", "file"), (SAID[1], "nan", FILES[1]), (SAID[2], "", FILES[2])], ";"
+    ),
+    "a byte order mark": b"\xef\xbb\xbf" + as_csv([("image_id", "caption"), *SAID.items()]).encode(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_gives_the_same_captions(form, corpus, tmp_path):
+    assert read_captions(written(tmp_path, FORMS[form]), corpus, "test") == SAID
+
+
+def test_captions_of_other_splits_are_left_out(corpus, tmp_path):
+    whole = {**SAID, 3: "of the training", 4: "of the validation"}
+    path = written(tmp_path, json.dumps([{"image_id": i, "caption": t} for i, t in whole.items()]))
+    assert read_captions(path, corpus, "test") == SAID
+    assert read_captions(path, corpus, "val") == {4: "of the validation"}
+
+
+def entries(**changes):
+    return json.dumps([{"image_id": 1, "caption": "a"}, {"image_id": 2, "caption": "b", **changes}])
+
+
+WRONG = {
+    "an unknown id": (entries(image_id=9), "no image 9"),
+    "a duplicate id": (entries(image_id=1), "entry 2"),
+    "a missing image": (json.dumps([{"image_id": 1, "caption": "a"}]), "image 2"),
+    "an empty caption": (entries(caption=" \n"), "image 2"),
+    "punctuation alone": (entries(caption="..."), "image 2"),
+    "no caption": (entries(caption=None), "image 2"),
+    "NaN for a caption": (entries(caption=float("nan")), "nan"),
+    "NaN for an id": (entries(image_id=float("nan")), "nan"),
+    "true for an id": (entries(image_id=True), "True"),
+    "an id with digits behind a point": ("image_id,caption\n1.0,a\n2.0,b\n", "'1.0'"),
+    "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
+    "a caption without end": (entries(caption="word " * 3_000), "15,000"),
+    "no JSON": ("[{", "not valid JSON"),
+    "nested too deeply": ("[" * 100_000, "not valid JSON"),
+    "a broken line": ('{"image_id": 1, "caption": "a"}\n{"image_id"', "line 2"),
+    "a list of texts": ('["a", "b"]', "entry 1"),
+    "no image": ('[{"caption": "a"}]', "entry 1"),
+    "an empty file": ("\n", "empty"),
+    "not UTF-8": ("image_id,caption\n1,caf\xe9\n".encode("latin-1"), "byte 22"),
+    "other columns": ("id,text\n1,a\n", "id, text"),
+    "a CSV row with a column too many": ("image_id,caption\n1,a,b\n", "line 2"),
+    "a CSV row with a column too few": ("image_id,caption\n1\n", "line 2"),
+    "an unclosed quote": ('image_id,caption\n1,"a\n', "line 2"),
+    "an unknown picture": ("file,caption\nthree.jpg,a\n", "three.jpg"),
+    "a name of two pictures": ("file,caption\nsame.jpg,a\n", "same.jpg"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_in_one_sentence(case, corpus, tmp_path):
+    content, said = WRONG[case]
+    path = written(tmp_path, content)
+    with refused(DataError, str(path), said):
+        read_captions(path, corpus, "test")
+
+
+def test_a_missing_file_a_folder_and_a_huge_file_are_refused(corpus, tmp_path, monkeypatch):
+    for path in (tmp_path / "nowhere", tmp_path):
+        with refused(DataError, str(path)):
+            read_captions(path, corpus, "test")
+    monkeypatch.setattr(caption_files, "MAX_BYTES", 10)
+    with refused(DataError, "MiB"):
+        read_captions(written(tmp_path, FORMS["CSV with ids"]), corpus, "test")

@@ -1,0 +1,115 @@
+"""A file of captions is scored as the captions of a run are, and `recap score` prints what comes out."""
+
+import json
+
+import pytest
+
+from helpers.refusals import refused
+from recap.cli import main
+from recap.core.errors import MetricError
+from recap.core.signatures import parse_signature
+from recap.data.corpus.corpus_file import Caption, write_corpus
+from recap.evaluation.caption_file import score_file
+from recap.metrics.evaluate import evaluate_captions
+from recap.settings.decoding import DecodingSettings, OutsideCaptions
+from recap.statistics.scores import read_captions, read_image_scores, read_metrics
+
+pytestmark = pytest.mark.seconds
+
+METRICS = ["BLEU", "ROUGE-L", "CIDEr"]
+REFERENCES = {
+    i: [f"a {color} ball lies on the grass", f"{color} ball"] for i, color in enumerate(("red", "blue", "green"))
+}
+SAID = {0: "a red ball", 1: "a blue dog on the grass", 2: "a green ball lies on the grass"}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    rows = [(i, text) for i, texts in REFERENCES.items() for text in texts]
+    captions = (Caption(i, f"{i}.png", "test", number, text, text.split()) for number, (i, text) in enumerate(rows))
+    path = tmp_path / "results" / "p" / "data" / "scenes" / "corpus.parquet"
+    path.parent.mkdir(parents=True)
+    write_corpus(captions, path, dataset="scenes", kind="test", source_sha256="0" * 64)
+    return path
+
+
+@pytest.fixture
+def captions(tmp_path):
+    path = tmp_path / "theirs.json"
+    path.write_text(json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]))
+    return path
+
+
+def test_captions_from_a_file_get_the_scores_that_they_get_as_those_of_a_run(corpus, captions, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    score_file(captions=captions, corpus=corpus, split="test", metrics=METRICS, out=theirs)
+    evaluate_captions(
+        references=REFERENCES,
+        hypotheses=SAID,
+        metrics=METRICS,
+        split="test",
+        split_hash=parse_signature(read_metrics(theirs).signature)["split"].partition("@")[2],
+        decoding=DecodingSettings(),
+        out=ours,
+    )
+    assert read_metrics(theirs).scores == read_metrics(ours).scores
+    assert read_captions(theirs, "test") == read_captions(ours, "test") == SAID
+    for name, values in read_image_scores(ours, "test").items():
+        assert values.tolist() == read_image_scores(theirs, "test")[name].tolist()
+    assert isinstance(read_metrics(theirs).decoding, OutsideCaptions)
+    fields = [parse_signature(read_metrics(folder).signature) for folder in (ours, theirs)]
+    alone = {"beam", "len", "lp", "captions"}
+    assert {key: value for key, value in fields[0].items() if key not in alone} == {
+        key: value for key, value in fields[1].items() if key not in alone
+    }
+    assert fields[1]["captions"].startswith("outside@") and "captions" not in fields[0]
+
+
+def test_the_signature_follows_the_content_of_the_file(corpus, captions, tmp_path):
+    found = []
+    for text in ("a red ball", "a red dog"):
+        captions.write_text(json.dumps([{"image_id": i, "caption": t} for i, t in {**SAID, 0: text}.items()]))
+        score_file(captions=captions, corpus=corpus, split="test", metrics=METRICS, out=tmp_path / "out")
+        found.append(read_metrics(tmp_path / "out").signature)
+    assert found[0] != found[1]
+
+
+def test_the_command_finds_the_corpus_prints_intervals_and_warns_of_few_images(
+    corpus, captions, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "params" / "datasets").mkdir(parents=True)
+    (tmp_path / "params" / "datasets" / "scenes.yaml").write_text("kind: csv\ncaptions: c.csv\nimages: [photos]\n")
+    monkeypatch.chdir(tmp_path)
+    main(["score", "theirs.json", "--dataset", "scenes", "--metrics", *METRICS])
+    said = capsys.readouterr()
+    assert "of 3 images, fewer than 100" in said.err
+    line = next(line for line in said.out.splitlines() if line.startswith("ROUGE-L"))
+    corpus_score, mean, low, high = (float(word) for word in line.split()[1:] if word != "to")
+    assert low < corpus_score == mean < high
+    assert "Signature: " in said.out and "METEOR" not in said.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["params", "results", "theirs.json"]
+    main(["score", "theirs.json", "--dataset", "scenes", "--metrics", "CIDEr", "--out", "out"])
+    assert read_metrics(tmp_path / "out").scores["CIDEr"] is not None
+
+
+def test_a_data_set_without_files_and_corpora_that_differ_are_refused(corpus, captions, tmp_path, monkeypatch, capsys):
+    (tmp_path / "params" / "datasets").mkdir(parents=True)
+    for name in ("scenes", "mine"):
+        text = "kind: csv\ncaptions: c.csv\nimages: [photos]\n"
+        (tmp_path / "params" / "datasets" / f"{name}.yaml").write_text(text)
+    other = tmp_path / "results" / "q" / "data" / "scenes" / "corpus.parquet"
+    other.parent.mkdir(parents=True)
+    write_corpus(
+        [Caption(0, "0.png", "test", 0, "a", ["a"])], other, dataset="scenes", kind="t", source_sha256="0" * 64
+    )
+    monkeypatch.chdir(tmp_path)
+    for dataset, said in (("scenes", "name one with --corpus"), ("mine", "resources/c.csv"), ("minne", "did you mean")):
+        with pytest.raises(SystemExit):
+            main(["score", "theirs.json", "--dataset", dataset])
+        assert said in capsys.readouterr().err
+
+
+def test_an_unknown_metric_is_refused_and_nothing_is_written(corpus, captions, tmp_path):
+    with refused(MetricError, "CIDER"):
+        score_file(captions=captions, corpus=corpus, split="test", metrics=["CIDER"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

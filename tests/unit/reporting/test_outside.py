@@ -1,0 +1,130 @@
+"""Rows whose captions are from a file: scored alike, compared over images, marked as outside, never over runs."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from helpers.plans import PARAMS, edited, planned
+from helpers.refusals import refused
+from helpers.score_files import SIGNATURE, make_table, write_run, write_scores
+from recap.core.errors import ConfigError, MetricError
+from recap.plan.inputs import missing_inputs
+from recap.plan.outside_rows import outside_path
+from recap.plan.paths import Paths
+from recap.reporting.tables import write_table
+from recap.statistics.compare import compare_table
+
+pytestmark = pytest.mark.seconds
+
+ROW = {"id": "theirs", "label": "Large & <b>model</b>", "captions": "theirs/captions.json", "printed": {"CIDEr": 140.0}}
+FILE_SIGNATURE = SIGNATURE.replace("beam:3|len:20|lp:0", "captions:outside@12345678")
+IMAGES = range(40)
+BASE = {"CIDEr": [0.5 + 0.002 * i for i in IMAGES]}
+BETTER = {"CIDEr": [score + 0.3 + 0.01 * (i % 5) for i, score in enumerate(BASE["CIDEr"])]}
+
+
+def outside_table():
+    return make_table(columns=["CIDEr"], outside=[ROW])
+
+
+def compared(tmp_path, table, seeds=(1, 2, 3), signature=FILE_SIGNATURE, ids=IMAGES):
+    for row in table.rows:
+        for number, seed in enumerate(seeds):
+            shifted = {"CIDEr": [value + 0.001 * number for value in BASE["CIDEr"]]}
+            path = f"scenes/full/grid/{row.model}@short/seed-{seed}/scst"
+            write_run(tmp_path / path, shifted, ids=IMAGES, not_run=())
+    write_run(tmp_path / outside_path(table, "two", "theirs"), BETTER, ids=ids, signature=signature, not_run=())
+    return compare_table(
+        table=table, name="two", seeds=list(seeds), scores_root=tmp_path, statistics_out=tmp_path / "two.json"
+    )
+
+
+def texts(tmp_path, table, statistics):
+    paths = write_table(name="two", table=table, statistics=statistics, out=tmp_path / "t")
+    return {path.name.removeprefix("two."): path.read_text() for path in paths}
+
+
+def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
+    found = compared(tmp_path, outside_table())
+    (row,) = found["outside"]
+    cell = row["cells"]["CIDEr"]
+    assert cell["n"] == 1 and cell["sd"] is None and list(cell["values"]) == ["file"]
+    assert cell["comparison"]["difference"] == pytest.approx(0.319)
+    assert cell["comparison"]["paired"]["p_holm"] < 1e-6 and cell["comparison"]["paired"]["low"] > 0.3
+    assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["joint"]["p"] is None
+    assert cell["comparison"]["mark"] == 0
+    assert found["family"]["made"] == 2 and found["family"]["tests"]["welch.p"] == 1
+    assert [row["id"] for row in found["rows"]] == ["transformer", "zodiac"]
+
+
+def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
+    table = outside_table()
+    found = texts(tmp_path, table, compared(tmp_path, table))
+    for ending in ("md", "html", "tex"):
+        assert "captions from outside" in found[ending], ending
+        assert "theirs/captions.json" in found[ending], ending
+    for ending in ("paper.md", "paper.tex", "paper.csv"):
+        assert "aptions from outside" in found[ending], ending
+    assert "<b>model" not in found["html"]
+    line = next(line for line in csv.DictReader(io.StringIO(found["csv"])) if line["id"] == "theirs")
+    assert line["reason"].startswith("captions from outside: theirs/captions.json")
+    assert line["model"] == line["features"] == "" and float(line["paired_p_holm"]) < 1e-6 and line["mark"] == "0"
+    block = found["md"].split("(captions from outside)")[1]
+    assert "p, images" in block and "p, runs" not in block.split("\n\n")[0]
+    assert "scored here" in block and "140.0" in block
+
+
+def test_tables_without_such_rows_have_the_statistics_that_they_had(tmp_path):
+    table = make_table()
+    write_scores(tmp_path, table, [1, 2])
+    compare_table(table=table, name="two", seeds=[1, 2], scores_root=tmp_path, statistics_out=tmp_path / "two.json")
+    assert "outside" not in json.loads((tmp_path / "two.json").read_text())
+
+
+@pytest.mark.parametrize("wrong", ["other images", "another tokenizer"])
+def test_captions_that_were_scored_in_another_way_are_refused(wrong, tmp_path):
+    changes = {
+        "other images": {"ids": [image + 1 for image in IMAGES]},
+        "another tokenizer": {"signature": FILE_SIGNATURE.replace("ptb", "simple")},
+    }
+    with refused(MetricError, "theirs"):
+        compared(tmp_path, outside_table(), **changes[wrong])
+
+
+@pytest.fixture
+def params(tmp_path):
+    import shutil
+
+    shutil.copytree(PARAMS, tmp_path / "params")
+    edited(tmp_path / "params", "recap/tables/demo.yaml", outside=[ROW])
+    return tmp_path / "params"
+
+
+def test_a_row_from_outside_is_planned_without_a_training(params):
+    plain = planned(PARAMS, scale=None, tables=["recap/demo"], seeds=[1])
+    plan = planned(params, scale=None, tables=["recap/demo"], seeds=[1])
+    assert plan.trained() == plain.trained() and plan.scored() == plain.scored()
+    (scored,) = plan.scored_files()
+    assert scored.path == f"{scored.dataset}/outside/recap_demo/theirs" and "CIDEr" in scored.metrics
+    assert missing_inputs(Paths(plan))["resources/theirs/captions.json"] == "tables/recap/demo.yaml"
+
+
+def test_where_the_scale_has_other_data_the_row_is_only_quoted(params):
+    table = planned(params, scale="scenes", tables=["recap/demo"]).tables["recap/demo"]
+    assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
+
+
+def test_a_row_of_the_data_set_that_a_scale_takes_is_scored_there(params):
+    edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "dataset": "scenes_small"}])
+    (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files()
+    assert scored.dataset == "scenes_small"
+    table = planned(params, scale=None, tables=["recap/demo"]).tables["recap/demo"]
+    assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
+
+
+def test_an_id_that_another_row_has_is_refused(params):
+    edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "id": "transformer"}])
+    with refused(ConfigError, "transformer"):
+        planned(params, scale=None, tables=["recap/demo"])

@@ -1,0 +1,54 @@
+"""A row with its captions from a file, from the file to the table: no training, scored again when the file changes."""
+
+import json
+
+import pytest
+
+from helpers.tiny_workspace import Workspace
+from recap.data.corpus.corpus import Corpus
+
+CONFIG = ("inputs=inputs",)
+OUTSIDE = """\
+outside:
+  - {id: theirs, label: Theirs, captions: theirs.jsonl}
+rows:
+"""
+
+
+def write_captions(folder, text):
+    corpus = Corpus.read(folder / "results" / "tiny" / "data" / "tiny_scenes" / "corpus.parquet")
+    said = {image: captions[0] for image, captions in corpus.captions("test").items()}
+    lines = [json.dumps({"image_id": image, "caption": text or caption}) for image, caption in said.items()]
+    (folder / "inputs").mkdir(exist_ok=True)
+    (folder / "inputs" / "theirs.jsonl").write_text("\n".join(lines))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_captions_from_a_file_become_a_row_of_the_table(tmp_path):
+    workspace = Workspace(tmp_path)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode == 0, done.stderr[-6000:]
+    workspace.change("tables/tiny.yaml", "rows:\n", OUTSIDE)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode != 0 and "inputs/theirs.jsonl: no such file" in done.stderr
+
+    write_captions(tmp_path, "")
+    planned = workspace.planned(config=CONFIG)
+    assert planned["score_file"] == 1 and not {"train_xe", "train_scst", "evaluate"} & set(planned)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode == 0, done.stderr[-6000:]
+    reports = tmp_path / "reports" / "tiny"
+    page = (reports / "tables" / "tiny.md").read_text()
+    assert "Theirs (captions from outside)" in page and "theirs.jsonl" in page
+    assert "Theirs (from outside)" in (reports / "figures" / "tiny_captions.md").read_text()
+    assert workspace.planned(config=CONFIG) == {}
+
+    metrics = tmp_path / "results" / "tiny" / "scores" / "tiny_scenes" / "outside" / "tiny" / "theirs" / "metrics.json"
+    before = json.loads(metrics.read_text())
+    write_captions(tmp_path, "a thing")
+    assert workspace.planned(config=CONFIG)["score_file"] == 1
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode == 0, done.stderr[-6000:]
+    after = json.loads(metrics.read_text())
+    assert after["scores"]["BLEU-4"] < before["scores"]["BLEU-4"] and after["signature"] != before["signature"]
