@@ -12,8 +12,7 @@ from recap.settings import Profile, Row
 from recap.settings.claims import Claim, ClaimsFile
 from recap.settings.param_files import label, papers, tables_named
 from recap.settings.params import load_named, load_profiles, validate
-from recap.settings.specs import ComparedTable, JudgedClaims
-from recap.settings.tables import Stages
+from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 
 FILE = "claims.yaml"
 
@@ -86,10 +85,11 @@ def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
     names = [name for name in tables_of(claims) if name in plan.tables]
     tables = {name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names}
     replaced = {check.table for claim in claims for check in claim.checks if check.in_place}
-    stages = {name: _printed_stage(plan.params, name) for name in sorted(replaced)}
-    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables, printed_stages=stages)
+    printed = {name: _printed(plan.params, name) for name in sorted(replaced)}
+    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed)
 
 
-def _printed_stage(params: Path, table: str) -> Stages:
-    stage: Stages = load_named(params, "tables", table).defaults.stage or Row.model_fields["stage"].default
-    return stage
+def _printed(params: Path, name: str) -> PrintedTable:
+    table = load_named(params, "tables", name)
+    rows = {row.id: row.printed for row in (*table.rows, *table.quoted)}
+    return PrintedTable(stage=table.defaults.stage or Row.model_fields["stage"].default, rows=rows)

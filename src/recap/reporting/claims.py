@@ -38,7 +38,7 @@ _NOTES = [
     "A printed number of others counts as exact. It is compared only with scores on its data by its settings, and only "
     "where the score of a corpus is the mean over its images.",
     f"Power: chance that so many runs show a difference of the printed size; seeds needed: for a power of "
-    f"{100 * POWER:.0f} %, a rough estimate from the spread seen here (more: above {MOST}).",
+    f"{100 * POWER:.0f} %, a rough estimate from the spread seen here.",
 ]
 
 
@@ -82,7 +82,7 @@ def _entries(judged: Judged) -> list[Entry]:
         NONE if judged.p is None else p_text(judged.p),
         f"{judged.runs}" if judged.runs else NONE,
         NONE if judged.power is None else f"{100 * judged.power:.0f} %",
-        NONE if judged.seeds is None else str(judged.seeds or "more"),
+        NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
     ]
     return [Entry(text) for text in texts]
 

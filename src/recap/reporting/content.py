@@ -8,8 +8,7 @@ from typing import Any
 
 from recap.core.errors import RecapError
 from recap.reporting.notes import SEEDS_LINE, seeds_for_printed, table_notes
-from recap.reporting.printed_p import LINE as PRINTED_P
-from recap.reporting.printed_p import printed_p_entries
+from recap.reporting.printed import P_LINE, doubt_marks, note_mark, own_not_run_mark, printed_p_entries
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
@@ -103,17 +102,12 @@ def _printed_alone(row: QuotedRow, columns: Sequence[str], content: Content) -> 
 def _printed_p(row: Mapping[str, Any], columns: Sequence[str], content: Content) -> list[Line]:
     """Return the line of the p-values that the paper prints, or nothing."""
     entries = printed_p_entries(row, columns, content.footnotes)
-    return [Line(PRINTED_P, [Entry(text or NONE, mark=mark) for text, mark in entries])] if entries else []
+    return [Line(P_LINE, [Entry(text or NONE, mark=mark) for text, mark in entries])] if entries else []
 
 
 def _without(reason: str, columns: int, content: Content) -> Line:
     """Return the line of a row that has no number of ours."""
     return Line("ours: not run", [Entry(NONE)] * columns, own_not_run_mark(reason, content.footnotes))
-
-
-def own_not_run_mark(reason: str, footnotes: Footnotes) -> str:
-    """Return the mark of the footnote that says why a row of the paper's own was not run."""
-    return footnotes.mark(f"Own, not run: {plain(reason).rstrip('.')}.")
 
 
 def one_reason(cells: Iterable[Mapping[str, Any]]) -> str | None:
@@ -188,17 +182,6 @@ def _doubted(kind: str, printed: Mapping[str, str], doubt: Mapping[str, str], co
     marks = doubt_marks(doubt, content.footnotes)
     entries = [Entry(text, mark=marks.get(column, "")) for column, text in printed.items()]
     return Line(kind, entries, marks.get(WHOLE_ROW, ""))
-
-
-def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str]:
-    """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
-    texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
-    return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
-
-
-def note_mark(row: Mapping[str, Any], footnotes: Footnotes) -> str:
-    """Return the mark of the footnote that says what a row's settings follow; empty where its table does not say it."""
-    return footnotes.mark(f"{plain(row['note']).rstrip('.')}.") if row.get("note") else ""
 
 
 def number(value: float | None, digits: int, *, signed: bool = False) -> str:

@@ -7,17 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import (
-    FROM_OUTSIDE,
-    OUTSIDE,
-    doubt_marks,
-    mark_of,
-    note_mark,
-    number,
-    one_reason,
-    own_not_run_mark,
-)
+from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, mark_of, number, one_reason
 from recap.reporting.notes import FROM_FILES, NO_RUNS
+from recap.reporting.printed import doubt_marks, note_mark, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading

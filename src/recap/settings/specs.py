@@ -51,14 +51,21 @@ class SelectedRows(Strict):
     )
 
 
+class PrintedTable(Strict):
+    """What a paper prints in a table in whose place another is read."""
+
+    stage: Stages
+    rows: dict[str, dict[str, float]] = Field(description="id of a row -> column -> printed number")
+
+
 class JudgedClaims(Strict):
     """``recap report claims`` of one profile."""
 
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
     tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
-    printed_stages: dict[str, Stages] = Field(
-        default_factory=dict, description="name of a table that another stands in for -> stage of its printed numbers"
+    printed: dict[str, PrintedTable] = Field(
+        default_factory=dict, description="name of a table that another stands in for -> what the paper prints in it"
     )
 
 

@@ -14,7 +14,7 @@ from recap.settings import Table
 from recap.settings.claims import Check, Claim
 from recap.settings.columns import column_info
 from recap.settings.metrics import score_info, server_names
-from recap.settings.specs import ComparedTable
+from recap.settings.specs import ComparedTable, PrintedTable
 from recap.settings.tables import STAGE_NAMES
 from recap.statistics.claim_tests import (
     FAILS,
@@ -49,7 +49,7 @@ def judge_claims(
     claims: Sequence[Claim],
     tables: Mapping[str, ComparedTable],
     scores: Path,
-    printed_stages: Mapping[str, str] | None = None,
+    printed: Mapping[str, PrintedTable] | None = None,
 ) -> list[Verdict]:
     """Judge claims by the rule of a table's marks, each with Holm's correction over its own comparisons.
 
@@ -57,23 +57,23 @@ def judge_claims(
         claims: of one paper or several.
         tables: name -> table of one scale with the seeds of its runs; tables that are not made there are missing.
         scores: folder above ``<dataset>/<subset>/...``, which may lack runs.
-        printed_stages: name of a table -> stage that its printed numbers are of, where another table may be read.
+        printed: name of a table in whose place another may be read -> what the paper prints in it.
 
     Raises:
         ConfigError: a claim names a row or a column that its table does not have.
         RecapError: scores are damaged or cannot be compared.
     """
-    return [_verdict(claim, tables, scores, printed_stages or {}) for claim in claims]
+    return [_verdict(claim, tables, scores, printed or {}) for claim in claims]
 
 
 def _verdict(
-    claim: Claim, tables: Mapping[str, ComparedTable], scores: Path, printed_stages: Mapping[str, str]
+    claim: Claim, tables: Mapping[str, ComparedTable], scores: Path, printed: Mapping[str, PrintedTable]
 ) -> Verdict:
     if claim.not_for_a_program:
         return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
         return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
-    found = [each for check in claim.checks for each in _compare(claim, check, tables, scores)]
+    found = [each for check in claim.checks for each in _compare(claim, check, tables, scores, printed)]
     judged = judge([each for each in found if isinstance(each, Compared)])
     judged += [each for each in found if isinstance(each, Judged)]
     made = [each for each in judged if each.planned] or judged
@@ -82,17 +82,17 @@ def _verdict(
     said = [f"{len(alike)} of {len(made)} comparisons"] if len(made) > 1 else []
     said += [f"{counted(left, 'comparison')} not made at this scale"] if (left := len(judged) - len(made)) else []
     reasons = dict.fromkeys(each.why for each in alike if each.why)
-    stages = dict.fromkeys(_other_stage(each, tables, printed_stages) for each in made)
+    stages = dict.fromkeys(_other_stage(each, tables, printed) for each in made)
     return Verdict(claim, verdict, "; ".join(filter(None, [*stages, *said, *reasons])), tuple(judged))
 
 
-def _other_stage(judged: Judged, tables: Mapping[str, ComparedTable], printed_stages: Mapping[str, str]) -> str:
+def _other_stage(judged: Judged, tables: Mapping[str, ComparedTable], printed: Mapping[str, PrintedTable]) -> str:
     """Return that scores are of another stage than the printed ones, where they are."""
-    read, printed = tables.get(judged.table), printed_stages.get(judged.check.table)
+    read, there = tables.get(judged.table), printed.get(judged.check.table)
     stage = next((row.stage for row in read.table.rows if row.id == judged.check.row), None) if read else None
-    if stage is None or printed is None or stage == printed:
+    if stage is None or there is None or stage == there.stage:
         return ""
-    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[printed]}"
+    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[there.stage]}"
 
 
 def _table_read(check: Check, tables: Mapping[str, ComparedTable]) -> str:
@@ -103,7 +103,13 @@ def _table_read(check: Check, tables: Mapping[str, ComparedTable]) -> str:
     return check.table if own and len(own.seeds) >= min(2, len(tables[other].seeds)) else other
 
 
-def _compare(claim: Claim, check: Check, tables: Mapping[str, ComparedTable], scores: Path) -> list[Judged | Compared]:
+def _compare(
+    claim: Claim,
+    check: Check,
+    tables: Mapping[str, ComparedTable],
+    scores: Path,
+    printed: Mapping[str, PrintedTable],
+) -> list[Judged | Compared]:
     """Return the comparisons of a check, or why there are none."""
     name = _table_read(check, tables)
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
@@ -136,7 +142,11 @@ def _compare(claim: Claim, check: Check, tables: Mapping[str, ComparedTable], sc
         return [*without(NOT_RUN, f"{done} of {len(runs)} runs of {name}", opponents), *left_out]
     part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
     found = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
-    made = [_compared(check, name, metric, other, found, table) for metric in check.metrics for other in opponents]
+    shown = {row.id: row.printed for row in table.rows} | {row.id: row.printed for row in table.quoted}
+    numbers = printed[check.table].rows if check.table in printed else shown
+    made = [
+        _compared(check, name, metric, other, found, table, numbers) for metric in check.metrics for other in opponents
+    ]
     return [*made, *left_out]
 
 
@@ -162,16 +172,22 @@ def _check_names(claim: Claim, check: Check, table: Table, name: str) -> None:
 
 
 def _compared(
-    check: Check, name: str, metric: str, other: str, found: Mapping[str, RowScores], table: Table
+    check: Check,
+    name: str,
+    metric: str,
+    other: str,
+    found: Mapping[str, RowScores],
+    table: Table,
+    numbers: Mapping[str, Mapping[str, float]],
 ) -> Judged | Compared:
-    """Return the tests of one metric against one row, or against a printed number as if every image and run had it."""
+    """Return the tests of one metric against one row, or against a printed number as if every image and run had it.
+
+    The printed size of the difference is from ``numbers``, row -> metric -> printed number of the claim's own table.
+    """
     own, scale = found[check.row], column_info(metric).scale
     quoted = {row.id: row for row in table.quoted}
-    theirs_printed = found[other].row.printed if other in found else {}
-    if other in quoted:
-        theirs_printed = quoted[other].printed
     label = found[other].row.label if other in found else quoted[other].label if other in quoted else other
-    judged = Judged(check, name, metric, label, printed=_printed(check, metric, own, theirs_printed))
+    judged = Judged(check, name, metric, label, printed=_printed(check, metric, other, numbers))
     sides = [own] if other not in found else [found[other], own]
     missing = next((side for side in sides if not side.values.get(metric)), None)
     if missing:
@@ -180,7 +196,7 @@ def _compared(
     if other in found:
         base_runs, base_images = list(found[other].values[metric].values()), found[other].images[metric].tolist()
     else:
-        number = check.printed if check.printed is not None else theirs_printed.get(metric)
+        number = check.printed if check.printed is not None else quoted[other].printed.get(metric)
         if number is None:
             return Judged(check, name, metric, label, why=f"{metric} of {label} is not printed")
         if abs(fmean(images) - fmean(runs)) > _SAME:
@@ -197,10 +213,11 @@ def _compared(
     return Compared(judged, tests, [base_runs, runs], scale)
 
 
-def _printed(check: Check, metric: str, own: RowScores, theirs: Mapping[str, float]) -> float | None:
+def _printed(check: Check, metric: str, other: str, numbers: Mapping[str, Mapping[str, float]]) -> float | None:
     """Return the printed size of a difference, with its sign."""
     if check.size is not None:
         return -check.size if check.sign == "lower" else check.size
-    if check.printed is None and metric in own.row.printed and metric in theirs:
-        return round(own.row.printed[metric] - theirs[metric], 6)
-    return None
+    ours, theirs = (numbers.get(row, {}).get(metric) for row in (check.row, other))
+    if check.printed is not None or ours is None or theirs is None:
+        return None
+    return round(ours - theirs, 6)

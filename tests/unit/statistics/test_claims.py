@@ -9,7 +9,7 @@ from helpers.score_files import make_table, write_run
 from recap.core.errors import ConfigError
 from recap.plan.run import row_runs
 from recap.settings.claims import Claim
-from recap.settings.specs import ComparedTable
+from recap.settings.specs import ComparedTable, PrintedTable
 from recap.statistics.claim_tests import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD
 from recap.statistics.claims import judge_claims
 from recap.statistics.comparison import compare_rows
@@ -107,10 +107,21 @@ def test_scores_of_another_stage_than_the_print_say_so(tmp_path):
     made = Made(tmp_path)
     tables = {"t": ComparedTable(table=made.table, seeds=SEEDS)}
     check = claim(table="u", in_place="t", size=20)
-    (other,) = judge_claims([check], tables, tmp_path, {"u": "xe"})
+    rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
+    (other,) = judge_claims([check], tables, tmp_path, {"u": PrintedTable(stage="xe", rows=rows)})
     assert other.why.startswith("after self-critical training, printed after cross-entropy")
-    (same,) = judge_claims([check], tables, tmp_path, {"u": "scst"})
+    (same,) = judge_claims([check], tables, tmp_path, {"u": PrintedTable(stage="scst", rows=rows)})
     assert "printed after" not in same.why
+
+
+def test_the_printed_size_is_that_of_the_table_whose_place_another_takes(tmp_path):
+    made = Made(tmp_path)
+    rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
+    printed = {"u": PrintedTable(stage="scst", rows=rows)}
+    tables = {"t": ComparedTable(table=made.table, seeds=SEEDS)}
+    (found,) = judge_claims([claim(table="u", in_place="t")], tables, tmp_path, printed)
+    assert found.judged[0].printed == 5.0 and found.judged[0].seeds == 2
+    assert made.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
 
 
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):

@@ -1,14 +1,31 @@
-"""The p-values that a paper prints, as a line of a table beside ours."""
+"""What a paper prints in a table, with its doubts: marks of footnotes, and the p-values as a line beside ours."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recap.reporting.text import Footnotes
-from recap.settings.tables import P_UNITS
+from recap.reporting.text import Footnotes, plain
+from recap.settings.columns import heading
+from recap.settings.tables import P_UNITS, WHOLE_ROW
 
-LINE = "p, printed"
+P_LINE = "p, printed"
+
+
+def own_not_run_mark(reason: str, footnotes: Footnotes) -> str:
+    """Return the mark of the footnote that says why a row of the paper's own was not run."""
+    return footnotes.mark(f"Own, not run: {plain(reason).rstrip('.')}.")
+
+
+def doubt_marks(doubt: Mapping[str, str], footnotes: Footnotes) -> dict[str, str]:
+    """Return column, or `row`, -> mark of the footnote that says why its printed number is doubtful."""
+    texts = {key: f"Doubt about the printed {'row' if key == WHOLE_ROW else heading(key)}" for key in doubt}
+    return {key: footnotes.mark(f"{texts[key]}: {plain(text).rstrip('.')}.") for key, text in doubt.items()}
+
+
+def note_mark(row: Mapping[str, Any], footnotes: Footnotes) -> str:
+    """Return the mark of the footnote that says what a row's settings follow; empty where its table does not say it."""
+    return footnotes.mark(f"{plain(row['note']).rstrip('.')}.") if row.get("note") else ""
 
 
 def printed_p_entries(row: Mapping[str, Any], columns: Sequence[str], footnotes: Footnotes) -> list[tuple[str, str]]:
