@@ -109,6 +109,7 @@ class RunPlan(LoadedFiles):
             scale=self._scale_text([table_id]),
             short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
+            image_ids=file.image_ids if all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs) else [],
             doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,

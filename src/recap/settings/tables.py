@@ -161,6 +161,9 @@ class _Table(Strict):
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
+    image_ids: list[int] = neutral(
+        [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
+    )
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
