@@ -91,6 +91,7 @@ def kept_files():
         *server_files(),
         *data_files(PATHS),
         *feature_files(PATHS),
+        *selection_records(TABLE_IDS),
         *trained,
         *scored,
     ]

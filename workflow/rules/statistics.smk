@@ -2,9 +2,12 @@
 
 from recap.plan.jobs import table_spec, training_files, trainings
 from recap.plan.outside_rows import scored_files
+from recap.plan.selections import selection_files, selection_spec
 from recap.plan.source import code_digest
 from recap.plan.submissions import submissions
 from recap.statistics.server import ANSWER, sent_captions
+
+SELECTIONS = f"{R}/statistics/selections"
 
 
 def sampled_spec(wildcards):
@@ -37,11 +40,36 @@ def table_scores(wildcards):
     return [*(file for run in PLAN.table_runs(table_id(wildcards)) for file in PATHS.scores(run)), *outside]
 
 
+CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}
+
+
+def selection_records(names):
+    """Return the records of tables that choose rows on validation."""
+    return [f"{SELECTIONS}/{name}.json" for name in sorted(CHOOSING.intersection(names))]
+
+
+rule select:
+    """Chooses by validation scores alone; the rows' test scores are no input of it."""
+    input:
+        lambda wildcards: [f"{R}/runs/{file}" for file in selection_files(PLAN, table_id(wildcards))],
+    output:
+        f"{SELECTIONS}/{{table}}.json",
+    log:
+        f"{LOGS}/select/{{table}}.log",
+    params:
+        spec=lambda wildcards: as_json(selection_spec(PLAN, table_id(wildcards))),
+        code=code_digest("recap.statistics.selection"),
+        runs=f"{R}/runs",
+    shell:
+        "{RECAP} --log-file {log:q} select --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"
+
+
 rule statistics:
     input:
         table_scores,
         server_answers,
         lambda wildcards: [f"{R}/runs/{file}" for file in training_files(PLAN, table_id(wildcards))],
+        selection=lambda wildcards: selection_records([wildcards.table]),
     output:
         f"{R}/statistics/{{table}}.json",
     log:
@@ -51,7 +79,8 @@ rule statistics:
         code=code_digest("recap.statistics.compare"),
         scores=f"{R}/scores",
         runs=f"{R}/runs",
+        selection=lambda wildcards: "--selection" if wildcards.table in CHOOSING else "",
     shell:
         "{RECAP} --log-file {log:q}"
         " statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q}"
-        " --runs {params.runs:q} --out {output:q}"
+        " --runs {params.runs:q} {params.selection} {input.selection:q} --out {output:q}"

@@ -21,7 +21,7 @@ from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
 from recap.cli.plan import add_plan
 from recap.cli.rehearse import add_rehearse
-from recap.cli.report import add_report, add_statistics
+from recap.cli.report import add_report, add_select, add_statistics
 from recap.cli.score import add_score
 from recap.cli.scores import add_scores
 from recap.cli.study import add_study
@@ -68,6 +68,7 @@ def build_parser() -> Parser:
     add_score(commands)
     add_caption(commands)
     add_import_checkpoint(commands)
+    add_select(commands)
     add_statistics(commands)
     add_report(group(commands, "report", purpose="tables and figures"))
     add_study(group(commands, "study", purpose="human studies: forms, responses, tables"))

@@ -29,7 +29,12 @@ def add_statistics(commands: Commands) -> None:
     parser.add_argument("--table", required=True, metavar="NAME", help="name of the table")
     spec(parser, "ComparedTable")
     paths(parser, "scores", out="the JSON that `recap report table` reads")
-    paths(parser, required=False, runs="folder results/<profile>/runs, for columns that are no metrics")
+    paths(
+        parser,
+        required=False,
+        runs="folder results/<profile>/runs, for columns that are no metrics",
+        selection="what `recap select` wrote, for a table that chooses rows on validation",
+    )
 
 
 def _statistics(a: Arguments) -> None:
@@ -47,7 +52,27 @@ def _statistics(a: Arguments) -> None:
             for run, trainings in (settings.trainings.items() if a.runs else ())
         },
         server={run: Path(folder) for run, folder in settings.server.items()},
+        selection=a.selection,
     )
+
+
+def add_select(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "select",
+        _select,
+        purpose="choose rows of a table by their validation scores, and record why",
+        example="recap select --spec spec.json --runs results/mine/runs --out selection.json",
+    )
+    spec(parser, "SelectedRows")
+    paths(parser, runs="folder results/<profile>/runs", out="the record: candidates, scores, rule, what was chosen")
+
+
+def _select(a: Arguments) -> None:
+    from recap.statistics.selection import write_selections
+
+    write_selections(typed(a, "SelectedRows"), runs=a.runs, out=a.out)
 
 
 def add_report(commands: Commands) -> None:

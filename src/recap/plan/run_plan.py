@@ -24,6 +24,8 @@ from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, Tab
 from recap.settings.datasets.coco_pictures import PicturesAlone
 from recap.settings.param_files import tables_named
 from recap.settings.params import base_files, read_mapping, validate
+from recap.settings.selections import Selection
+from recap.settings.table_parts import selections_over
 
 
 class RunPlan(LoadedFiles):
@@ -107,11 +109,13 @@ class RunPlan(LoadedFiles):
             scale=self._scale_text([table_id]),
             short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
+            image_ids=file.image_ids if all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs) else [],
             doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,
             quoted=[*quoted, *without],
             not_run=own,
+            selections=self._selections(file, rows, f"table {table_id!r}"),
             outside=outside,
             server=server
             and server.model_copy(
@@ -185,6 +189,28 @@ class RunPlan(LoadedFiles):
             doubt=row.doubt,
             as_printed=as_printed,
         )
+
+    def _selections(self, file: TableFile, rows: Sequence[Row], who: str) -> list[Selection]:
+        """Return the choices among the rows that are run.
+
+        Raises:
+            ConfigError: validation scores of the rows are not of the same kind.
+        """
+        by_id = {row.id: row for row in rows}
+        chosen = selections_over([each.model_dump() for each in file.selections], by_id)
+        for each in chosen:
+            alike = {}
+            for name in each["over"]:
+                row = by_id[name]
+                beam = getattr(self.recipe(row.recipe), row.stage).validation_beam
+                alike[row.dataset, row.subset, row.stage, beam] = name
+            if len(alike) > 1:
+                one, other = list(alike.values())[:2]
+                raise ConfigError(
+                    f"{who}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, subset, "
+                    "stage or validation_beam, so that their validation scores cannot be compared"
+                )
+        return [Selection(**each) for each in chosen]
 
     def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
         """Return the settings of a row, for the sentence about what was replaced."""

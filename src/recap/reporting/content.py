@@ -70,11 +70,16 @@ def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
         lines = _printed_alone(quoted, table.columns, content)
         content.blocks.append(Block(f"{plain(quoted.label)} (printed, not run)", lines))
     content.blocks += [_own_not_run(row, table.columns, content) for row in table.not_run]
-    for row in [*statistics["rows"], *statistics.get("outside", [])]:
+    for row in run_rows(statistics):
         content.blocks.append(_block(row, statistics, content))
     content.signatures = _signatures(statistics)
     content.notes = table_notes(statistics)
     return content
+
+
+def run_rows(statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with numbers of ours: those that were run, those chosen among them, and captions from outside."""
+    return [row for kind in ("rows", "selected", "outside") for row in statistics.get(kind, [])]
 
 
 def _numbers(row: QuotedRow, columns: Sequence[str]) -> dict[str, str]:
@@ -113,9 +118,9 @@ def one_reason(cells: Iterable[Mapping[str, Any]]) -> str | None:
 
 def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     """Refuse statistics that were made for other rows, columns or another baseline."""
-    outside = [row["id"] for row in statistics.get("outside", [])]
-    asked = ([*(row.id for row in table.rows), *(row.id for row in table.outside)], list(table.columns), table.baseline)
-    found = ([*(row["id"] for row in statistics["rows"]), *outside], statistics["columns"], statistics["baseline"])
+    ids = [each.id for rows in (table.rows, table.selections, table.outside) for each in rows]
+    asked = (ids, list(table.columns), table.baseline)
+    found = ([row["id"] for row in run_rows(statistics)], statistics["columns"], statistics["baseline"])
     again = "make them again with `recap statistics`"
     if asked != found:
         raise RecapError(

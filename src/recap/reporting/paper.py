@@ -73,7 +73,7 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
     footnotes = Footnotes()
     rows = [_quoted(row, columns, footnotes) for row in table.quoted]
     rows += [_own_not_run(row, columns, footnotes) for row in table.not_run]
-    for row in statistics["rows"]:
+    for row in [*statistics["rows"], *statistics.get("selected", [])]:
         scores = [_score(row["cells"][column], column, best[column]) for column in columns]
         noted = tuple(filter(None, [note_mark(row, footnotes)]))
         rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))

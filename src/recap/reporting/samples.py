@@ -62,7 +62,7 @@ class _Scored:
 def choose_samples(
     *, name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
-    """Draw images at random, the same ones on every run, and look up the captions of every row.
+    """Take the table's images, draw others at random, the same on every run, and look up the captions of every row.
 
     Args:
         name: id of the table; with the first seed it decides the draw.
@@ -87,7 +87,11 @@ def choose_samples(
             raise MetricError(f"the captions of row {row_id!r} are not those of the split {split!r} of {corpus_path}")
     ids = sorted(references)
     drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
-    chosen: list[tuple[int, str | None]] = [(ids[index], None) for index in drawn.tolist()]
+    for image_id in table.image_ids:
+        if image_id not in references:
+            raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {image_id}")
+    wanted = dict.fromkeys([*table.image_ids, *(ids[index] for index in drawn.tolist())])
+    chosen: list[tuple[int, str | None]] = [(image_id, None) for image_id in wanted]
     if table.examples:
         said = found[table.examples.row].captions
         chosen += _with_phrases(said, table.examples.phrases, generator(seeds[0], "examples", name))

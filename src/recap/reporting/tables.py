@@ -10,7 +10,7 @@ from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, table_content
+from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, run_rows, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
@@ -101,7 +101,7 @@ def csv_table(statistics: Mapping[str, Any]) -> str:
 
 def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the lines of the CSV."""
-    rows = [*statistics["rows"], *statistics.get("outside", [])]
+    rows = run_rows(statistics)
     seeds = any(seeds_for_printed(cell) for row in rows for cell in row["cells"].values())
     for row in rows:
         for metric, values in row["cells"].items():

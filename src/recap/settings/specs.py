@@ -19,6 +19,7 @@ from recap.settings.language_models import LanguageModel
 from recap.settings.model_figures import TableFigure
 from recap.settings.recipes import Recipe
 from recap.settings.run import EvaluationSpec, RunSpec
+from recap.settings.selections import Selection
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
 from recap.settings.tables import Stages, Table
@@ -38,6 +39,16 @@ class ComparedTable(Strict):
         {}, description="path of a scored run -> folder of what COCO's server is sent of it, and of its answer"
     )
     recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
+
+
+class SelectedRows(Strict):
+    """``recap select``: the choices of a table, and the trainings among which it chooses."""
+
+    selections: list[Selection] = Field(description="keys of the table's `selections`")
+    labels: dict[str, str] = Field(description="id of a row -> its label")
+    trainings: dict[str, dict[int, str]] = Field(
+        description="id of a row -> seed -> path of the training whose validations count"
+    )
 
 
 class PrintedTable(Strict):
@@ -104,6 +115,7 @@ SPECS: dict[str, Any] = {
     "StudySpec": StudySpec,
     "Subset": Subset,
     "JudgedClaims": JudgedClaims,
+    "SelectedRows": SelectedRows,
     "Summary": Summary,
     "Table": Table,
     "TableFigure": TableFigure,

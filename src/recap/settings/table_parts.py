@@ -5,6 +5,7 @@ Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -54,6 +55,11 @@ class TableOfParts(UnscaledTable):
 
     @model_validator(mode="after")
     def _parts_exist(self) -> Self:
+        ids = [row.id for row in self.rows]
+        for selection in self.selections:
+            for name in selection.over:
+                if name not in ids:
+                    raise ValueError(f"selections: {selection.id!r}: there is no row {name!r}; {nearest(name, ids)}")
         for row in self.rows:
             own = row.parts or list(self.parts)
             for key, named, known in [
@@ -72,9 +78,21 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
     """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without parts."""
     own = values["parts"][part]
     settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
-    table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", *settings)}
+    table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", "selections", *settings)}
     rows = [_row_of(row, part) for row in values["rows"] if part in (row.get("parts") or values["parts"])]
-    return {**table, "defaults": {**values.get("defaults", {}), **settings}, "rows": rows}
+    selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
+    return {
+        **table,
+        "defaults": {**values.get("defaults", {}), **settings},
+        "rows": rows,
+        **({"selections": selections} if selections else {}),
+    }
+
+
+def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return choices among the rows that there are; one row leaves no choice."""
+    among = [{**each, "over": [name for name in each["over"] if name in ids]} for each in selections]
+    return [each for each in among if len(each["over"]) > 1]
 
 
 def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from recap.settings.base import Strict, neutral
 from recap.settings.columns import table_columns
 from recap.settings.execution import Execution, refuse_moved
 from recap.settings.model_figures import TableFigure
-from recap.settings.names import OneOf
+from recap.settings.names import Id, OneOf
+from recap.settings.selections import Selection
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
 
@@ -37,7 +38,6 @@ PFits = Annotated[dict[str, list[PUnit]], AfterValidator(_known_columns)]
 Doubt = Annotated[dict[str, str], AfterValidator(_known_columns_or_row)]
 
 
-Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]
 Stages = Literal["xe", "scst"]
 STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 
@@ -151,6 +151,9 @@ class _Table(Strict):
     not_run: list[NotRunRow] = neutral(
         [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
     )
+    selections: list[Selection] = neutral(
+        [], description="rows that show whichever of some rows is best on the validation split; shown last"
+    )
     outside: list[OutsideRow] = neutral(
         [],
         description="rows whose captions are from a file; at a scale with other data they are only quoted",
@@ -158,6 +161,9 @@ class _Table(Strict):
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
+    image_ids: list[int] = neutral(
+        [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
+    )
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
@@ -229,12 +235,20 @@ class Table(_Table):
 def _check_ids(table: TableFile | Table) -> None:
     """Refuse ids that are duplicated, or named and not there."""
     ids = [row.id for row in table.rows]
-    every = ids + [row.id for row in (*table.quoted, *table.not_run)] + [row.id for row in table.outside]
+    every = ids + [row.id for row in (*table.quoted, *table.not_run)]
+    every += [row.id for row in table.outside] + [selection.id for selection in table.selections]
     if len(set(every)) != len(every):
         duplicate = next(name for name in every if every.count(name) > 1)
         raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
     if table.baseline not in ids:
         raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
+    single = [row.id for row in table.rows if not row.ensemble]
+    for selection in table.selections:
+        for name in selection.over:
+            if name not in single:
+                raise ValueError(
+                    f"selections: {selection.id!r}: {name!r} is no row of single models; {nearest(name, single)}"
+                )
     for name in table.server.not_sent if table.server else ():
         if name not in ids:
             raise ValueError(f"server.not_sent: {name!r} is no row id; {nearest(name, ids)}")

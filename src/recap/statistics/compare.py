@@ -17,6 +17,7 @@ from recap.settings.metrics import score_info
 from recap.statistics.collect import RowScores, collect, collect_files
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 from recap.statistics.power import add_seeds_for_printed, seeds_needed
+from recap.statistics.selection import Choice, read_selections
 from recap.statistics.server import NO_IMAGES
 
 NOTES = [
@@ -44,6 +45,7 @@ def compare_table(
     statistics_out: Path,
     trainings: Mapping[str, Sequence[Path]] | None = None,
     server: Mapping[str, Path] | None = None,
+    selection: Path | None = None,
 ) -> dict[str, Any]:
     """Compare the rows of a table with its baseline row and write the result as JSON (no NaN; None has a reason).
 
@@ -55,6 +57,7 @@ def compare_table(
         statistics_out: file to write.
         trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
         server: path of a scored run -> folder of what COCO's server is sent of it, and of its answer.
+        selection: what `recap select` wrote, for a table with `selections`.
 
     Returns:
         What was written.
@@ -62,6 +65,9 @@ def compare_table(
     Raises:
         MetricError: rows that cannot be compared, or scores that are missing.
     """
+    if table.selections and selection is None:
+        raise MetricError(f"table {name!r} chooses rows on validation; give the record of `recap select`")
+    choices = read_selections(selection, table.selections) if selection else []
     if not seeds:
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
     rows = collect(table, seeds, scores_root, trainings or {}, server or {})
@@ -71,6 +77,7 @@ def compare_table(
     outside = [_describe(scores, baseline, table) for scores in files]
     family = _correct(described, outside, seeds)
     add_seeds_for_printed(described, baseline=table.baseline, comparisons=family["made"])
+    selected = [_selected(choice, described) for choice in choices]
     result = {
         "table": name,
         "title": table.title,
@@ -89,6 +96,7 @@ def compare_table(
         "rows": described,
         # Only where there are any, so that the statistics of other tables are unchanged.
         **({"outside": outside} if outside else {}),
+        **({"selected": selected} if selected else {}),
     }
     write_json(statistics_out, result)
     record(statistics_out)
@@ -97,6 +105,18 @@ def compare_table(
         f"statistics {name}: {family['marked']} of {family['made']} differences to the baseline row are marked{why}"
     )
     return result
+
+
+def _selected(choice: Choice, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the line of a choice: the row that was chosen, under the line's name and without what is printed there.
+
+    It is no comparison of its own, so the family of tests does not grow by it.
+    """
+    row = next(each for each in described if each["id"] == choice.chosen)
+    printed = {"printed_percent": None, "printed_sd_percent": None, "difference_to_printed_percent": None}
+    cells = {column: {**cell, **printed} for column, cell in row["cells"].items()}
+    own = {"id": choice.id, "label": choice.shown, "note": choice.rule, "printed_p": {}, "doubt": {}, "cells": cells}
+    return {**row, **own, "choice": choice.model_dump(mode="json")}
 
 
 def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 import pytest
 
-from helpers.plans import PARAMS
+from helpers.plans import PARAMS, edited, planned
+from helpers.refusals import refused
+from recap.core.errors import ConfigError
 from recap.plan.run_plan import RunPlan
+from recap.plan.selections import selection_spec
 from recap.settings import Profile
 from recap.settings.param_files import names, profiles
 from recap.settings.params import load_named, load_profiles
@@ -63,3 +66,32 @@ def test_what_only_decodes_otherwise_is_not_trained_again():
     dropout = next(run for name, run in scored.items() if "dropout=true" in name)
     assert plan.weights(dropout) == dropout
     assert plan.first_stage(dropout) == plan.first_stage(scored["xlan"])
+
+
+def test_a_choice_is_among_the_rows_that_a_part_and_a_scale_have():
+    table = shipped("visualgpt/t1_f01", "scenes").tables["visualgpt/t1_f01"]
+    assert {each.id: each.over for each in table.selections}["visualgpt_chosen"] == [
+        "visualgpt_tau0",
+        "visualgpt_tau03",
+    ]
+    plan = shipped("visualgpt/t1_f01", "paper")
+    spec = selection_spec(plan, "visualgpt/t1_f01")
+    assert set(spec["trainings"]) == {name for each in table.selections for name in each.over}
+    trained = {run.path for run in plan.trained()}
+    assert {path for by_seed in spec["trainings"].values() for path in by_seed.values()} <= trained  # none more
+
+
+def test_rows_whose_validations_differ_in_kind_are_no_choice(params):
+    rows = [
+        {"id": "a", "label": "A", "recipe": "xlan"},
+        {"id": "b", "label": "B", "recipe": {"base": "xlan", "scst": {"validation_beam": 5}}},
+    ]
+    defaults = {"dataset": "coco", "features": "bottom_up_36", "model": "transformer"}
+    chosen = [{"id": "c", "label": "C", "over": ["a", "b"]}]
+    keys = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "defaults": defaults, "rows": rows}
+    edited(params, "mine/tables/t.yaml", **keys, selections=chosen)
+    with refused(ConfigError, "mine/t", "'c'", "'a'", "'b'"):
+        planned(params, None, ["mine/t"])
+    edited(params, "mine/tables/t.yaml", **keys, selections=[{"id": "c", "label": "C", "over": ["a", "x"]}])
+    with refused(ConfigError, "'x'"):
+        planned(params, None, ["mine/t"])

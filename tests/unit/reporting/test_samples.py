@@ -68,6 +68,14 @@ def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
     assert {(sample.image_id, 200, 90) for sample in samples} <= colours
 
 
+def test_images_that_a_table_names_come_first_and_once(world):
+    table = world[1].model_copy(update={"image_ids": [13, 11]})
+    shown = [sample.image_id for sample in sheet(world, table=table, count=4)]
+    assert shown[:2] == [13, 11] and sorted(shown) == list(IDS)
+    with refused(MetricError, "two", "image_ids", "99"):
+        sheet(world, table=table.model_copy(update={"image_ids": [99]}))
+
+
 def test_the_views_of_a_study_stand_side_by_side(world):
     folder, _ = world
     captions = [Caption(i, f"{i}.png|{i}b.png", "test", i, "a reference", ["x"]) for i in IDS]
