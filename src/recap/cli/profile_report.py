@@ -15,7 +15,7 @@ def add_make(commands: Commands) -> None:
         purpose="one page (and PDF, where LaTeX is installed) of all that a profile made, also while trainings run",
         example="""
             recap report make demo
-            recap report make xlan --scale photos
+            recap report make scenes
         """,
     )
     parser.add_argument("profile", help="name of a paper or profile (demo), or the YAML of a profile")
@@ -41,7 +41,7 @@ def add_docs(commands: Commands) -> None:
         purpose="a page of docs from the statistics of a paper's scales",
         example="""
             recap report docs demo --into docs/results
-            recap report docs xlan --scale photos scenes --into docs/results
+            recap report docs scenes --into docs/results
         """,
     )
     parser.add_argument("profile", help="name of a paper or profile (demo)")

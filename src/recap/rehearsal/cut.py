@@ -129,6 +129,11 @@ def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]
         values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
         values.pop("outside", None)  # captions of the real images
         values["figures"] = list(_figures(values.get("figures", []), rows_kept))
+        chosen = (
+            {**each, "over": [row for row in each["over"] if row in rows_kept]} for each in values.get("selections", [])
+        )
+        if "selections" in values:
+            values["selections"] = [each for each in chosen if len(each["over"]) > 1]
         if "examples" in values and values["examples"]["row"] not in rows_kept:
             del values["examples"]
         if not_sent := values.get("server", {}).get("not_sent"):

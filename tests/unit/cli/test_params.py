@@ -99,7 +99,7 @@ def test_a_list_says_which_papers_use_a_name_how_large_it_is_and_what_it_is(prin
     assert line.endswith("TR+ of the ZoDIAC paper: a feed-forward layer twice as wide")
     lines = printed("params", "list", "tables").splitlines()
     assert "xlan/t3" in {line.split()[0] for line in lines}
-    column = lines[0].index("Ada-ClustFormer as printed")
+    column = lines[0].index("Models whose clusters")
     assert all(line[column - 2 : column] == "  " and line[column] != " " for line in lines)
 
 

@@ -34,7 +34,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     found = {}
     for number, table_id in enumerate(TABLES):
-        table = planned(PARAMS, tables=[table_id]).tables[table_id]
+        table = planned(PARAMS, tables=[table_id]).tables[table_id].model_copy(update={"selections": []})
         statistics = invented_statistics(table, [1, 2, 3], folder / str(number))
         write_table(name=table_id.replace("/", "_"), table=table, statistics=statistics, out=folder)
         found[table_id] = paper_table(table, statistics)
