@@ -12,6 +12,7 @@ from recap.cli.artifacts import add_artifacts
 from recap.cli.caption import add_caption
 from recap.cli.config import add_config
 from recap.cli.data import add_data
+from recap.cli.doctor import add_doctor
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
@@ -60,6 +61,7 @@ def build_parser() -> Parser:
     parser.set_defaults(function=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     add_plan(commands)
+    add_doctor(commands)
     add_data(group(commands, "data", purpose="outside files, captions, vocabularies, subsets"))
     add_features(group(commands, "features", purpose="feature stores"))
     add_pretrain_lm(commands)
