@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recap.plan.run import file_name
-from recap.settings import Table
+from recap.settings import Row, Table
 
 if TYPE_CHECKING:
     from recap.plan.run_plan import RunPlan
@@ -33,13 +33,13 @@ class ScoredFile:
 
 def outside_path(table: Table, name: str, row_id: str) -> str:
     """Return the folder below ``scores/`` of a row of the table whose files have a name."""
-    return f"{_dataset(table)}/outside/{name}/{row_id}"
+    return f"{_baseline(table).dataset}/outside/{name}/{row_id}"
 
 
 def scored_files(plan: RunPlan, table_id: str) -> list[ScoredFile]:
     """Return the files of captions that the rows of a table name."""
     table = plan.tables[table_id]
-    baseline = next(row for row in table.rows if row.id == table.baseline)
+    baseline = _baseline(table)
     metrics = tuple(plan.recipe(baseline.recipe).evaluation.metrics)
     return [
         ScoredFile(table_id, baseline.dataset, row.captions, metrics, outside_path(table, file_name(table_id), row.id))
@@ -47,5 +47,5 @@ def scored_files(plan: RunPlan, table_id: str) -> list[ScoredFile]:
     ]
 
 
-def _dataset(table: Table) -> str:
-    return next(row.dataset for row in table.rows if row.id == table.baseline)
+def _baseline(table: Table) -> Row:
+    return next(row for row in table.rows if row.id == table.baseline)
