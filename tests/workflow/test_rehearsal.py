@@ -42,7 +42,7 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
     assert done.rows and all(min(row.steps) >= 2 for row in done.rows)
     reports = done.folder / "reports" / f"{paper}_paper"
     assert list(reports.glob("tables/*.paper.tex")) and (reports / "figures" / "curves.png").stat().st_size
-    assert (done.folder / "report.html").stat().st_size
+    assert (reports / "report.html").stat().st_size
     assert (done.folder / "mlflow" / f"{paper}_paper.published.json").is_file()
     assert "numbers mean nothing" in next(reports.glob("tables/*.md")).read_text()
     said = summary(done)
