@@ -29,14 +29,14 @@ def add_artifacts(commands: Commands) -> None:
         commands,
         "push",
         _push,
-        purpose="record finished results for git and send them to the DVC remote (docs/artifacts.md)",
+        purpose="record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)",
         example="recap artifacts push flickr8k",
     )
     pull = command(
         commands,
         "pull",
         _pull,
-        purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
+        purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/guides/artifacts.md)",
         example="recap artifacts pull flickr8k",
     )
     inputs = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"

@@ -1,6 +1,6 @@
 """Detectors of detectron2: built from its own configurations, with weights that hold tensors alone.
 
-detectron2 is no dependency: it has no wheels. docs/detectron2.md says how it is built.
+detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says how it is built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def configured(name: str, changes: Mapping[str, Any]) -> Any:
         from detectron2 import model_zoo
     except ImportError as error:
         raise ConfigError(
-            f"regions and segments need detectron2, which cannot be imported ({error}): build it as docs/detectron2.md "
+            f"regions and segments need detectron2, which cannot be imported ({error}): build it as docs/guides/detectron2.md "
             "says, or run this rule with `snakemake --sdm conda`, or import features that others extracted"
         ) from error
     config = model_zoo.get_config(name)

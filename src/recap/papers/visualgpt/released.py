@@ -41,7 +41,7 @@ UNUSED = re.compile(
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map VisualGPT's parameter names to ours (docs/parameters.md).
+    """Map VisualGPT's parameter names to ours (docs/reference/parameters.md).
 
     Raises:
         ConfigError: a name is none of the released model's.
