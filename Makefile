@@ -1,7 +1,7 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
-# make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make test     lint, types, import rules, English, unit tests and one small workflow        make lint    the first four alone
 # make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
@@ -102,6 +102,7 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python -m workflow.lint
+	$(BIN)/python -m workflow.english
 
 schema: $(INSTALLED)
 	$(BIN)/python -P -m recap config schema --out workflow/schemas

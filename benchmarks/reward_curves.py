@@ -50,9 +50,8 @@ def main() -> None:
         left.plot(steps, scores, marker="o", label=name)
     for name, (scores, rewards) in by_epochs(page).items():
         line = right.plot(range(len(scores)), scores, marker="o", label=f"from {name}")[0]
-        right.annotate(f"{rewards[-1]:.0f}", (len(scores) - 1, scores[-1]), (4, 4), textcoords="offset points").set_color(
-            line.get_color()
-        )
+        last = len(scores) - 1, scores[-1]
+        right.annotate(f"{rewards[-1]:.0f}", last, (4, 4), textcoords="offset points", color=line.get_color())
     left.set(xlabel="steps of the second stage", ylabel="validation CIDEr-D (%)", title="Samples (S1-S3), beams (S4)")
     right.set(xlabel=f"epochs of {STEPS} steps", title="Beams; at the end of a curve: last training reward")
     right.set_xticks(range(4))

@@ -27,7 +27,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True, "show-inheritance": True, "ignore-module-all": True}
 python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = f"recap {release}"
@@ -40,7 +40,7 @@ MARKS = re.compile(r"(?<!\\)([*|]|\b\w+_(?=\W|$))")
 
 
 def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]) -> None:
-    """Escape in a docstring what reStructuredText would take for marks; formulas and lists of a module are kept as typed."""
+    """Escape in a docstring what reStructuredText would take for marks; keep the formulas of modules."""
     paragraphs = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
     kept: list[str] = []
     for paragraph in paragraphs:

@@ -1,4 +1,4 @@
-"""Writes the pages of the reference: settings from the pydantic classes, commands from argparse, the API for autodoc."""
+"""Writes the pages of the reference: settings from pydantic classes, commands from argparse, the API for autodoc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMULA = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusive
 
 
 def write_reference(out: Path) -> None:
-    """Write all generated pages into the folder ``out`` and remove others; equal pages stay, so that Sphinx reuses them."""
+    """Write all generated pages into the folder ``out`` and remove others; Sphinx reuses equal pages."""
     pages = {"commands": commands_page()}
     pages |= {f"settings/{name}": settings_page(name, kind) for name, kind in FILES.items()}
     pages |= {f"api/{name}": api_page(name, modules) for name, modules in packages().items()}

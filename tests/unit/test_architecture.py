@@ -1,4 +1,4 @@
-"""docs/explanation/architecture.md draws the packages as they import each other, and says of each what its docstring says."""
+"""docs/explanation/architecture.md draws the imports of packages, and says of each what its docstring says."""
 
 import ast
 import tomllib

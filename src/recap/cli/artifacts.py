@@ -36,7 +36,7 @@ def add_artifacts(commands: Commands) -> None:
         commands,
         "pull",
         _pull,
-        purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/guides/artifacts.md)",
+        purpose="get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)",
         example="recap artifacts pull flickr8k",
     )
     inputs = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"

@@ -198,7 +198,9 @@ def _add_import(commands: Commands) -> None:
         example="recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     )
     whole = parser.add_mutually_exclusive_group(required=True)
-    whole.add_argument("--format", metavar="NAME", help="format of the files, as docs/reference/feature_files.md calls it")
+    whole.add_argument(
+        "--format", metavar="NAME", help="format of the files, as docs/reference/feature_files.md calls it"
+    )
     whole.add_argument(
         "--spec", type=mapping, metavar="JSON", help="settings as a JSON object, in place of all other options"
     )

@@ -1,4 +1,4 @@
-"""``recap data fetch`` and its neighbours: outside files, archives, and what COCO alone needs."""
+"""``recap data fetch`` and its neighbors: outside files, archives, and what COCO alone needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "by-hand",
-        purpose="files of the list that no program may get: the steps to each, and its licence",
+        purpose="files of the list that no program may get: the steps to each, and its license",
         example="recap data by-hand 'iu_xray/*'",
     )
     parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")

@@ -242,7 +242,7 @@ def test_pictures_that_are_damaged_or_missing_are_refused(made, tmp_path):
     content = (made.folder / "pictures.zip").read_bytes()
     for name, damaged in {"cut": content[:200], "empty": b"", "bits": content[:60] + b"\0\0\0" + content[63:]}.items():
         (tmp_path / name).write_bytes(damaged)
-        with pytest.raises(DataError, match=f"{name}: cannot be read .*; make it again with `recap study sheets`"):
+        with pytest.raises(DataError, match=f"{name}: cannot be read .*; rebuild it with `recap study sheets`"):
             read_pictures(tmp_path / name, made.sheets.pictures)
     with refused(DamagedData, "'gone.jpg'"):
         read_pictures(made.folder / "pictures.zip", ["gone.jpg"])

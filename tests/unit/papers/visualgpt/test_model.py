@@ -232,7 +232,7 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
     found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
     images, tokens = random_images(CONFIG), random_tokens()
     stepwise(found, images, tokens[..., :4])
-    with pytest.raises(ConfigError, match="a caption of 6 tokens, .* is longer than the 4 learnt positions"):
+    with pytest.raises(ConfigError, match="a caption of 6 tokens, .* is longer than the 4 learned positions"):
         log_probabilities(found, images, tokens)
     with pytest.raises(ConfigError, match="a caption of 5 tokens"):
         stepwise(found, images, tokens)
