@@ -41,7 +41,7 @@ def add_config(commands: Commands) -> None:
         commands,
         "identities",
         identities,
-        purpose="what decides whether finished runs rerun: hashes of parameters, digests of source",
+        purpose="show the hashes of parameters and digests of source that decide which finished runs rerun",
         example="recap config identities --write tests/golden/identities.json",
     )
     add_params_folder(parser)

@@ -13,7 +13,7 @@ def add_doctor(commands: Commands) -> None:
     parser = command(
         commands,
         "doctor",
-        purpose="is this machine ready: tools with their versions, what is lost without each, how to get it",
+        purpose="check this machine: tools, versions, what is lost without each, how to get it",
         example="""
             recap doctor
             recap doctor --folder /scratch

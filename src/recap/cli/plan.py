@@ -15,7 +15,7 @@ def add_plan(commands: Commands) -> None:
     parser = command(
         commands,
         "plan",
-        purpose="what a paper needs and costs: missing files and tools, disk, steps, hours; nothing is made",
+        purpose="list what a paper needs: missing files and tools, disk, steps, hours; runs nothing",
         example="""
             recap plan demo
             recap plan params/demo.yaml

@@ -18,7 +18,7 @@ def add_track(commands: Commands) -> None:
         commands,
         "publish",
         _publish,
-        purpose="bring all runs and tables of a profile into MLflow",
+        purpose="list all runs and tables of a profile in MLflow",
         example="""
             recap track publish --profile demo --results results/demo --reports reports/demo \\
               --store mlflow/mlflow.db --out mlflow/demo.published.json
@@ -30,7 +30,7 @@ def add_track(commands: Commands) -> None:
         commands,
         "addresses",
         _addresses,
-        purpose="where a browser finds the runs while `make ui` serves the store",
+        purpose="print the addresses of the runs in MLflow for `make ui`",
         example="recap track addresses --store mlflow/mlflow.db",
     )
     paths(parser, store=store)

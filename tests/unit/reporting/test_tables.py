@@ -333,7 +333,7 @@ def test_statistics_of_an_earlier_version_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
     del result["family"]["power"]
-    with pytest.raises(RecapError, match="are of an earlier version; make them again"):
+    with pytest.raises(RecapError, match="are of an earlier version; rebuild them"):
         write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
 
 
