@@ -137,7 +137,7 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "does not say by what its channels were standardised"),
+        (None, "does not say by what its channels were standardized"),
         ("{", "channel_scale: .*make the features again"),
         ('{"pictures": 4, "mean": "AAAAAA=="}', "no mean, factor and number of pictures"),
     ],
