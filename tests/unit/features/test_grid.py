@@ -135,18 +135,18 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "named"),
     [
-        (None, "does not say by what its channels were standardised"),
-        ("{", "channel_scale: .*make the features again"),
-        ('{"pictures": 4, "mean": "AAAAAA=="}', "no mean, factor and number of pictures"),
+        (None, "standardised"),
+        ("{", "channel_scale: "),
+        ('{"pictures": 4, "mean": "AAAAAA=="}', "channel_scale: no mean, factor"),
     ],
 )
-def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, sentence):
+def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, named):
     store = FeatureStore(extract(pictures))
     kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
     store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
-    with pytest.raises(FeatureError, match=rf"f\.h5: .*{sentence}"):
+    with refused(FeatureError, "f.h5", named):
         grid(_extractor(store, None), device=CPU)
 
 
@@ -189,7 +189,7 @@ def test_gpu_asked_for_and_absent(pictures, monkeypatch):
     with refused(RecapError, "'cuda'", "'auto'", "'cpu'"):
         extract(pictures, device="cuda")
     assert select_device("auto") == CPU
-    with pytest.raises(ConfigError, match="use auto, cpu or cuda"):
+    with refused(ConfigError, "device", "'tpu'", "auto, cpu or cuda"):
         select_device("tpu")
 
 

@@ -200,42 +200,42 @@ def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
 
 
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    ("row", "named"),
     [
         (
             {"model": {"base": "xlan", "encoder_layer": 2}},
-            r"params/xlan/tables/t3\.yaml: row 'enc4_elu': model: unknown key 'encoder_layer'; did you mean 'encoder_l",
+            ["params/xlan/tables/t3.yaml: row 'enc4_elu': model", "'encoder_layer'", "'encoder_layers'"],
         ),
         (
             {"recipe": {"base": "xlan", "xe": {"epoch": 2}}},
-            r"t3\.yaml: row 'enc4_elu': recipe: unknown key 'xe\.epoch'; did you mean 'epochs'\?",
+            ["params/xlan/tables/t3.yaml: row 'enc4_elu': recipe", "'xe.epoch'", "'epochs'"],
         ),
         (
             {"model": {"base": "xlam"}},
-            r"params: there is no 'xlam' in models; did you mean 'xlan'\? \(asked for by row 'enc4_elu'",
+            ["params: ", "'xlam'", "models", "'xlan'", "row 'enc4_elu'"],
         ),
         (
             {"model": {"heads": 4}},
-            r"row 'enc4_elu': model\.base: must be the name of a file of models \(got None\)",
+            ["t3.yaml: row 'enc4_elu': model.base", "None"],
         ),
         (
             {"recipe": "xlam"},
-            r"params: there is no 'xlam' in recipes; did you mean 'xlan'\? \(asked for by row 'enc4_elu' of",
+            ["params: ", "'xlam'", "recipes", "'xlan'", "row 'enc4_elu' of"],
         ),
-        ({"features": "vinv"}, r"params: there is no 'vinv' in features; did you mean 'vinvl'\?"),
-        ({"stage": "scst", "recipe": "zodiac"}, r"asks for stage scst, but recipe 'zodiac' has none"),
+        ({"features": "vinv"}, ["params: ", "'vinv'", "features", "'vinvl'"]),
+        ({"stage": "scst", "recipe": "zodiac"}, ["row 'enc4_elu'", "stage scst", "recipe 'zodiac'"]),
         (
             {"scales": ["photo"]},
-            r"t3\.yaml: row 'enc4_elu': scales: there is no 'photo'; did you mean 'photos'\?",
+            ["t3.yaml: row 'enc4_elu': scales", "'photo'", "'photos'"],
         ),
-        ({"scales": ["photos"]}, r"t3\.yaml: no row is run at scale 'paper'; add it to the `scales` of one"),
-        ({"modell": "xlan"}, r"params/xlan/tables/t3\.yaml: unknown key 'rows\.0\.modell'; did you mean 'model'\?"),
+        ({"scales": ["photos"]}, ["t3.yaml", "'paper'", "`scales`"]),
+        ({"modell": "xlan"}, ["params/xlan/tables/t3.yaml", "'rows.0.modell'", "'model'"]),
     ],
 )
-def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, sentence):
+def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, named):
     table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
     edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", figures=[])
-    with pytest.raises(ConfigError, match=sentence):
+    with refused(ConfigError, *named):
         planned(params, "paper")
 
 
@@ -265,7 +265,7 @@ def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(par
 
     assert MODELS.lineage(WiderTransformer) == ["transformer"]
     edited(params, "zodiac/scales/scenes.yaml", models={})
-    with pytest.raises(ConfigError, match="models.zodiac"):
+    with refused(ConfigError, "'scenes'", "'zodiac'", "'models.zodiac'"):
         planned(params, tables=["recap/zodiac_scst"])
 
 
@@ -323,17 +323,17 @@ def test_the_sentence_speaks_of_nothing_that_was_not_replaced():
 
 
 @pytest.mark.parametrize(
-    ("figures", "sentence"),
+    ("figures", "named"),
     [
-        ([{"kind": "gates"}], "kind 'gates': it shows 1 at most"),
-        ([{"kind": "attention", "rows": ["bas"]}], "figures: attention: 'bas' is no row of single models"),
-        ([{"kind": "attention"}, {"kind": "attention", "rows": ["base"]}], "kind 'attention': it is there twice"),
-        ([{"kind": "atention"}], "figures.0: unknown kind 'atention'; did you mean 'attention'"),
+        ([{"kind": "gates"}], ["kind 'gates'", "1", "`rows`"]),
+        ([{"kind": "attention", "rows": ["bas"]}], ["figures: attention: ", "'bas'"]),
+        ([{"kind": "attention"}, {"kind": "attention", "rows": ["base"]}], ["kind 'attention'", "twice"]),
+        ([{"kind": "atention"}], ["figures.0", "'atention'", "'attention'"]),
     ],
 )
-def test_a_figure_that_cannot_be_drawn_is_refused_before_the_first_job(params, figures, sentence):
+def test_a_figure_that_cannot_be_drawn_is_refused_before_the_first_job(params, figures, named):
     edited(params, "xlan/tables/t3.yaml", figures=figures)
-    with pytest.raises(ConfigError, match=sentence):
+    with refused(ConfigError, "xlan/t", *named):
         planned(params)
 
 
@@ -343,7 +343,7 @@ def test_the_rows_of_a_figure_have_one_data_set_and_the_same_features(params):
     edited(
         params, "xlan/tables/t3.yaml", rows=rows, figures=[{"kind": "attention", "rows": [r["id"] for r in rows[:2]]}]
     )
-    with pytest.raises(ConfigError, match="have different data sets or features; list two figures"):
+    with refused(ConfigError, "'xlan/t3'", "'attention'", "'base'", "'dec'", "`rows`"):
         planned(params, "paper")
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
@@ -90,5 +91,5 @@ def test_gates_of_a_model_are_one_number_per_layer_and_token():
     assert visual.shape == language.shape == (config.decoder_layers, 2, 1, 3)
     assert bool(((visual >= 0) & (visual <= 1)).all())
     plain = build_model(config.model_copy(update={"fusion": "plain"}), InputSpec.of(5, 9)).eval()
-    with pytest.raises(ConfigError, match="no visual gates"):
+    with refused(ConfigError, "VisualGpt", "visual_gpt", "fusion srau"):
         visual_gates(plain, torch.tensor([[[1]], [[1]]]), memory)
