@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.cli.parser import Parser
+from recap.core.plugins import resolve
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile
@@ -56,6 +59,22 @@ def _read(file: str) -> str:
 def chosen(arguments: Arguments, names: str) -> dict[str, Any]:
     """Return the named arguments as keywords."""
     return {name: getattr(arguments, name) for name in names.split()}
+
+
+def calls(target: str, names: str, **specs: str) -> Callable[[Arguments], None]:
+    """Return a command that imports a function when it runs, and calls it.
+
+    Args:
+        target: the function, ``module:name``.
+        names: of the arguments that it takes as keywords.
+        specs: other keyword -> name of the class in `SPECS` by which ``--spec`` is checked for it.
+    """
+    return partial(_call, target=target, names=names, specs=specs)
+
+
+def _call(arguments: Arguments, *, target: str, names: str, specs: dict[str, str]) -> None:
+    checked = {keyword: typed(arguments, keys) for keyword, keys in specs.items()}
+    resolve(target)(**chosen(arguments, names), **checked)
 
 
 def paths(parser: Group, *names: str, required: bool = True, **described: str) -> None:

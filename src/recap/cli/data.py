@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, chosen, mapping, paths, spec, typed
+from recap.cli.arguments import Arguments, calls, chosen, mapping, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -36,13 +36,7 @@ def _add_corpus(commands: Commands) -> None:
     parser.add_argument("--name", required=True, help="name of the data set")
     spec(parser, "Dataset")
     paths(parser, "inputs", out="folder of corpus.parquet")
-    parser.set_defaults(function=_corpus)
-
-
-def _corpus(a: Arguments) -> None:
-    from recap.data.corpus.build import build_corpus
-
-    build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
+    parser.set_defaults(function=calls("recap.data.corpus.build:build_corpus", "name spec inputs out"))
 
 
 def _add_vocabulary(commands: Commands) -> None:
@@ -79,13 +73,7 @@ def _add_card(commands: Commands) -> None:
     parser.add_argument(
         "--counts", type=Path, metavar="PATH", help="Markdown list of what was left out on the way to the corpus"
     )
-    parser.set_defaults(function=_card)
-
-
-def _card(a: Arguments) -> None:
-    from recap.data.corpus.card import write_card
-
-    write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
+    parser.set_defaults(function=calls("recap.data.corpus.card:write_card", "name corpus counts out"))
 
 
 def _add_subset(commands: Commands) -> None:
@@ -121,13 +109,7 @@ def _add_used(commands: Commands) -> None:
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
     parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
     paths(parser, "corpus", out="image ids, one a line")
-    parser.set_defaults(function=_used)
-
-
-def _used(a: Arguments) -> None:
-    from recap.data.subsets.used import write_used
-
-    write_used(**chosen(a, "corpus subsets parts out"))
+    parser.set_defaults(function=calls("recap.data.subsets.used:write_used", "corpus subsets parts out"))
 
 
 def _add_wanted(commands: Commands) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments, chosen, paths
+from recap.cli.arguments import Arguments, calls, paths
 from recap.cli.parser import Commands, Parser, command
 
 
@@ -87,7 +87,7 @@ def add_fetch(commands: Commands) -> None:
     )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
     paths(parser, info="image_info_test2014.json", annotations="captions_val2014.json", out="JSON with the ids")
-    parser.set_defaults(function=_server_ids)
+    parser.set_defaults(function=calls("recap.export.coco_image_ids:write_server_ids", "info annotations out partial"))
     parser = command(
         commands,
         "unpaired",
@@ -95,7 +95,7 @@ def add_fetch(commands: Commands) -> None:
         example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
     )
     paths(parser, "corpus", "subset", out="JSON with the ids of pictures and captions")
-    parser.set_defaults(function=_unpaired)
+    parser.set_defaults(function=calls("recap.data.subsets.unpaired:write_unpaired", "corpus subset out"))
 
 
 def _list_options(parser: Parser) -> None:
@@ -193,15 +193,3 @@ def _said(archive: Path, into: Path, members: str, limit_gb: float | None) -> No
 
     limit = None if limit_gb is None else int(limit_gb * 2**30)
     print(f"{into}: {unpack(archive, into=into, members=members, limit=limit)} files")
-
-
-def _server_ids(a: Arguments) -> None:
-    from recap.export.coco_image_ids import write_server_ids
-
-    write_server_ids(**chosen(a, "info annotations out partial"))
-
-
-def _unpaired(a: Arguments) -> None:
-    from recap.data.subsets.unpaired import write_unpaired
-
-    write_unpaired(**chosen(a, "corpus subset out"))

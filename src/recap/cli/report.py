@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, chosen, paths, spec, typed
+from recap.cli.arguments import Arguments, calls, chosen, paths, spec, typed
 from recap.cli.claims import add_claims
 from recap.cli.parser import Commands, command
 from recap.cli.profile_report import add_docs, add_make
@@ -61,18 +61,12 @@ def add_select(commands: Commands) -> None:
     parser = command(
         commands,
         "select",
-        _select,
+        calls("recap.statistics.selection:write_selections", "runs out", spec="SelectedRows"),
         purpose="choose rows of a table by their validation scores, and record why",
         example="recap select --spec spec.json --runs results/mine/runs --out selection.json",
     )
     spec(parser, "SelectedRows")
     paths(parser, runs="folder results/<profile>/runs", out="the record: candidates, scores, rule, what was chosen")
-
-
-def _select(a: Arguments) -> None:
-    from recap.statistics.selection import write_selections
-
-    write_selections(typed(a, "SelectedRows"), runs=a.runs, out=a.out)
 
 
 def add_report(commands: Commands) -> None:
