@@ -117,8 +117,8 @@ def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str]
     sources = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
     if not sources:
         return shown
-    said = f"scored by {sources}"
-    return replace(shown, source=f"{RUN}, {said}", marks=(*shown.marks, footnotes.mark(f"S{said[1:]}.")))
+    origin = f"scored by {sources}"
+    return replace(shown, source=f"{RUN}, {origin}", marks=(*shown.marks, footnotes.mark(f"S{origin[1:]}.")))
 
 
 def short_name(column: str) -> list[str]:
@@ -158,17 +158,17 @@ def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mappin
     """Return the sentences that a caption ends with."""
     baseline = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
     scores = [score for row in rows for score in row.scores]
-    said = []
+    sentences = []
     if any(score.best for score in scores):
-        said.append("Bold: best mean of the rows that were run.")
+        sentences.append("Bold: best mean of the rows that were run.")
     if any(score.mark for score in scores):
-        said.append(f"†: differs from {baseline} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
+        sentences.append(f"†: differs from {baseline} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
     elif len(statistics["seeds"]) > 1 and statistics["family"]["made"]:
-        said.append(f"No difference from {baseline} is significant over both images and runs.")
+        sentences.append(f"No difference from {baseline} is significant over both images and runs.")
     if any(row.printed for row in rows):
-        said.append("Above the line: printed numbers, not run.")
+        sentences.append("Above the line: printed numbers, not run.")
     lower = [column for column in columns if column_info(column).higher_is_better is False]
-    return [*said, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
+    return [*sentences, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
 
 
 def _note(statistics: Mapping[str, Any]) -> str:

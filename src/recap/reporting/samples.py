@@ -93,8 +93,8 @@ def choose_samples(
     wanted = dict.fromkeys([*table.image_ids, *(ids[index] for index in drawn.tolist())])
     chosen: list[tuple[int, str | None]] = [(image_id, None) for image_id in wanted]
     if table.examples:
-        said = found[table.examples.row].captions
-        chosen += _with_phrases(said, table.examples.phrases, generator(seeds[0], "examples", name))
+        captions = found[table.examples.row].captions
+        chosen += _with_phrases(captions, table.examples.phrases, generator(seeds[0], "examples", name))
     return [
         Sample(
             image_id=image_id,
