@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from recap.cli.arguments import Arguments, calls, chosen, mapping, paths, spec, typed
 from recap.cli.fetch import add_fetch
@@ -165,26 +164,15 @@ def _add_conceptual(commands: Commands) -> None:
         example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation",
     )
     paths(parser, tsv="captions and urls, as published", out="folder of the pictures")
-    integer: Any = {"type": int, "metavar": "N"}
-    seconds: Any = {"type": float, "metavar": "S"}
-    parser.add_argument(
-        "--min-side",
-        default=384,
-        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
-        **integer,
-    )
-    parser.add_argument(
-        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
-    )
-    parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
-    parser.add_argument(
-        "--attempts", default=3, help="requests per url and round, where a failure may pass (3)", **integer
-    )
-    parser.add_argument("--timeout", default=30.0, help="seconds per request (30)", **seconds)
-    parser.add_argument("--backoff", default=1.0, help="seconds before the second request; then doubled (1)", **seconds)
-    parser.add_argument("--rounds", default=3, help="rounds over shards with many fresh failures (3)", **integer)
-    parser.add_argument(
-        "--published", type=Path, metavar="PATH", help="survivors.parquet of others: keep only pictures of its hashes"
+    side = "shorter side that larger pictures get, in pixels; 0: their own (384)"
+    parser.add_argument("--min-side", type=int, default=384, metavar="N", help=side)
+    parser.add_argument("--workers", type=int, default=64, metavar="N", help="requests at once (64)")
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds per request (30)")
+    paths(
+        parser,
+        required=False,
+        only="list of rows, a number per line from 0: fetch no others",
+        published="survivors.parquet of others: keep only pictures of its hashes",
     )
     parser.set_defaults(function=_download)
 
@@ -192,5 +180,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published only"
+    names = "tsv out min_side workers timeout published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))

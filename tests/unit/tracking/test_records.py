@@ -211,17 +211,12 @@ def test_no_path_of_this_machine_stands_in_the_store(publish, store, tmp_path):
     assert str(tmp_path).encode() not in store.read_bytes()
 
 
-def test_an_experiment_with_paths_of_one_folder_is_replaced(publish, store, tmp_path):
+def test_an_experiment_whose_files_are_elsewhere_is_left_alone(publish, store, tmp_path):
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{store}")
-    old = client.create_experiment("scenes", artifact_location=f"file://{tmp_path}/mlflow/artifacts")
-    tags = {"recap_profile": "demo", "job_key": f"demo/{SETTING}/seed-1/xe", "content_hash": "of then"}
-    client.create_run(old, tags=tags)
-    runs = publish()
-    assert {run.info.artifact_uri.partition(":")[0] for run in runs.values()} == {"mlflow-artifacts"}
-    assert len(runs) == 4
-    assert client.get_experiment(old).lifecycle_stage == "deleted"
+    MlflowClient(tracking_uri=f"sqlite:///{store}").create_experiment("scenes", artifact_location=f"file://{tmp_path}")
+    with refused(RecapError, "'scenes'", f"file://{tmp_path}", "mlflow-artifacts:/"):
+        publish()
 
 
 def test_publishing_again_changes_nothing(publish):
