@@ -4,15 +4,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from safetensors.torch import load_file
 
-from recap.cli import main
+from recap.runs.released import released_tensors
 
 
 def imported(kind, state):
-    """Return the tensors of a released state dict as `recap import-checkpoint` writes them from a file."""
+    """Return the tensors of a released state dict by our names, as they are read from a file."""
     with TemporaryDirectory() as folder:
-        file, out = Path(folder, "released.pth"), Path(folder, "ours.safetensors")
+        file = Path(folder, "released.pth")
         torch.save(dict(state), file)
-        main(["import-checkpoint", kind, str(file), "--out", str(out)])
-        return load_file(out)
+        return released_tensors(kind, file)[1]

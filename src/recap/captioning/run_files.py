@@ -27,7 +27,7 @@ from recap.settings.features import FEATURES, FeaturesConfig
 from recap.settings.params import read_mapping, validate
 from recap.statistics.scores import read_metrics
 
-CONFIG = "config.yaml"
+CONFIG, VOCABULARY = "config.yaml", "vocabulary.json"
 _PLACES = "resources"  # folder of outside files, unless a profile says otherwise
 
 
@@ -45,14 +45,23 @@ class _Spec:
 
 
 @dataclass(frozen=True)
+class _Released:
+    """What is read of the origin of released weights."""
+
+    file: str
+
+
+@dataclass(frozen=True)
 class _MadeFrom:
     """What is read of a run's `config.yaml`."""
 
     spec: _Spec
     stage: _Folder
     vocabulary_hash: str
-    feature_hash: str
-    features_made_by: str | None = None  # runs of earlier versions lack it
+    feature_hash: str | None = None  # released weights lack it
+    features_made_by: str | None = None  # so do runs of earlier versions
+    released: _Released | None = None
+    decoding: DecodingSettings | None = None  # of a run that was not evaluated here
 
 
 @dataclass(frozen=True)
@@ -127,11 +136,12 @@ def find_run_files(
     spec = made_from.spec
     results = next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
     label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
-    name = f"{label} seed {spec.seed} {made_from.stage}"
+    released = made_from.released
+    name = f"{label} {released.file}" if released else f"{label} seed {spec.seed} {made_from.stage}"
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
     stores = _stores(run, features, results, made_from)
     extractors = [_extractor(store, weights) for store in stores]
-    return RunFiles(run, name, words, extractors, _decoding(run, results))
+    return RunFiles(run, name, words, extractors, made_from.decoding or _decoding(run, results))
 
 
 def chosen_run(folder: Path) -> Path:
@@ -163,7 +173,8 @@ def _label(results: Path | None, series: str) -> str:
 
 
 def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec, expected: str) -> AnyVocabulary:
-    path = given or (results / "data" / spec.dataset / "vocabulary.json" if results else None)
+    own = run / VOCABULARY
+    path = given or (own if own.is_file() else results / "data" / spec.dataset / VOCABULARY if results else None)
     if path is None or not _is_file(path):
         looked = path or f"a folder `data` beside a folder `runs` that {run} lies in"
         raise ConfigError(f"{looked}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
@@ -199,6 +210,8 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
         )
     stores = [FeatureStore(path) for path in paths]
     expected, found = made_from.features_made_by, joint_maker(stores)
+    if expected is None and made_from.feature_hash is None:  # the model's sizes are compared when it is built
+        return stores
     if expected is None:
         hashes = [store.feature_hash for store in stores]
         expected, found = made_from.feature_hash, hashes[0] if len(hashes) == 1 else value_hash(hashes)

@@ -37,6 +37,12 @@ def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
     return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
 
 
+def released_code(scored: ScoredFile, released: Path) -> str:
+    """Return the digest of decoding with released weights, whose folder says their kind, and of a row's metrics."""
+    settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
+    return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
+
+
 def captioning_code(plan: RunPlan, model: str) -> str:
     """Return the digest of decoding with a model, without a metric."""
     return job_code(CAPTIONING, plan.get("models", model).kind)

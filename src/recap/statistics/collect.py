@@ -107,7 +107,7 @@ def _read_file(row: OutsideRow, columns: Sequence[str], folder: Path) -> RowScor
     per_image: dict[str, list[np.ndarray]] = {}
     for column in columns:
         if column in RUN_COLUMNS or column in server_names():
-            scores.reasons[column] = "captions from outside have no training here, and are not sent to a server"
+            scores.reasons[column] = "rows from outside have no training here, and are not sent to a server"
         else:
             _add_metric(column, FILE, metrics, images, scores, per_image, folder)
     scores.images = {column: values[0] for column, values in per_image.items()}

@@ -6,5 +6,8 @@ Guo et al., "Fusion Transformer for Image Captioning". `relative_spatial` has ge
 """
 
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
+from recap.settings.models.base import RELEASED
 
 __all__ = ["FusionModel", "JoinedTransformerModel"]
+
+RELEASED.register("fusion", "recap.papers.fusion.released:NOT_IMPORTED")

@@ -9,4 +9,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["TransformerModel"]
 
-RELEASED.register("transformer", "recap.papers.transformer.released:rename_official")
+RELEASED.register("transformer", "recap.papers.transformer.released:RELEASE")

@@ -10,4 +10,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["GatesFigure", "VisualGptModel"]
 
-RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:rename_official")
+RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:RELEASE")

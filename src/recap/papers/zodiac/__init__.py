@@ -8,4 +8,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["ZodiacModel"]
 
-RELEASED.register("zodiac", "recap.papers.zodiac.released:rename_official")
+RELEASED.register("zodiac", "recap.papers.zodiac.released:RELEASE")

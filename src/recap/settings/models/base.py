@@ -17,7 +17,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 MODELS = Kinds("recap.papers")
-# Kind -> function that gives the tensors of its paper's released checkpoints our names.
+# Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints", {})
 
 
