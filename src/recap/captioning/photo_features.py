@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from recap.captioning.encoders import Encoder
-from recap.captioning.run_files import Extractor
+from recap.captioning.extractors import Extractor
 from recap.core.errors import FeatureError
 from recap.core.plugins import resolve
 from recap.data.vocabulary.base import AnyVocabulary

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, add_device, chosen
+from recap.cli.arguments import Arguments, add_device, add_run_files, chosen
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import log
@@ -55,10 +55,7 @@ def add_caption(commands: Commands) -> None:
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write (default: standard output)")
     parser.add_argument("--batch-size", type=int, default=8, metavar="N", help="photos computed at a time (8)")
     add_device(parser)
-    files = parser.add_argument_group("files of a run that lies outside of its results")
-    files.add_argument("--vocabulary", type=Path, metavar="PATH", help="vocabulary.json")
-    files.add_argument("--features", type=Path, nargs="+", default=[], metavar="PATH", help="feature stores (.h5)")
-    files.add_argument("--weights", type=Path, metavar="PATH", help="weights of what made the features")
+    add_run_files(parser)
     parser.set_defaults(function=_caption)
 
 

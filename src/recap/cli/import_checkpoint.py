@@ -31,7 +31,7 @@ def add_import_checkpoint(commands: Commands) -> None:
         "--vocabulary",
         type=Path,
         metavar="PATH",
-        help="the release's words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)",
+        help="its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)",
     )
     parser.add_argument(
         "--set",
