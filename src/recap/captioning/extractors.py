@@ -24,7 +24,8 @@ from recap.settings.params import validate
 
 FEATURES = "features.json"
 _PLACES = "resources"  # folder of outside files, unless a profile says otherwise
-_Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]
+_SAFE = ".safetensors"  # other files of weights may run code when they are read, and are not given away
+_Name = Annotated[str, Field(pattern=r"^[\w-]+\.safetensors$")]
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,16 @@ def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path 
 
 
 def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path]:
-    """Write what a photo's features need into a folder: a description, and copies of the weights.
+    """Write what a photo's features need into a folder: a description, and copies of weights that are safetensors.
 
     Returns:
         The files.
     """
     described, files = [], []
     for number, each in enumerate(extractors):
-        name = None if each.weights is None else f"features-{number}{each.weights.suffix}"
-        if each.weights is not None and name is not None:
+        name = None
+        if each.weights is not None and each.weights.suffix == _SAFE:
+            name = f"features-{number}{_SAFE}"
             with atomic_path(folder / name) as temporary:
                 shutil.copyfile(each.weights, temporary)
             files.append(folder / name)
@@ -146,8 +148,13 @@ def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path
     return [*files, folder / FEATURES]
 
 
-def read_extractors(folder: Path, *, complete: bool = True) -> list[Extractor]:
-    """Return what `write_extractors` wrote; `complete`: the weights have to be there.
+def read_extractors(folder: Path, given: Path | None = None, *, complete: bool = True) -> list[Extractor]:
+    """Return what `write_extractors` wrote.
+
+    Args:
+        folder: where.
+        given: weights that it does not have.
+        complete: the weights have to be there.
 
     Raises:
         RecapError: a file is missing or damaged, or the kind of an extractor is not known.
@@ -156,7 +163,7 @@ def read_extractors(folder: Path, *, complete: bool = True) -> list[Extractor]:
     check(path)
     found = []
     for each in read_json(path, list[_Described]):
-        weights = folder / each.weights if each.weights else None
+        weights = folder / each.weights if each.weights else given
         if complete and weights is not None and not weights.is_file():
             raise MissingFeatures(f"{weights}: the weights that {path} names are not there; copy the folder again")
         settings = _settings(each.described, path)

@@ -22,7 +22,7 @@ from recap.settings.params import read_mapping
 from recap.settings.vocabulary import HUB
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
-_REVISION = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
+_REVISION = re.compile(r"hub:(\w[\w.-]*/\w[\w.-]*)@([0-9a-f]{40})")
 
 
 def export_hub(

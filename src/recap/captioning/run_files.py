@@ -110,7 +110,7 @@ def find_run_files(
     name = f"{label} {released.file}" if released else f"{label} seed {spec.seed} {made_from.stage}"
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
     if (run / FEATURES).is_file() and not features:
-        extractors = read_extractors(run)
+        extractors = read_extractors(run, weights)
     else:
         extractors = [extractor_of(store, weights) for store in _stores(run, features, results, made_from)]
     return RunFiles(run, made_from.name or name, words, extractors, made_from.decoding or _decoding(run))

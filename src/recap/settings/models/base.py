@@ -20,6 +20,9 @@ MODELS = Kinds("recap.papers")
 # Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints", {})
 
+# Kind -> its paper's `recap.models.explained.Explained`; other kinds show the weights of their `attention_modules`.
+EXPLAINED = Registry("kind of model with an explanation", {})
+
 
 class ModelConfig(Strict, ABC):
     """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME.
