@@ -203,12 +203,19 @@ def _add_metric(
     per_image.setdefault(column, []).append(images[column])
 
 
+def not_comparable(first_signature: str, second_signature: str) -> str | None:
+    """Return in what two signatures differ that makes scores incomparable; None: they compare."""
+    one, two = parse_signature(first_signature), parse_signature(second_signature)
+    found = (
+        f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other"
+        for key in COMPARABLE
+        if one.get(key) != two.get(key)
+    )
+    return next(found, None)
+
+
 def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:
     """Refuse two signatures that differ in what makes scores comparable."""
-    one, two = parse_signature(first_signature), parse_signature(second_signature)
-    for key in COMPARABLE:
-        if one.get(key) != two.get(key):
-            raise MetricError(
-                f"{first!r} and {second!r} cannot be compared: {key} is {one.get(key)!r} in one "
-                f"and {two.get(key)!r} in the other; evaluate both the same way"
-            )
+    reason = not_comparable(first_signature, second_signature)
+    if reason:
+        raise MetricError(f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way")
