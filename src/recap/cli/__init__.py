@@ -23,6 +23,7 @@ from recap.cli.parser import Parser, group
 from recap.cli.plan import add_plan
 from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_select, add_statistics
+from recap.cli.runs import add_runs, add_tables
 from recap.cli.score import add_score
 from recap.cli.scores import add_scores
 from recap.cli.study import add_study
@@ -79,6 +80,8 @@ def build_parser() -> Parser:
     add_artifacts(group(commands, "artifacts", purpose="results: push, pull, verify, clean"))
     add_rehearse(commands)
     add_track(group(commands, "track", purpose="MLflow"))
+    add_runs(group(commands, "runs", purpose="finished runs in the terminal"))
+    add_tables(group(commands, "tables", purpose="finished tables in the terminal"))
     add_params(group(commands, "params", purpose="what the parameter files name and say"))
     add_config(group(commands, "config", purpose="check parameter files"))
     return parser

@@ -160,6 +160,14 @@ def add_device(parser: Parser) -> None:
     )
 
 
+def add_run_files(parser: Parser) -> None:
+    """Add the files of a run that lies outside of its results."""
+    files = parser.add_argument_group("files of a run that lies outside of its results")
+    files.add_argument("--vocabulary", type=Path, metavar="PATH", help="vocabulary.json")
+    files.add_argument("--features", type=Path, nargs="+", default=[], metavar="PATH", help="feature stores (.h5)")
+    files.add_argument("--weights", type=Path, metavar="PATH", help="weights of what made the features")
+
+
 def add_params_folder(parser: Group) -> None:
     """Add the folder of the parameter files."""
     parser.add_argument(

@@ -70,7 +70,7 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
                 product = file if model else paths.weights(plan.weights(run))
                 needs[product, "models", run.model] = [file]
     for each in plan.scored_files():
-        needs[paths.outside_scores(each)[-1], "tables", each.table] = [paths.outside(each.captions)]
+        needs[paths.outside_scores(each)[-1], "tables", each.table] = [paths.outside(file) for file in each.files]
     return {
         file: f"{section}/{name}.yaml"
         for (product, section, name), files in needs.items()

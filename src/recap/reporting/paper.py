@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, mark_of, number, one_reason
-from recap.reporting.notes import FROM_FILES, NO_RUNS
+from recap.reporting.content import OUTSIDE, mark_of, number, one_reason
+from recap.reporting.notes import NO_RUNS, from_outside, scored_here
 from recap.reporting.printed import doubt_marks, note_mark, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
@@ -79,10 +79,9 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
         rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))
     for row in statistics.get("outside", []):
         scores = [_score(row["cells"][column], column, best="") for column in columns]
-        mark = footnotes.mark(f"{FROM_FILES}. {NO_RUNS}")
-        rows.append(
-            PaperRow(plain(row["label"]), scores, f"{FROM_OUTSIDE}: {plain(row[OUTSIDE])}", FROM_OUTSIDE, marks=(mark,))
-        )
+        mark = footnotes.mark(f"{scored_here(row)}. {NO_RUNS}")
+        kind = from_outside(row)
+        rows.append(PaperRow(plain(row["label"]), scores, f"{kind}: {plain(row[OUTSIDE])}", kind, marks=(mark,)))
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)

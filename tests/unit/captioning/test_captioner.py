@@ -51,8 +51,8 @@ def test_photos_in_the_batches_of_the_extraction_have_the_bits_of_the_store(resu
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        made = encoder.read(pictures, captioner._model).main
-        alone = torch.cat([encoder.read([views], captioner._model).main.values for views in pictures])
+        made = encoder.read(pictures, captioner.model).main
+        alone = torch.cat([encoder.read([views], captioner.model).main.values for views in pictures])
     finally:
         torch.set_num_threads(threads)
     values, mask = store.read(range(4))
@@ -110,7 +110,7 @@ def test_importing_recap_brings_no_torch_and_three_lines_do(results, photo):
 def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_their_captions(
     photos, captioner, monkeypatch
 ):
-    (inner,) = captioner._features._encoders
+    (inner,) = captioner.features._encoders
     path = list(photos.values())[1]
     bad = Image.open(path).convert("RGB").tobytes()
 
@@ -120,7 +120,7 @@ def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_thei
             yield replace(record, values=record.values * spoil)
 
     expected = captioner.captions(photos.values())
-    monkeypatch.setattr(captioner._features, "_encoders", [spoiled])
+    monkeypatch.setattr(captioner.features, "_encoders", [spoiled])
     found = list(captioner.stream(photos.values(), batch_size=3))
     failed = found.pop(1)
     assert isinstance(failed, FailedPhoto) and failed.reason.startswith(f"{path}: the features hold NaN")

@@ -6,8 +6,9 @@ the self-resurrecting activation units, `figures` and `gates_figure` the figures
 
 from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models.base import EXPLAINED, RELEASED
 
 __all__ = ["GatesFigure", "VisualGptModel"]
 
-RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:rename_official")
+RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:RELEASE")
+EXPLAINED.register("visual_gpt", "recap.papers.visualgpt.explained:EXPLAINED")
