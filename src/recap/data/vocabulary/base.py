@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
 
 
 class AnyVocabulary(Protocol):
@@ -25,6 +29,9 @@ class AnyVocabulary(Protocol):
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the words of a caption; no BOS, no EOS."""
+
+    def encode_all(self, captions: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `encode` gives for many captions: how many ids each has, int64 [R], and all ids, int32 [N]."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
