@@ -2,8 +2,8 @@
 
 python -m benchmarks.coco_sized [--images 1000 10000 113287] [--captions annotations.zip] [--folder DIR] [--only STAGE]
 
-Each stage is a process of its own and prints one JSON line: CPU seconds (user and system, with children) of its part and
-of the process, which also imports and reads what the part needs, and peak memory. `exponent` is over three sizes.
+Each stage is a process of its own and prints one JSON line: CPU seconds (user, system, children) of its part and of
+the process, which also imports and reads what the part needs, and peak memory. `exponent` is over three sizes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An n-gram is packed into one 64-bit key (four ids of 16 bits) and looked up in a hash table, which gives it a number and
 its document frequency; a look-up never writes. A batch of candidates is scored with about fifty array operations. The
-references of a large set are counted whenever their images are scored, so that COCO's take no time and memory before that.
+references of a large set are counted whenever their images are scored, so that COCO's take nothing before that.
 For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
 
     CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)

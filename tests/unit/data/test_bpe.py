@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -54,14 +53,6 @@ def test_any_words_come_back(pairs, words):
     ids = pairs.encode(words)
     assert min(ids) > UNK
     assert pairs.decode([BOS, *ids, EOS, 9, PAD]) == " ".join(words).lower()
-
-
-def test_many_captions_at_once_have_the_ids_of_each(pairs):
-    captions = [["the", "dog"], [], ["rhododendron"] * 9]
-    lengths, ids = pairs.encode_all(pa.array(captions, pa.list_(pa.string())))
-    each = [pairs.encode(words) for words in captions]
-    assert lengths.tolist() == list(map(len, each))
-    assert ids.tolist() == [number for row in each for number in row]
 
 
 def test_the_length_is_counted_in_pieces_so_that_no_caption_loses_its_end(pairs):

@@ -1,7 +1,5 @@
-from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,18 +34,6 @@ def test_encode_cuts_and_decode_stops():
     for number in (-1, 6):
         with pytest.raises(DataError, match=f"id {number} is not in the vocabulary of 6"):
             vocabulary.decode([number])
-
-
-def test_many_captions_at_once_have_the_ids_of_each():
-    vocabulary = Vocabulary.build(LISTS, min_count=2, max_length=3, splits="train")
-    captions = [["A", "dog", "flies", "home"], [], ["<eos>", "DOG"], ["a"] * 5, ["\u0130", "a"]]
-    for rows in (captions, captions[:0], [[]]):
-        lengths, ids = vocabulary.encode_all(pa.array(rows, pa.list_(pa.string())))
-        each = [vocabulary.encode(words) for words in rows]
-        assert lengths.tolist() == list(map(len, each))
-        assert ids.tolist() == list(chain.from_iterable(each))
-    part = pa.array(captions, pa.list_(pa.string()))[2:4]
-    assert vocabulary.encode_all(part)[1].tolist() == vocabulary.encode(["<eos>", "DOG"]) + [4, 4, 4]
 
 
 @given(st.lists(st.lists(st.text("abcde", min_size=1, max_size=3), max_size=6), min_size=1))

@@ -18,7 +18,6 @@ from recap.data.corpus.corpus_file import (
     SPLITS,
     VIEWS,
     Caption,
-    Captions,
     ContentHash,
     DrawnFrom,
     need_splits,
@@ -29,7 +28,7 @@ from recap.data.corpus.corpus_file import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Captions", "Corpus", "need_splits", "write_corpus"]
+__all__ = ["COLUMNS", "SPLITS", "VIEWS", "Caption", "Corpus", "need_splits", "write_corpus"]
 
 
 class Corpus:
@@ -129,7 +128,7 @@ class Corpus:
         """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""
         if caption_ids is None:
             return list(self.each_token_list(split))
-        rows, place = np.unique(self.rows_of(caption_ids), return_inverse=True)
+        rows, place = np.unique(self._rows_of(caption_ids), return_inverse=True)
         words = list(self._values("tokens", rows))
         return [words[number] for number in place.tolist()]
 
@@ -139,22 +138,22 @@ class Corpus:
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
-        ids: list[int] = self.image_id[self.rows_of(caption_ids)].tolist()
+        ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
         return ids
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""
         import pyarrow as pa
 
-        return pa.chunked_array(list(self.chunks(name, self.rows(split))), type=schema().field(name).type)
+        return pa.chunked_array(list(self._chunks(name, self.rows(split))), type=schema().field(name).type)
 
     def _values(self, name: str, rows: np.ndarray) -> Iterator[Any]:
         """Yield the values of a column in rising rows as Python objects, those of a row group at a time."""
-        for chunk in self.chunks(name, rows):
+        for chunk in self._chunks(name, rows):
             yield from chunk.to_pylist()
 
-    def chunks(self, name: str, rows: np.ndarray) -> Iterator[pa.Array]:
-        """Yield the values of a column in rising rows as Arrow arrays; row groups without any of them are not read."""
+    def _chunks(self, name: str, rows: np.ndarray) -> Iterator[pa.Array]:
+        """Yield the values of a column in rising rows; row groups without any of them are not read."""
         with _opened(self.path) as file:
             start = 0
             for number in range(file.num_row_groups):
@@ -165,12 +164,7 @@ class Corpus:
                     yield from taken.chunks
                 start = end
 
-    def rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
-        """Return the row number of each caption id, in their order.
-
-        Raises:
-            DataError: the corpus has no such caption.
-        """
+    def _rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
         wanted = np.asarray(caption_ids, dtype=np.int64)
         rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
         unknown = wanted[self.caption_id[rows] != wanted]

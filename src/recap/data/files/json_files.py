@@ -68,7 +68,7 @@ def _elements(text: JsonText, key: str, path: Path) -> Iterator[Any]:
         text.value()
         raise DataError(f"{path}: the file must be a JSON object; is this the JSON that the settings name?")
     lists = 0
-    for name in text.keys():
+    for name in text.members():
         if name != key:
             text.value()
             continue

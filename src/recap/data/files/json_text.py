@@ -43,8 +43,8 @@ class JsonText:
         for _ in self._between("[", "]"):
             yield self.value()
 
-    def keys(self) -> Iterator[str]:
-        """Read an object; whoever is given a key reads its value, before the next key."""
+    def members(self) -> Iterator[str]:
+        """Read an object and yield each key, whose value must be read before the next key is asked for."""
         for _ in self._between("{", "}"):
             if self.next() != '"':
                 raise json.JSONDecodeError("Expecting property name", self.text, self.place)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+from typing import Any, Protocol
 
 
 class AnyVocabulary(Protocol):
@@ -29,9 +25,6 @@ class AnyVocabulary(Protocol):
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the words of a caption; no BOS, no EOS."""
-
-    def encode_all(self, captions: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `encode` gives for many captions: how many ids each has, int64 [R], and all ids, int32 [N]."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.

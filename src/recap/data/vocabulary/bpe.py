@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.files.json_files import write_json
@@ -20,7 +17,6 @@ from recap.settings.params import validate
 from recap.settings.vocabulary import HUB, BytePairRule
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from tokenizers import Tokenizer
 
 SPACE = "\u0120"  # as byte pairs spell it
@@ -127,15 +123,6 @@ class BytePairVocabulary:
             starts = [place for place in range(1, self.max_length + 1) if found.tokens[place].startswith(SPACE)]
             end = starts[-1] if starts else self.max_length
         return [self._ids.get(number, UNK) for number in found.ids[:end]]
-
-    def encode_all(self, captions: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `encode` gives for many captions: how many ids each has, int64 [R], and all ids, int32 [N]."""
-        lengths, ids = array("q"), array("i")
-        for words in captions.to_pylist():
-            pieces = self.encode(words)
-            lengths.append(len(pieces))
-            ids.extend(pieces)
-        return np.array(lengths, np.int64), np.array(ids, np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from recap.core.errors import DamagedData, DataError
 from recap.core.files import checksums
@@ -21,9 +19,6 @@ from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 from recap.settings.params import validate
 from recap.settings.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
 
@@ -101,14 +96,6 @@ class Vocabulary:
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the first ``max_length`` words, UNK for unknown ones; no BOS, no EOS."""
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
-
-    def encode_all(self, captions: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `encode` gives for many captions: how many ids each has, int64 [R], and all ids, int32 [N]."""
-        lengths = np.diff(captions.offsets.to_numpy()).astype(np.int64)
-        words = captions.flatten().dictionary_encode()  # each different word is looked up once
-        ids = np.array([self._ids.get(word.lower(), UNK) for word in words.dictionary.to_pylist()], np.int32)
-        place = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within its caption
-        return np.minimum(lengths, self.max_length), ids[words.indices.to_numpy()[place < self.max_length]]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
