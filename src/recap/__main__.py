@@ -1,5 +1,12 @@
 """``python -m recap``."""
 
-from recap.cli import main
+import os
 
-main()
+from recap.core.process import warm_job
+
+if warm_job.VARIABLE in os.environ:
+    warm_job.main()
+else:
+    from recap.cli import main
+
+    main()
