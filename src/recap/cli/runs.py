@@ -70,7 +70,7 @@ def add_tables(commands: Commands) -> None:
         "show",
         _show_table,
         purpose="print a finished table",
-        example="recap tables show xlan/t1\nrecap tables show xlan/t1 --profile xlan_scenes",
+        example="recap tables show mine/t3\nrecap tables show mine/t3 --profile demo",
     )
     parser.add_argument("table", metavar="TABLE", help="name of a table, as in params (mine/t3)")
     parser.add_argument("--profile", metavar="NAME", help="profile that made it (default: all that did)")
