@@ -126,8 +126,9 @@ def _boxes(stream: Stream, run: Path, name: str) -> list[Box]:
 
 
 def _section(each: Explanation) -> str:
-    small = each.picture.copy()
-    small.thumbnail((_EDGE, _EDGE))
+    scale = _EDGE / max(each.picture.size)
+    width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
+    small = each.picture.resize((width, height))
     rows = [note for note in each.notes if note.values]
     figures = [
         f'<figure><img src="{_jpeg(shaded(small, each.boxes, weights))}" alt="">'

@@ -18,8 +18,7 @@ def add_import_checkpoint(commands: Commands) -> None:
         _import_checkpoint,
         purpose="turn a paper's released checkpoint into a run, which evaluates and captions like any other",
         example="""
-            recap import-checkpoint up_down caption_model_60.pth --config config.yml \\
-              --vocabulary coco_vocabulary.txt --out released/up_down
+            recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out released/transformer
         """,
     )
     parser.add_argument("kind", metavar="KIND", help="kind of the model, as in params/models")

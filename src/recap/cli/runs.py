@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments
+from recap.cli.arguments import Arguments, paths
 from recap.cli.params import print_columns
 from recap.cli.parser import Commands, Parser, command
 from recap.core.errors import UnknownName, nearest
@@ -43,6 +43,25 @@ def add_runs(commands: Commands) -> None:
         parser.add_argument(name, metavar="RUN", help="as for `recap runs show`")
     _add_results(parser)
 
+    parser = command(
+        commands,
+        "gallery",
+        _gallery,
+        purpose="a page with every run's caption of test images, beside photo and references, filtered by difference",
+        example="recap runs gallery seed-1/xe seed-1/scst --out gallery.html",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="as for `recap runs show`; all of one data set")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        nargs="*",
+        metavar="PATH",
+        help="folders or zips with the photos (the data set's own, if drawn)",
+    )
+    parser.add_argument("--count", type=int, default=200, metavar="N", help="images, drawn at random (200)")
+    _add_results(parser)
+    paths(parser, out="the page (HTML)")
+
 
 def add_tables(commands: Commands) -> None:
     """Add the commands of this group."""
@@ -51,7 +70,7 @@ def add_tables(commands: Commands) -> None:
         "show",
         _show_table,
         purpose="print a finished table",
-        example="recap tables show xlan/t1\nrecap tables show xlan/t1 --profile xlan_scenes",
+        example="recap tables show mine/t3\nrecap tables show mine/t3 --profile demo",
     )
     parser.add_argument("table", metavar="TABLE", help="name of a table, as in params (mine/t3)")
     parser.add_argument("--profile", metavar="NAME", help="profile that made it (default: all that did)")
@@ -84,6 +103,31 @@ def _compare(a: Arguments) -> None:
 
     runs = finished_runs(a.results)
     print("\n".join(compared(chosen(runs, a.first), chosen(runs, a.second))))
+
+
+def _gallery(a: Arguments) -> None:
+    from recap.core.errors import ConfigError
+    from recap.reporting.gallery import write_gallery
+    from recap.settings.datasets import PICTURES
+    from recap.tracking.terminal import chosen, finished_runs
+
+    if a.count < 1:
+        raise ConfigError("--count: must be 1 or more")
+    every = finished_runs(a.results)
+    runs = [chosen(every, name) for name in a.runs]
+    data = {run.record.tags["dataset"] for run in runs}
+    if len(data) > 1:
+        raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")
+    systems: dict[str, Path] = {}
+    for run in runs:
+        if run.scores is None:
+            raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
+        same = run.record.name in systems
+        systems[run.record.key if same else run.record.name] = run.scores
+    folder = runs[0].results / "data" / data.pop()
+    own = folder / PICTURES
+    images = a.images if a.images is not None else [own] if own.exists() else []
+    write_gallery(systems=systems, corpus=folder / "corpus.parquet", images=images, count=a.count, out=a.out)
 
 
 def _show_table(a: Arguments) -> None:

@@ -24,9 +24,10 @@ _HEADINGS = ["run", "data", "features", "parameters", "epochs", "hours", "val CI
 
 @dataclass(frozen=True)
 class Found:
-    """A finished run, its folder, and that of its scores; None if it was not evaluated."""
+    """A finished run, its profile's results, its folder, and that of its scores; None if it was not evaluated."""
 
     record: Record
+    results: Path
     folder: Path
     scores: Path | None
 
@@ -44,7 +45,9 @@ def finished_runs(results: Path) -> list[Found]:
         for record in records:
             path = record.key.partition("/")[2]
             scores = folder / "scores" / path
-            found.append(Found(record, folder / "runs" / path, scores if (scores / "metrics.json").is_file() else None))
+            found.append(
+                Found(record, folder, folder / "runs" / path, scores if (scores / "metrics.json").is_file() else None)
+            )
     return found
 
 

@@ -50,7 +50,8 @@ def test_the_place_that_was_looked_at_is_bright(tmp_path):
     write_explanations([each], "run <x>", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     _, shown = pictures(page)
-    assert shown[48:60, 48:60].mean() > 200 > 100 > shown[4:16, 4:16].mean()
+    assert shown.shape == (180, 180, 3)
+    assert shown[120:165, 120:165].mean() > 200 > 100 > shown[12:48, 12:48].mean()
     assert "width:25%" in page and "gate &lt;b&gt;: 0.25" in page and "(a &lt;/li&gt; b)" in page
     assert "&lt;a&gt;" in page and "a &lt;/h2&gt;" in page and "<title>run &lt;x&gt;</title>" in page
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -93,3 +94,59 @@ def test_a_finished_table_is_printed(here, capsys):
     both = said(capsys, "tables", "show", "mine/t1")
     assert "reports/one/tables/mine_t1.md:" in both and "table of one" in both and "table of two" in both
     assert "did you mean 'mine_t1'" in refused(capsys, "tables", "show", "mine/t2")
+
+
+@pytest.fixture
+def photographed(here, results):
+    """The same, with the data set of both profiles, and captions of its test images; one of them is hostile."""
+    for profile in ("one", "two"):
+        shutil.copytree(results.data, here / "results" / profile / "data" / "scenes")
+        (scores,) = (here / "results" / profile / "scores").glob("**/seed-*/xe")
+        ids = sorted(item["image_id"] for item in json.loads((results.scores / "captions.test.json").read_text()))
+        write_run(scores, {"CIDEr": [0.1 * (place + 3 * (profile == "two")) for place in range(len(ids))]}, ids=ids)
+        captions = [{"image_id": i, "caption": f"{profile} </script><img src=x onerror=alert(1)> {i}"} for i in ids]
+        (scores / "captions.test.json").write_text(json.dumps(captions))
+    return here
+
+
+def page_data(page):
+    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photographed, capsys):
+    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    page = (photographed / "gallery.html").read_text()
+    data = page_data(page)
+    assert data["systems"] == ["transformer seed 1 xe", "transformer seed 2 xe"] and data["metrics"] == ["CIDEr"]
+    assert len(data["photos"]) == 6 and "all images" in data["about"]
+    photo = data["photos"][2]
+    assert photo["scores"] == [[20.0], [50.0]] and len(photo["references"]) == 5
+    assert photo["captions"][1].startswith("two </script>") and photo["src"].startswith("data:image/jpeg;base64,")
+    assert page.count("</script>") == 2 and "<img src=x" not in page and "http" not in page
+    said(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
+    few = page_data((photographed / "few.html").read_text())
+    assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
+    assert "2 of 6, drawn at random" in few["about"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
+    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
+    done = subprocess.run(
+        ["chromium", *options, f"file://{photographed / 'gallery.html'}"], capture_output=True, text=True, timeout=120
+    )
+    assert "6 of 6 images" in done.stdout and done.stdout.count("<article>") == 6
+    assert "difference 30.0" in done.stdout and "&lt;img src=x" in done.stdout and "<img src=x" not in done.stdout
+
+
+def test_runs_that_do_not_compare_have_no_gallery(photographed, capsys):
+    (scores,) = (photographed / "results" / "two" / "scores").glob("**/seed-*/xe")
+    values = json.loads((scores / "metrics.json").read_text())
+    (scores / "metrics.json").write_text(
+        json.dumps({**values, "signature": values["signature"].replace("tok:ptb", "tok:none")})
+    )
+    assert "cannot be compared: tok is" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
+    shutil.rmtree(scores)
+    assert "was not evaluated" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
+    assert not (photographed / "g.html").exists()
