@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import coco_stages
+from benchmarks import coco_results, coco_stages
 from benchmarks.coco_captions import Sentences, write_dataset
 
-STAGES = {**coco_stages.STAGES}
+STAGES = {**coco_stages.STAGES, **coco_results.STAGES}
 
 
 def cpu_seconds() -> float:
