@@ -1,7 +1,7 @@
 """What the main process planned, as a file for its jobs on a cluster.
 
-A job there begins Snakemake twice more, and each time the Snakefile is read. Without this file both would read and check
-all parameters and follow the whole source again, for one command.
+A job there begins Snakemake twice more, and each time the Snakefile is read. Without this file both would read and
+check all parameters and follow the whole source again, for one command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A Slurm of its own in a folder: a controller, two nodes on this machine, and two partitions, ``cpu`` and ``gpu``.
+"""A Slurm of its own in a folder: a controller and two nodes on this machine; an installed Slurm's files are not read.
 
-Node n1 is in both; n2 has two stand-in GPUs and is in `gpu` alone. Nothing of an installed Slurm's configuration is read.
+Node n1 is in the partitions `cpu` and `both`; n2, which has two stand-in GPUs, in `gpu` and `both`.
 """
 
 import os
@@ -98,7 +98,9 @@ class Cluster:
     def start_node(self, node: str) -> None:
         """Start the daemon of a node, and wait until it may take jobs."""
         self._run(f"slurmd-{node}", "-D", "-N", node, program="slurmd")
-        self._wait(lambda: self.said("sinfo", "-h", "-N", "-n", node, "-o", "%t").split()[:1] in (["idle"], ["mix"]), node)
+        self._wait(
+            lambda: self.said("sinfo", "-h", "-N", "-n", node, "-o", "%t").split()[:1] in (["idle"], ["mix"]), node
+        )
 
     def kill_node(self, node: str) -> None:
         """Kill the daemon of a node and all that it started, as a lost node does."""

@@ -13,10 +13,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from workflow.cluster import PREFIX
 
 from helpers.slurm_cluster import Cluster, free_ports, missing
 from helpers.tiny_workspace import ROOT, Workspace
-from workflow.cluster import PREFIX
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -148,8 +148,12 @@ def test_a_job_over_its_memory_gets_more_and_each_gpu_has_one_job(small):
     # The second attempt has the memory that the job takes.
     attempts = (small.folder / "attempts").read_text().split()
     assert len(attempts) == 2
-    states = {number: small.cluster.said("squeue", "-h", "--states=all", "-j", number, "-o", "%T %m") for number in attempts}
-    assert [text.split() for text in states.values()] == [["OUT_OF_MEMORY", "1000M"], ["COMPLETED", "2000M"]], states
+    (killed,) = small.folder.glob(f".snakemake/slurm_logs/**/{attempts[0]}.log")
+    assert "exceeded memory limit" in killed.read_text()
+    limits = [
+        small.cluster.said("squeue", "-h", "--states=all", "-j", each, "-o", "%T %m").split() for each in attempts
+    ]
+    assert [memory for _, memory in limits] == ["1000M", "2000M"] and limits[-1][0] == "COMPLETED"
     jobs = [json.loads((small.folder / "out" / f"gpu-{number}").read_text()) for number in range(3)]
     assert {job["gpu"] for job in jobs} == {"0", "1"}
     for one, two in itertools.combinations(jobs, 2):
@@ -246,14 +250,14 @@ def test_the_tables_of_a_cluster_are_those_of_one_machine(tmp_path, cluster):
     done = local.snakemake()
     assert done.returncode == 0, done.stderr[-4000:]
     words = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
-    run = subprocess.run(
-        snakemake(*words), cwd=remote.folder, env=cluster.environment, capture_output=True, text=True
-    )
+    run = subprocess.run(snakemake(*words), cwd=remote.folder, env=cluster.environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-4000:]
     one, two = results_of(local.folder), results_of(remote.folder)
     assert len(one) > 30 and one.keys() == two.keys()
     assert [name for name in one if one[name] != two[name]] == []
-    assert shutil.which("sbatch", path=cluster.environment["PATH"]) and (remote.folder / ".snakemake/slurm_logs").is_dir()
+    assert (
+        shutil.which("sbatch", path=cluster.environment["PATH"]) and (remote.folder / ".snakemake/slurm_logs").is_dir()
+    )
 
 
 TORCHRUN = "torch.distributed.run --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{port}"
@@ -269,7 +273,9 @@ def test_two_nodes_train_as_one_process_does_and_go_on_after_a_cancelled_job(sma
     python, *command = prepared.command("two", **changes, processes=2)
     torchrun = f"{python} -m {TORCHRUN.format(port=free_ports(1)[0])} --no-python {python}"
     script = small.folder / "two.sh"
-    script.write_text(f"#!/bin/sh\nexec srun --ntasks-per-node=1 --kill-on-bad-exit=1 {torchrun} {shlex.join(command)}\n")
+    script.write_text(
+        f"#!/bin/sh\nexec srun --ntasks-per-node=1 --kill-on-bad-exit=1 {torchrun} {shlex.join(command)}\n"
+    )
 
     def submit():
         words = ["sbatch", "--parsable", "--partition=both", "--nodes=2", "--mem=3000", f"--output={small.folder}/said"]
