@@ -151,6 +151,7 @@ for figure in PLAN.model_figures:
             [f"{REPORTS}/figures/{file}" for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
+        localrule: True
         params:
             spec=constant(as_json(figure.settings.model_dump(mode="json"))),
             images="--images" if figure.settings.needs_images else "",

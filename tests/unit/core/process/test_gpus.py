@@ -87,3 +87,12 @@ def test_without_a_workflow_the_users_choice_stays(monkeypatch):
     monkeypatch.setenv(VISIBLE, "2,3")
     claim("cuda")
     assert os.environ[VISIBLE] == "2,3"
+
+
+def test_a_job_of_slurm_keeps_the_gpus_that_slurm_gave_it(monkeypatch, tmp_path):
+    """Two jobs of one workflow have one GPU each; both see theirs alone, so a lock on the first would be for both."""
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"name {socket.gethostname()} {tmp_path}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(VISIBLE, "b")
+    claim("cuda")
+    assert os.environ[VISIBLE] == "b" and list(tmp_path.iterdir()) == []
