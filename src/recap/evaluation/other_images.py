@@ -50,9 +50,9 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
         for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
             batch = ids[first : first + BATCH]
             tokens = caption_tensor([captions[image] for image in batch])
-            other_ids = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
+            strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
             own += caption_losses(model, sources.read(batch), tokens).tolist()
-            other += caption_losses(model, sources.read(other_ids), tokens).tolist()
+            other += caption_losses(model, sources.read(strangers), tokens).tolist()
         test = compare_paired(own, other)
         found[label] = {"own": sum(own) / len(own), "other": sum(other) / len(other), "difference": asdict(test)}
         log.info(f"{label}: {_said(found[label]['own'], found[label]['other'], test)}")
