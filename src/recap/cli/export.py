@@ -1,7 +1,8 @@
-"""``recap export``: results in the forms that others ask for."""
+"""``recap export`` and ``recap scores``: results in the forms that others ask for, and scores that others computed."""
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 from recap.cli.arguments import Arguments, add_execution, chosen, given_execution, paths, spec, typed
@@ -28,10 +29,7 @@ def add_export(commands: Commands) -> None:
         "--part", required=True, metavar="NAME", help="folder of the pictures' names: val2014, test2014"
     )
     parser.add_argument("--partial", action="store_true", help=_PARTIAL)
-    paths(parser, "corpus", "vocabulary", "features", out="the captions (JSON)")
-    parser.add_argument(
-        "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
-    )
+    paths(parser, "corpus", "vocabulary", "features", "model", out="the captions (JSON)")
     parser.set_defaults(function=_captions)
     _add_coco_server(commands)
 
@@ -74,3 +72,27 @@ def _coco_server(a: Arguments) -> None:
     captions = {"val2014": a.val, "test2014": a.test}
     sizes = None if a.partial else PARTS
     print(write_submission(captions=captions, algorithm=a.algorithm, out=a.out, sizes=sizes))
+
+
+def add_scores(commands: Commands) -> None:
+    """Add the commands of this group."""
+    parser = command(
+        commands,
+        "import",
+        purpose="what COCO's caption server answered, into the table of the row that was sent",
+        example="""
+            recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24
+        """,
+    )
+    parser.add_argument("answer", type=Path, metavar="FILE", help="the answer: JSON, or text with a score a line")
+    parser.add_argument(
+        "--submission", type=Path, required=True, metavar="PATH", help="folder of what was sent, with its captions"
+    )
+    parser.add_argument("--date", type=date.fromisoformat, required=True, metavar="YYYY-MM-DD", help="of the answer")
+    parser.set_defaults(function=_import_answer)
+
+
+def _import_answer(a: Arguments) -> None:
+    from recap.export.server_answer import import_answer
+
+    import_answer(answer=a.answer, submission=a.submission, day=a.date)
