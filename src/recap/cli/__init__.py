@@ -13,7 +13,7 @@ from recap.cli.caption import add_caption
 from recap.cli.config import add_config
 from recap.cli.data import add_data
 from recap.cli.errors import one_sentence
-from recap.cli.export import add_export, add_scores
+from recap.cli.export import add_export
 from recap.cli.features import add_features
 from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
@@ -23,6 +23,7 @@ from recap.cli.plan import add_doctor, add_plan
 from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_select, add_statistics
 from recap.cli.score import add_score
+from recap.cli.scores import add_scores
 from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train

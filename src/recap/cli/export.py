@@ -1,8 +1,7 @@
-"""``recap export`` and ``recap scores``: results in the forms that others ask for, and scores that others computed."""
+"""``recap export``: results in the forms that others ask for."""
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 
 from recap.cli.arguments import Arguments, add_execution, chosen, given_execution, paths, spec, typed
@@ -72,27 +71,3 @@ def _coco_server(a: Arguments) -> None:
     captions = {"val2014": a.val, "test2014": a.test}
     sizes = None if a.partial else PARTS
     print(write_submission(captions=captions, algorithm=a.algorithm, out=a.out, sizes=sizes))
-
-
-def add_scores(commands: Commands) -> None:
-    """Add the commands of this group."""
-    parser = command(
-        commands,
-        "import",
-        purpose="what COCO's caption server answered, into the table of the row that was sent",
-        example="""
-            recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24
-        """,
-    )
-    parser.add_argument("answer", type=Path, metavar="FILE", help="the answer: JSON, or text with a score a line")
-    parser.add_argument(
-        "--submission", type=Path, required=True, metavar="PATH", help="folder of what was sent, with its captions"
-    )
-    parser.add_argument("--date", type=date.fromisoformat, required=True, metavar="YYYY-MM-DD", help="of the answer")
-    parser.set_defaults(function=_import_answer)
-
-
-def _import_answer(a: Arguments) -> None:
-    from recap.export.server_answer import import_answer
-
-    import_answer(answer=a.answer, submission=a.submission, day=a.date)
