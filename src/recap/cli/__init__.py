@@ -12,7 +12,6 @@ from recap.cli.artifacts import add_artifacts
 from recap.cli.caption import add_caption
 from recap.cli.config import add_config
 from recap.cli.data import add_data
-from recap.cli.doctor import add_doctor
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
@@ -20,7 +19,7 @@ from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
-from recap.cli.plan import add_plan
+from recap.cli.plan import add_doctor, add_plan
 from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_select, add_statistics
 from recap.cli.runs import add_runs, add_tables

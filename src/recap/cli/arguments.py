@@ -23,6 +23,7 @@ PATHS = {
     "corpus": "corpus.parquet of the data set",
     "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
     "images": "folders or zips with the pictures",
+    "model": "run folder; several are an ensemble",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -30,7 +31,7 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
-SEVERAL = ("features", "images")  # take one path or more
+SEVERAL = ("features", "images", "model")  # take one path or more
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 
 

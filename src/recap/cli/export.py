@@ -39,10 +39,7 @@ def add_export(commands: Commands) -> None:
         "--part", required=True, metavar="NAME", help="folder of the pictures' names: val2014, test2014"
     )
     parser.add_argument("--partial", action="store_true", help=_PARTIAL)
-    paths(parser, "corpus", "vocabulary", "features", out="the captions (JSON)")
-    parser.add_argument(
-        "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
-    )
+    paths(parser, "corpus", "vocabulary", "features", "model", out="the captions (JSON)")
     parser.set_defaults(function=_captions)
     _add_coco_server(commands)
     _add_hub(commands)

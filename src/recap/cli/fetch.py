@@ -24,8 +24,7 @@ def add_fetch(commands: Commands) -> None:
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="PATH", help="a file or folder taken instead of the network"
     )
-    parser.add_argument("--workers", type=int, default=4, help="files at once (4)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds without a byte before a new try (60)")
+    _limits(parser, workers="files at once", timeout="seconds without a byte before a new try", seconds=60)
     parser.set_defaults(function=_fetch)
     parser = command(
         commands,
@@ -33,8 +32,7 @@ def add_fetch(commands: Commands) -> None:
         purpose="files of the list that no program may get: the steps to each, and its licence",
         example="recap data by-hand 'iu_xray/*'",
     )
-    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
-    _list_options(parser)
+    _list_options(parser, names="*")
     parser.set_defaults(function=_by_hand)
     parser = command(
         commands,
@@ -50,11 +48,9 @@ def add_fetch(commands: Commands) -> None:
         purpose="ask every address of the list once, without downloading, and print what it says",
         example="recap data check-addresses --write",
     )
-    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
-    _list_options(parser)
+    _list_options(parser, names="*")
     parser.add_argument("--write", action="store_true", help="date the answers in the list")
-    parser.add_argument("--workers", type=int, default=4, help="addresses asked at once (4)")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for an answer (30)")
+    _limits(parser, workers="addresses asked at once", timeout="seconds to wait for an answer", seconds=30)
     parser.set_defaults(function=_check_addresses)
     parser = command(
         commands,
@@ -66,6 +62,11 @@ def add_fetch(commands: Commands) -> None:
     _list_options(parser)
     _limit(parser)
     parser.set_defaults(function=_unpack)
+    _add_others(commands)
+
+
+def _add_others(commands: Commands) -> None:
+    """Add the commands that do not read the list."""
     parser = command(
         commands,
         "extract",
@@ -98,12 +99,20 @@ def add_fetch(commands: Commands) -> None:
     parser.set_defaults(function=calls("recap.data.subsets.unpaired:write_unpaired", "corpus subset out"))
 
 
-def _list_options(parser: Parser) -> None:
+def _list_options(parser: Parser, *, names: str = "") -> None:
+    """Add the list and the folder of its files; with ``names`` which of them, so many (``*``)."""
+    if names:
+        parser.add_argument("names", nargs=names, default=["*"], metavar="NAME", help="as in the list, or a pattern")
     versions, resources = Path("params/data_versions.csv"), Path("resources")
     parser.add_argument("--list", type=Path, default=versions, metavar="PATH", help=f"list of the files ({versions})")
     parser.add_argument(
         "--into", type=Path, default=resources, metavar="PATH", help="the profile's `inputs` (resources)"
     )
+
+
+def _limits(parser: Parser, *, workers: str, timeout: str, seconds: float) -> None:
+    parser.add_argument("--workers", type=int, default=4, metavar="N", help=f"{workers} (4)")
+    parser.add_argument("--timeout", type=float, default=seconds, metavar="S", help=f"{timeout} ({seconds:g})")
 
 
 def _limit(parser: Parser) -> None:
