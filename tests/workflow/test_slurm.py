@@ -215,7 +215,7 @@ def test_a_training_of_a_lost_node_ends_with_the_same_bytes_when_the_node_is_bac
     ends_as_unbroken(training, process)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 def test_a_stopped_workflow_goes_on_where_its_job_was_and_never_runs_it_twice(training, how):
     first = training.start("trained")
     at_work(training, first)
