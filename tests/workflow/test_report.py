@@ -25,13 +25,14 @@ ROW = """\
     stage: xe
 """
 KINDS = FIGURES.classes()
+NEEDED = {"parts_of_speech": ", text: a.txt, title: A"}  # settings without a default
 
 
 def test_every_kind_of_figure_is_shown_with_its_caption(tmp_path, monkeypatch):
     workspace = Workspace(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params" / "models" / "visual_gpt.yaml").write_text(MODEL)
-    drawn = "".join(f"  - {{kind: {kind}, rows: [gated]}}\n" for kind in KINDS)
+    drawn = "".join(f"  - {{kind: {kind}, rows: [gated]{NEEDED.get(kind, '')}}}\n" for kind in KINDS)
     workspace.change(
         "tables/tiny.yaml", "figures: [{kind: clusters, count: 1}, {kind: alignment, rows: [transformer]}]\n", ""
     )
