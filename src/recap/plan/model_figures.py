@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, file_name
@@ -75,7 +76,8 @@ def model_figures(
             continue
         if settings.most_rows is not None and len(rows) > settings.most_rows:
             raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
-        other = next((row for row in rows if (row.dataset, row.features) != (rows[0].dataset, rows[0].features)), None)
+        read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
+        other = next((row for row in rows if read(row) != read(rows[0])), None)
         if other is not None:
             raise ConfigError(
                 f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
