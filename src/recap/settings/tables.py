@@ -182,6 +182,10 @@ class _Table(Strict):
     image_ids: list[int] = neutral(
         [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
     )
+    image_captions: list[str] = neutral(
+        [],
+        description="references of such images whose ids are not known; capitals and punctuation do not count",
+    )
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "

@@ -1,11 +1,15 @@
 """What profiles and tables plan: rows at every scale, paths, shared trainings, sources of values."""
 
+from pathlib import Path
+
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
 from recap.papers.transformer import TransformerModel
+from recap.plan.outside import requirements
+from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
 from recap.settings.models.base import MODELS
@@ -146,6 +150,36 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     assert "updown" in [row.id for row in at_paper.tables["xlan/t1"].quoted]
     assert at_scenes.model_figures[0].labels == ("Up-Down (quoted by the paper)", "X-LAN", "X-Transformer")
     assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
+
+
+def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(params, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    at_paper, at_scenes = (planned(params, scale, ["visualgpt/t1_f01"]) for scale in ("paper", "scenes"))
+    kinds = [[figure.settings.kind for figure in plan.model_figures] for plan in (at_paper, at_scenes)]
+    assert kinds == [["gates", "gate_functions", "parts_of_speech"], ["gates", "gate_functions"]]
+    outside = Paths(at_paper).outside
+    article = outside("wikitext/wikitext-2/wiki.train.tokens")
+    needed = {each.path: (each.how, each.named_by) for each in requirements(Paths(at_paper))}
+    assert needed[article] == ("unpack", "tables/visualgpt/t1_f01.yaml")
+    assert needed[outside("wikitext/wikitext-2-v1.zip")] == ("fetch", "data_versions.csv")
+    assert article not in {each.path for each in requirements(Paths(at_scenes))}
+    drawn = Path("reports/p/figures/visualgpt_t1_f01_parts_of_speech.png")
+    drawn.parent.mkdir(parents=True)
+    drawn.touch()
+    drawn.with_suffix(".csv").touch()
+    assert article not in {each.path for each in requirements(Paths(at_paper))}
+    edited(params, "visualgpt/tables/t4.yaml", figures=[{"kind": "gate_functions", "scales": ["papr"]}])
+    with refused(UnknownName, "visualgpt/t4", "gate_functions", "'papr'", "'paper'"):
+        planned(params, "paper", ["visualgpt/t4"])
+
+
+def test_figures_4_and_5_of_xlan_have_up_down_of_their_own_and_table_1_quotes_it():
+    plan = shipped("xlan/t1", "xlan/f4", scale="paper")
+    assert [figure.labels for figure in plan.model_figures] == [("X-LAN", "X-Transformer"), ("Up-Down", "X-LAN")]
+    assert {row.id for row in plan.tables["xlan/t1"].quoted} >= {"updown"}
+    assert sorted(run.stage for run in plan.trained() if "up_down" in run.model) == ["scst", "xe"]
+    assert len(plan.tables["xlan/f4"].image_captions) == 15
+    assert shipped("xlan/f4", scale="scenes").tables["xlan/f4"].image_captions == []
 
 
 def test_a_row_that_is_not_run_needs_no_reason_why_a_server_is_not_sent_it():
