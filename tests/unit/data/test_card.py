@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
+from recap.core.errors import ConfigError, DamagedData, MissingData
 from recap.data.corpus import card, parts_of_speech
 from recap.data.corpus.card import Split, count_splits, write_card
 from recap.data.corpus.corpus import Caption, Corpus, write_corpus
