@@ -72,10 +72,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def should_prepack(x: Tensor, weight: Tensor) -> bool:
     """Return whether a packed weight is faster and this torch can multiply with one."""
     return (
-        weight.numel() >= MIN_PREPACK_SIZE
-        and not torch.is_grad_enabled()
-        and suits_onednn(x, weight)
-        and x.numel() > 0
+        weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and suits_onednn(x, weight) and x.numel() > 0
     )
 
 

@@ -1,8 +1,9 @@
 """Products of float32 matrices by oneDNN, where torch's linear layers multiply through MKL.
 
-MKL takes AVX2 on processors of other makers than its own: on one core of an EPYC with AVX-512 (Zen 5) a product of 500
-rows of 1,024 runs at 95 GFLOP/s by MKL and at 200 to 220 by oneDNN, forward and for both gradients; 50 rows at 75 and 125
-to 150. On Zen 4 oneDNN is 5 to 20 % faster. The results are those of float32 products summed in another order.
+MKL takes AVX2 on processors of other makers than its own. On one core of an EPYC with AVX-512 (Zen 5) a product of
+500 rows of 1,024 runs at 95 GFLOP/s by MKL and at 200 to 220 by oneDNN, forward and for both gradients, one of 50 rows
+at 75 and 125 to 150; on Zen 4 oneDNN is 5 to 20 % faster. The results are those of float32 products summed in another
+order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn.functional import linear
 
 from recap.nn.fast.switch import fast
 
-MIN_PRODUCTS = 2**22  # multiplications of a product from which it is worth a call from Python
+MIN_PRODUCTS = 2**23  # multiplications of a product from which it is worth a call from Python
 
 
 def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -51,7 +52,7 @@ class _Product(torch.autograd.Function):
 
 
 def unbroken(matrix: Tensor) -> Tensor:
-    """Return a matrix whose rows or columns lie one after the other: oneDNN takes seconds for a part of a larger one."""
+    """Copy a part of a larger matrix: there oneDNN falls back to loops that take seconds."""
     return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
 
 
