@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 TRUSTED_LENGTH = 5.0  # of the average behind the second moment, rho_t: the update is rectified above it
-OUTWEIGHS = 2.0**40  # E: a power of two, so that the quotient has the bits of m
+OUTWEIGHS = 2.0**60  # E: a power of two, so that the quotient has the bits of m
 
 
 class RAdam(torch.optim.Adam):
