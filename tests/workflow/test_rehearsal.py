@@ -15,7 +15,7 @@ from recap.rehearsal.summary import summary
 
 PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
-# Papers whose files are fetched from a misbehaving server before; and the stage beside `fetch` in which the workflow is killed.
+# Papers whose files come from a misbehaving server first; and the stage beside `fetch` in which the workflow is killed.
 FAULTS_FIRST = {"visualgpt": "web pictures", "xlan": "unpack"}
 
 
@@ -58,7 +58,7 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
 
 
 def check_faults(paper, folder, *, last):
-    """Each fault of a server heals or is one sentence, and the rest is fetched later; ``last``: another stage to kill."""
+    """Each fault heals or is one sentence, and the rest is fetched later; ``last`` is another stage to kill."""
     played = rehearse_faults(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
     said = {each.fault: each.said for each in played}
     kills = {f"SIGKILL in {stage}" for stage in ("fetch", last, "SPICE's models")}
