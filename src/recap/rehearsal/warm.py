@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -117,10 +118,8 @@ def _serve(client: socket.socket) -> None:
     status = bytearray([1])  # of a traceback
     atexit.register(lambda: client.sendall(status))  # the first one registered runs last
     threading.Thread(target=_obey, args=(client,), daemon=True).start()
-    from recap.cli import main as recap
-
     try:
-        recap()
+        runpy.run_module("recap", run_name="__main__")
         status[0] = 0
     except SystemExit as error:
         status[0] = error.code if isinstance(error.code, int) else error.code is not None

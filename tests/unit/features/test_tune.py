@@ -3,8 +3,10 @@
 import math
 import re
 
+import pyarrow.compute as pc
 import pytest
 import torch
+from pyarrow import parquet
 from safetensors.torch import load_file
 from torch.nn.functional import binary_cross_entropy
 
@@ -92,3 +94,11 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
         GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
     with refused(ConfigError, "--trained", "`recap features tune`"):
         weights_file(GridFeatures(**SPEC, word_tuning={}), inputs=tmp_path, trained=None)
+
+
+def test_a_data_set_without_training_images_is_one_sentence(scenes, tmp_path):
+    whole = parquet.read_table(scenes / "corpus.parquet")
+    parquet.write_table(whole.filter(pc.field("split") != "train"), tmp_path / "corpus.parquet")
+    (tmp_path / "images.zip").symlink_to(scenes / "images.zip")
+    with refused(DataError, "scenes", "no training images"):
+        tune(tmp_path, tmp_path / "none")

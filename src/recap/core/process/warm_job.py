@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 VARIABLE = "RECAP_WARM_JOBS"
 """Environment variable: the socket of that process."""
@@ -17,7 +18,7 @@ VARIABLE = "RECAP_WARM_JOBS"
 
 def main() -> None:
     """Hand words, folder, environment and open files over, wait for the exit status, and exit with it."""
-    asked = {"words": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
+    asked = {"words": sys.argv[1:], "folder": str(Path.cwd()), "environment": dict(os.environ)}
     text = json.dumps(asked).encode()
     with socket.socket(socket.AF_UNIX) as jobs:
         jobs.connect(os.environ[VARIABLE])
