@@ -1,21 +1,22 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
-# make test     lint, types, import rules, unit tests and one small workflow        make lint    the first three alone
+# make test     lint, types, import rules, English, unit tests and one small workflow        make lint    the first four alone
 # make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
+# make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,
 #               FETCH=yes fetches its outside files, CONDA=yes runs detectors in their conda environment
-# make audit    known weaknesses of the pinned packages; asks the registry about each pin, so it needs a network
+# make audit    check the pinned packages for known vulnerabilities; asks the registry about each pin, so it needs a network
 # make clean    remove what one profile made (make clean PROFILE=flickr8k) after asking (CONFIRM=yes: without)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run rehearse repro install test quick test-all lint schema bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all lint schema docs bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -35,6 +36,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+DOCUMENTING := .venv/.documenting
 PROFILES = $(filter-out titles rehearsal,$(patsubst params/%.yaml,%,$(wildcard params/*.yaml)))
 PAPERS = $(patsubst params/%/profile.yaml,%,$(wildcard params/*/profile.yaml))
 FILE = $(if $(PAPER),params/$(PAPER)/profile.yaml,params/$(PROFILE).yaml)
@@ -100,9 +102,20 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python -m workflow.lint
+	$(BIN)/python -m workflow.english
 
 schema: $(INSTALLED)
 	$(BIN)/python -P -m recap config schema --out workflow/schemas
+
+# Sphinx is no part of `make install`, which stays short; the pins of requirements/lock.txt hold for it, too.
+$(DOCUMENTING): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint requirements/lock.txt --editable ".[docs]"
+	"$(PYTHON)" requirements/relative_pth.py .venv
+	touch $@
+
+docs: $(DOCUMENTING)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/_sphinx -d build/docs/doctrees docs build/docs/html
+	@echo "open       build/docs/html/index.html"
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

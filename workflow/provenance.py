@@ -1,4 +1,4 @@
-"""Provenance that travels with the results, so that a clone with pulled results makes nothing again that is right.
+"""Provenance that travels with the results, so that a clone with pulled results reruns nothing that is valid.
 
 Snakemake records by file name which rule, parameters, code and inputs made a file, and it compares times of files. Git
 and DVC carry neither: in a clone everything has the time of its checkout and nothing a record. So after each run the
@@ -59,7 +59,7 @@ class ProvenanceStore:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
             raise DataError(
                 f"{changed[0]}{more}: changed since made (the sha256 is not the one in {provenance.NAME}); "
-                "delete it, then restore it (recap artifacts pull) or have it made again"
+                "delete it, then restore it (recap artifacts pull) or let the workflow rebuild it"
             )
         times: dict[str, float] = {}
         for file, entry in unknown.items():
@@ -120,7 +120,7 @@ class ProvenanceStore:
         return times[file]
 
     def _input_hash(self, record: dict, path: str, known: Entries) -> str:
-        """Return the hash of a file's input as it was; "" if that is not known since the input has been made again."""
+        """Return the hash of a file's input as it was; "" if that is not known since the input was rebuilt."""
         if _time(path) > record["endtime"]:
             return str((record["input_checksums"] or {}).get(path, "")).removeprefix("sha256:")
         current = path in known and known[path]["times"]["endtime"] == _time(path)

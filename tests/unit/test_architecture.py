@@ -1,4 +1,4 @@
-"""docs/architecture.md draws the packages as they import each other, and says of each what its docstring says."""
+"""docs/explanation/architecture.md draws the imports of packages, and says of each what its docstring says."""
 
 import ast
 import tomllib
@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "recap"
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
 
 
 def packages():

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from helpers.backbones import backbone, tensors_of
 from helpers.tiny_workspace import ROOT
 
-GUIDES = sorted((ROOT / "docs").glob("add_*.md"))
-PAGES = [*GUIDES, ROOT / "docs" / "tutorial.md"]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
+PAGES = [*GUIDES, ROOT / "docs" / "tutorial" / "fifty_photos.md"]
 WEIGHTS = "tiny.safetensors"
 BLOCK = re.compile(r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S)
 GRID = "kind: grid, backbone: test_resnet, image_size: 64, grid: 2"

@@ -110,7 +110,7 @@ def _fetch(found: list[Output], remote: str, notes: str) -> None:
         reason = f" ({failure})" if failure else ""
         raise RecapError(
             f"{first}{more}: damaged or missing in {remote}, or it cannot be reached; no results were written: restore "
-            f"{place(files[first])} there (docs/artifacts.md) and repeat the command{reason}"
+            f"{place(files[first])} there (docs/guides/artifacts.md) and repeat the command{reason}"
         ) from failure
     if failure:
         raise failure

@@ -39,7 +39,7 @@ def problems(folder: Path) -> Iterator[str]:
         try:
             yield from _file_problems(file, expected.get(file, {}))
         except OSError as error:
-            yield f"{file}: cannot be read ({error.strerror}); restore it or make it again"
+            yield f"{file}: cannot be read ({error.strerror}); restore it or rerun the workflow"
 
 
 def _listed(path: Path) -> dict[Path, str]:
@@ -63,12 +63,12 @@ def _root(home: Path, entries: dict) -> Path:
 def _file_problems(file: Path, expected: dict[str, str]) -> Iterator[str]:
     """Yield the problems of one file; a changed file is not opened."""
     if not file.exists():
-        yield f"{file}: missing, but listed in {' and '.join(expected)}; restore it or make it again"
+        yield f"{file}: missing, but listed in {' and '.join(expected)}; restore it or rerun the workflow"
         return
     digest = sha256_file(file) if expected else ""
     wrong = [name for name, each in expected.items() if each != digest]
     if wrong:
-        yield f"{file}: changed since made (its sha256 is not in {' and '.join(wrong)}); restore it or make it again"
+        yield f"{file}: changed since made (sha256 not in {' and '.join(wrong)}); restore it or rerun the workflow"
         return
     check = CHECKS.get(file.suffix)
     if check is not None:
@@ -93,7 +93,7 @@ def _check_parquet(file: Path) -> None:
     try:
         parquet.read_table(file, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise DamagedFile(f"{file}: damaged ({first_line(error)}); restore it or make it again") from error
+        raise DamagedFile(f"{file}: damaged ({first_line(error)}); restore it or rerun the workflow") from error
 
 
 def _check_weights(file: Path) -> None:

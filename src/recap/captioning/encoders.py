@@ -73,10 +73,10 @@ class _One:
 
 
 def grid(extractor: Extractor, *, device: torch.device) -> Encoder:
-    """Return what makes grid features; standardised ones on the scale of the training pictures, as the store has it.
+    """Return what makes grid features; standardized ones on the scale of the training pictures, as the store has it.
 
     Raises:
-        RecapError: the weights are missing or do not fit, or the store does not say by what it was standardised.
+        RecapError: the weights are missing or do not fit, or the store does not say by what it was standardized.
     """
     settings = cast(GridFeatures, extractor.settings)
     scale = _channel_scale(extractor) if settings.standardises() else None
@@ -88,7 +88,7 @@ def grid(extractor: Extractor, *, device: torch.device) -> Encoder:
 def _channel_scale(extractor: Extractor) -> ChannelScale:
     if extractor.channel_scale is None:
         raise FeatureError(
-            f"{extractor.store}: does not say by what its channels were standardised, which a photo's have to be as "
+            f"{extractor.store}: does not say by what its channels were standardized, which a photo's have to be as "
             "well: it was made by an earlier version; make features and run again"
         )
     try:

@@ -43,7 +43,7 @@ def name_of(photo: Photo, number: int) -> str:
 def read_photo(photo: Photo, name: str) -> Image:
     """Return a photo as an RGB picture, turned as its EXIF data say.
 
-    It is decoded as the pictures of data sets are: grey of 16 bits is scaled, CMYK converted, of a moving picture the
+    It is decoded as the pictures of data sets are: gray of 16 bits is scaled, CMYK converted, of a moving picture the
     first frame is taken, transparency is dropped. Those of data sets stay as they are stored, as in the published
     features; a phone stores them lying on their side.
 

@@ -42,7 +42,7 @@ def mapping(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except RecursionError as error:
-        raise argparse.ArgumentTypeError("nested too deeply for JSON that anyone wrote") from error
+        raise argparse.ArgumentTypeError("nested too deeply; give a flat JSON object") from error
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"not valid JSON: {error}") from error
     if not isinstance(value, dict):

@@ -17,7 +17,7 @@ def add_artifacts(commands: Commands) -> None:
         commands,
         "add",
         _add,
-        purpose="let DVC keep the results of a profile: an entry in dvc.profiles.yaml, for which dvc.yaml has stages",
+        purpose="add a profile to dvc.profiles.yaml, so that DVC versions its results",
         example="recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k",
     )
     add.add_argument("file", type=Path, metavar="FILE", help="of the profile: params/demo.yaml")
@@ -29,14 +29,14 @@ def add_artifacts(commands: Commands) -> None:
         commands,
         "push",
         calls("recap.artifacts.transfer:push", "profile inputs"),
-        purpose="record finished results for git and send them to the DVC remote (docs/artifacts.md)",
+        purpose="record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)",
         example="recap artifacts push flickr8k",
     )
     pull = command(
         commands,
         "pull",
         calls("recap.artifacts.transfer:pull", "profile inputs"),
-        purpose="bring the results that dvc.lock names and publish them in MLflow; train nothing (docs/artifacts.md)",
+        purpose="get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)",
         example="recap artifacts pull flickr8k",
     )
     inputs = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"
@@ -49,7 +49,7 @@ def add_artifacts(commands: Commands) -> None:
         commands,
         "verify",
         _verify,
-        purpose="check every file of results against its checksums",
+        purpose="verify all files of results against their checksums",
         example="recap artifacts verify results/demo reports/demo",
     )
     verify.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="such as results/demo reports/demo")

@@ -26,7 +26,7 @@ def add_caption(commands: Commands) -> None:
     parser = command(
         commands,
         "caption",
-        purpose="captions for photos, by a trained run",
+        purpose="caption photos with a trained run",
         example="""
             recap caption photo.jpg --run results/demo
             recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv

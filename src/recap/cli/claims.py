@@ -19,7 +19,7 @@ def add_claims(commands: Commands) -> None:
         commands,
         "claims",
         _claims,
-        purpose="judge the sentences of the papers by the runs that are finished, one line each",
+        purpose="judge each claim of the papers by the finished runs",
         example="""
             recap report claims
             recap report claims mine --scale photos --out claims

@@ -1,4 +1,4 @@
-"""``recap config``: check parameter files, and show what decides whether runs are made again."""
+"""``recap config``: check parameter files, and show what decides whether runs rerun."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_config(commands: Commands) -> None:
         commands,
         "identities",
         identities,
-        purpose="what decides whether finished runs are made again: hashes of parameters, digests of source",
+        purpose="show the hashes of parameters and digests of source that decide which finished runs rerun",
         example="recap config identities --write tests/golden/identities.json",
     )
     add_params_folder(parser)

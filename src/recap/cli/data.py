@@ -27,7 +27,7 @@ def _add_corpus(commands: Commands) -> None:
     parser = command(
         commands,
         "corpus",
-        purpose="any data set -> corpus.parquet",
+        purpose="convert any data set to corpus.parquet",
         example="""recap data corpus --name mine --inputs . --out results/mine \\
               --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
         """,
@@ -42,7 +42,7 @@ def _add_vocabulary(commands: Commands) -> None:
     parser = command(
         commands,
         "vocabulary",
-        purpose="corpus -> vocabulary.json",
+        purpose="build vocabulary.json from a corpus",
         example="""recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
     )
     spec(parser, "VocabularyConfig")
@@ -64,7 +64,7 @@ def _add_card(commands: Commands) -> None:
     parser = command(
         commands,
         "card",
-        purpose="corpus -> card.md: counts, lengths, words",
+        purpose="write card.md of a corpus: counts, lengths, words",
         example="recap data card --name mine --corpus corpus.parquet --out card.md",
     )
     parser.add_argument("--name", required=True, help="name of the data set")
@@ -79,7 +79,7 @@ def _add_subset(commands: Commands) -> None:
     parser = command(
         commands,
         "subset",
-        purpose="draw training captions",
+        purpose="sample a subset of the training captions",
         example="""
             recap data subset --name pair_5 --seed 1 --spec '{"fraction": 0.05, "unit": "pair"}' \\
               --corpus corpus.parquet --out subset.json
@@ -102,7 +102,7 @@ def _add_used(commands: Commands) -> None:
     parser = command(
         commands,
         "used",
-        purpose="list the images that runs on some subsets read, so that no others need features",
+        purpose="list the images of some subsets; only these need features",
         example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
     )
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
@@ -115,7 +115,7 @@ def _add_wanted(commands: Commands) -> None:
     parser = command(
         commands,
         "wanted",
-        purpose="list the rows of a TSV of web pictures that draws need, for `conceptual-download --only`",
+        purpose="list the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`",
         example="""
             recap data wanted --tsv GCC-training.tsv --out wanted.txt \\
               --draws '{"conceptual": {"held_out": 5000, "seed": 0, "survival": 0.6, "draws": []}}'
@@ -140,7 +140,7 @@ def _add_overlap(commands: Commands) -> None:
     parser = command(
         commands,
         "overlap",
-        purpose="refuse a corpus whose splits share images",
+        purpose="check that the splits of a corpus share no image",
         example="recap data overlap --corpus corpus.parquet --images photos.zip",
     )
     paths(parser, "corpus")
@@ -160,7 +160,7 @@ def _add_conceptual(commands: Commands) -> None:
     parser = command(
         commands,
         "conceptual-download",
-        purpose="Conceptual Captions TSV -> pictures, survivors.parquet",
+        purpose="download the pictures of a Conceptual Captions TSV",
         example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation",
     )
     paths(parser, tsv="captions and urls, as published", out="folder of the pictures")

@@ -27,7 +27,7 @@ def add_export(commands: Commands) -> None:
     parser = command(
         commands,
         "captions",
-        purpose="captions of all pictures of val2014 or test2014, in COCO's results form",
+        purpose="caption all pictures of val2014 or test2014, in COCO's results format",
         example="""
             recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
               --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
@@ -59,7 +59,7 @@ def _add_coco_server(commands: Commands) -> None:
     parser = command(
         commands,
         "coco-server",
-        purpose="what the COCO caption server takes: captions of val2014 and test2014, and a zip of both",
+        purpose="zip the captions of val2014 and test2014 for the COCO caption server",
         example="recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip",
     )
     for split in ("val", "test"):

@@ -30,7 +30,7 @@ def _add_extract(commands: Commands) -> None:
     parser = command(
         commands,
         "extract",
-        purpose="pictures -> feature store, by any extractor",
+        purpose="extract features of pictures into a feature store",
         example="""
             recap features extract --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
               --corpus corpus.parquet --images photos.zip --inputs resources --shards work/shards --out features.h5
@@ -82,7 +82,7 @@ def _add_merge(commands: Commands) -> None:
     parser = command(
         commands,
         "merge",
-        purpose="finished parts of an extraction -> feature store",
+        purpose="merge the finished parts of an extraction into a feature store",
         example="recap features merge done-1.json done-2.json --shards work/shards --out features.h5",
     )
     parser.add_argument("files", type=Path, nargs="+", metavar="PATH", help="what the parts wrote as --done")
@@ -95,7 +95,7 @@ def _add_note(commands: Commands) -> None:
     parser = command(
         commands,
         "note",
-        purpose="write down what makes a feature store, whichever images it holds",
+        purpose="record the settings that determine a feature store",
         example="recap features note --spec spec.json --code 0123456789abcdef --files photos.zip --out extractor.json",
     )
     spec(parser, "Features")
@@ -126,7 +126,7 @@ def _add_pretrain(commands: Commands) -> None:
     parser = command(
         commands,
         "pretrain",
-        purpose="boxes of training pictures -> weights of a backbone",
+        purpose="train a backbone on the boxes of training pictures",
         example="""
             recap features pretrain --spec spec.json --boxes boxes.json --images images.zip \\
               --out backbone.safetensors
@@ -151,7 +151,7 @@ def _add_tune(commands: Commands) -> None:
     parser = command(
         commands,
         "tune",
-        purpose="captions of training pictures -> tuned weights of a backbone",
+        purpose="tune a backbone on the captions of training pictures",
         example="""
             recap features tune --spec spec.json --corpus corpus.parquet --images images.zip --inputs resources \\
               --out backbone.safetensors
@@ -176,11 +176,13 @@ def _add_import(commands: Commands) -> None:
     parser = command(
         commands,
         "import",
-        purpose="feature files of others -> feature store (docs/feature_files.md)",
+        purpose="import feature files of others into a feature store (docs/reference/feature_files.md)",
         example="recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     )
     whole = parser.add_mutually_exclusive_group(required=True)
-    whole.add_argument("--format", metavar="NAME", help="format of the files, as docs/feature_files.md calls it")
+    whole.add_argument(
+        "--format", metavar="NAME", help="format of the files, as docs/reference/feature_files.md calls it"
+    )
     whole.add_argument(
         "--spec", type=mapping, metavar="JSON", help="settings as a JSON object, in place of all other options"
     )
@@ -221,7 +223,7 @@ def _add_info(commands: Commands) -> None:
     parser = command(
         commands,
         "info",
-        purpose="say what is in a feature store, and verify it",
+        purpose="show and verify the content of a feature store",
         example="recap features info features.h5",
     )
     parser.add_argument("file", type=Path, help="the feature store")

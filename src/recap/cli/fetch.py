@@ -1,4 +1,4 @@
-"""``recap data fetch`` and its neighbours: outside files, archives, and what COCO alone needs."""
+"""``recap data fetch`` and its neighbors: outside files, archives, and what COCO alone needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "fetch",
-        purpose="outside files, verified; without names: what the list has",
+        purpose="download outside files and verify them; without names, list them",
         example="""
             recap data fetch
             recap data fetch 'coco/*2014.zip' --into resources
@@ -29,7 +29,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "by-hand",
-        purpose="files of the list that no program may get: the steps to each, and its licence",
+        purpose="list the files that you must get by hand, with steps and license",
         example="recap data by-hand 'iu_xray/*'",
     )
     _list_options(parser, names="*")
@@ -37,7 +37,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "spice",
-        purpose="SPICE's parser models, fetched and put where pycocoevalcap looks for them",
+        purpose="download SPICE's parser models to where pycocoevalcap looks for them",
         example="recap data spice --into resources",
     )
     _list_options(parser)
@@ -45,7 +45,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "check-addresses",
-        purpose="ask every address of the list once, without downloading, and print what it says",
+        purpose="check every address of the list once, without downloading",
         example="recap data check-addresses --write",
     )
     _list_options(parser, names="*")
@@ -55,7 +55,7 @@ def add_fetch(commands: Commands) -> None:
     parser = command(
         commands,
         "unpack",
-        purpose="what the list says is in an archive, which is fetched if it is missing",
+        purpose="unpack the listed members of an archive; download it if it is missing",
         example="recap data unpack bottom_up/trainval --into resources",
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help="of the role `unpacked` in the list")
@@ -83,7 +83,7 @@ def _add_others(commands: Commands) -> None:
     parser = command(
         commands,
         "coco-server-ids",
-        purpose="image ids of a submission to COCO's server",
+        purpose="list the image ids of a submission to COCO's server",
         example="recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json",
     )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
@@ -92,7 +92,7 @@ def _add_others(commands: Commands) -> None:
     parser = command(
         commands,
         "unpaired",
-        purpose="what a subset of images leaves over, no longer paired",
+        purpose="write the captions and images that a subset leaves out, unpaired",
         example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
     )
     paths(parser, "corpus", "subset", out="JSON with the ids of pictures and captions")

@@ -14,7 +14,7 @@ def add_pretrain_lm(commands: Commands) -> None:
     parser = command(
         commands,
         "pretrain-lm",
-        purpose="texts without pictures -> weights of a small GPT-2, which a model may begin with",
+        purpose="train a small GPT-2 on texts without pictures, as initial weights of a model",
         example="""
             recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
               --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors

@@ -27,7 +27,7 @@ def add_params(commands: Commands) -> None:
         commands,
         "list",
         list_files,
-        purpose="list the parameter files of a section: name, papers whose tables use it, what it is",
+        purpose="list the parameter files of a section: name, papers that use it, title",
         example="""
             recap params list
             recap params list models
@@ -41,7 +41,7 @@ def add_params(commands: Commands) -> None:
         commands,
         "show",
         show,
-        purpose="show every setting of a table's row, defaults too, and where each value comes from",
+        purpose="show every setting of a table row and the file that sets it",
         example="recap params show mine/t3/wide --scale scenes",
     )
     parser.add_argument("row", metavar="TABLE/ROW", help="row of a table")

@@ -31,6 +31,11 @@ class Parser(argparse.ArgumentParser):
         self._commands = super().add_subparsers(**options)
         return self._commands
 
+    @property
+    def commands(self) -> dict[str, Parser]:
+        """The commands below this one by their names, in the order of the help page."""
+        return {} if self._commands is None else dict(self._commands.choices)
+
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refuse a misspelt word first: a misspelt option also leaves its right form missing, and explains both."""
         words = sys.argv[1:] if args is None else args

@@ -15,7 +15,7 @@ def add_plan(commands: Commands) -> None:
     parser = command(
         commands,
         "plan",
-        purpose="what a paper needs and costs: missing files and tools, disk, steps, hours; nothing is made",
+        purpose="list what a paper needs: missing files and tools, disk, steps, hours; runs nothing",
         example="""
             recap plan demo
             recap plan params/demo.yaml
@@ -63,7 +63,7 @@ def add_doctor(commands: Commands) -> None:
     parser = command(
         commands,
         "doctor",
-        purpose="is this machine ready: tools with their versions, what is lost without each, how to get it",
+        purpose="check this machine: tools, versions, what is lost without each, how to get it",
         example="""
             recap doctor
             recap doctor --folder /scratch

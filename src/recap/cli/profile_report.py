@@ -12,7 +12,7 @@ def add_make(commands: Commands) -> None:
         commands,
         "make",
         _make,
-        purpose="one page (and PDF, where LaTeX is installed) of all that a profile made, also while trainings run",
+        purpose="write one page (and a PDF, if LaTeX is installed) of all results of a profile, also while trainings run",
         example="""
             recap report make demo
             recap report make scenes
@@ -38,7 +38,7 @@ def add_docs(commands: Commands) -> None:
         commands,
         "docs",
         _docs,
-        purpose="a page of docs from the statistics of a paper's scales",
+        purpose="write a page of docs from the statistics of a paper's scales",
         example="""
             recap report docs demo --into docs/results
             recap report docs scenes --into docs/results

@@ -21,7 +21,7 @@ def add_statistics(commands: Commands) -> None:
         commands,
         "statistics",
         _statistics,
-        purpose="means, intervals and tests of one table",
+        purpose="compute means, intervals and tests of one table",
         example="""
             recap statistics --table mine --spec spec.json --scores results/mine/scores --out statistics.json
         """,
@@ -62,7 +62,7 @@ def add_select(commands: Commands) -> None:
         commands,
         "select",
         calls("recap.statistics.selection:write_selections", "runs out", spec="SelectedRows"),
-        purpose="choose rows of a table by their validation scores, and record why",
+        purpose="choose rows of a table by their validation scores, and record the reason",
         example="recap select --spec spec.json --runs results/mine/runs --out selection.json",
     )
     spec(parser, "SelectedRows")
@@ -88,7 +88,7 @@ def _add_table(commands: Commands) -> None:
         commands,
         "table",
         _table,
-        purpose="statistics -> a table in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)",
+        purpose="write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)",
         example="recap report table --spec table.json --statistics mine.json --out reports/tables",
     )
     spec(parser, "Table")
@@ -110,7 +110,7 @@ def _add_captions(commands: Commands) -> None:
         commands,
         "captions",
         _captions,
-        purpose="sample captions beside the references, with their photos",
+        purpose="draw sample captions and references, with their photos",
         example="""
             recap report captions --spec spec.json --statistics mine.json --corpus corpus.parquet \\
               --images photos.zip --scores results/mine/scores --out reports/figures
@@ -142,7 +142,7 @@ def _add_figure(commands: Commands) -> None:
         commands,
         "figure",
         _figure,
-        purpose="figure of trained models or of captions: of attention, or of any other kind",
+        purpose="draw a figure of trained models or of captions, such as attention",
         example="""
             recap report figure --spec '{"kind": "attention", "count": 5}' --corpus corpus.parquet \\
               --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
@@ -179,7 +179,7 @@ def _add_sweep(commands: Commands) -> None:
         commands,
         "sweep",
         _sweep,
-        purpose="scores of several tables over a setting: a figure and a CSV",
+        purpose="plot the scores of several tables against one setting, with a CSV",
         example="recap report sweep --spec spec.json --statistics statistics --out f7.csv --figure f7.png",
     )
     spec(parser, "Figure")
@@ -198,7 +198,7 @@ def _add_summary(commands: Commands) -> None:
         commands,
         "summary",
         _summary,
-        purpose="mean scores of all rows, for `dvc metrics`",
+        purpose="write the mean scores of all rows for `dvc metrics`",
         example="""
             recap report summary --spec '{"rows": {"table.row": ["path/of/run"]}}' --scores scores --out summary.json
         """,
@@ -218,7 +218,7 @@ def _add_curves(commands: Commands) -> None:
         commands,
         "curves",
         _curves,
-        purpose="learning curves of all runs: a CSV, and a figure for `dvc plots`",
+        purpose="write the learning curves of all runs: a CSV, and a figure for `dvc plots`",
         example="""
             recap report curves --spec '{"runs": [{"label": "a", "seed": 1, "stage": "xe", "path": "path/of/run"}]}' \\
               --runs runs --out curves.csv --figure curves.png

@@ -16,7 +16,7 @@ def add_score(commands: Commands) -> None:
         commands,
         "score",
         _score,
-        purpose="score a file of captions from any other system, as captions of a run are scored",
+        purpose="score a caption file of any other system with the same metrics",
         example="""
             recap score captions.json --dataset flickr8k
             recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores

@@ -14,7 +14,7 @@ def add_scores(commands: Commands) -> None:
     parser = command(
         commands,
         "import",
-        purpose="what COCO's caption server answered, into the table of the row that was sent",
+        purpose="import the answer of COCO's caption server into a table",
         example="""
             recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24
         """,

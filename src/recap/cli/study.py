@@ -57,7 +57,7 @@ def _add_sheets(commands: Commands) -> None:
         commands,
         "sheets",
         _sheets,
-        purpose="draw images and make the forms of all raters",
+        purpose="sample images and write the forms of all raters",
         example="""
             recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
               --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
@@ -100,7 +100,7 @@ def _add_print(commands: Commands) -> None:
         commands,
         "print",
         calls("recap.studies.pdf:print_page", "page out"),
-        purpose="a page as PDF, through an installed browser",
+        purpose="print a page to PDF with an installed browser",
         example="recap study print --page pages/001.html --out 001.pdf",
     )
     paths(parser, page="page of a rater, from pages.zip", out="the PDF")
@@ -111,7 +111,7 @@ def _add_serve(commands: Commands) -> None:
         commands,
         "serve",
         _serve,
-        purpose="give raters their forms and keep what they send, on 127.0.0.1",
+        purpose="serve forms to raters on 127.0.0.1 and store their responses",
         example="""
             recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv
         """,
@@ -157,7 +157,7 @@ def _add_simulate(commands: Commands) -> None:
         commands,
         "simulate",
         _simulate,
-        purpose="responses of simulated raters, to try a study",
+        purpose="simulate responses, to try a study",
         example="recap study simulate --sheets study/sheets.json --out simulated.json",
     )
     paths(parser, sheets=SHEETS, out="the JSON with all responses")
@@ -175,7 +175,7 @@ def _add_import(commands: Commands) -> None:
         commands,
         "import",
         _import,
-        purpose="responses of all raters: checked, without duplicates, with who is left out by which rule",
+        purpose="collect and check the responses of all raters, and list excluded raters with the rule",
         example="recap study import --sheets study/sheets.json --responses responses/ --out responses.json",
     )
     paths(parser, sheets=SHEETS, out="the JSON that `recap study analyse` reads")
@@ -201,7 +201,7 @@ def _add_analyse(commands: Commands) -> None:
         commands,
         "analyse",
         _analyse,
-        purpose="votes, intervals, chi-square and agreement, and the table of the paper",
+        purpose="compute votes, intervals, chi-square and agreement, and write the table",
         example="""
             recap study analyse --sheets study/sheets.json --responses responses.json --statistics study.json \\
               --name preference --out tables
@@ -237,7 +237,7 @@ def _add_power(commands: Commands) -> None:
         commands,
         "power",
         _power,
-        purpose="power of a study's chi-square test, before anyone is asked",
+        purpose="compute the power of a study's chi-square test before it starts",
         example="recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364",
     )
     _add_study(parser)

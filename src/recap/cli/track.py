@@ -22,7 +22,7 @@ def add_track(commands: Commands) -> None:
         commands,
         "publish",
         calls("recap.tracking.publish:publish", "profile results reports store out"),
-        purpose="bring all runs and tables of a profile into MLflow",
+        purpose="list all runs and tables of a profile in MLflow",
         example="""
             recap track publish --profile demo --results results/demo --reports reports/demo \\
               --store mlflow/mlflow.db --out mlflow/demo.published.json
@@ -34,7 +34,7 @@ def add_track(commands: Commands) -> None:
         commands,
         "addresses",
         _addresses,
-        purpose="where a browser finds the runs while `make ui` serves the store",
+        purpose="print the addresses of the runs in MLflow for `make ui`",
         example="recap track addresses --store mlflow/mlflow.db",
     )
     paths(parser, store=store)

@@ -41,7 +41,7 @@ def add_train(commands: Commands) -> None:
     parser = command(
         commands,
         "train",
-        purpose="train one stage of one run: of a spec, or of the row of a table",
+        purpose="train one stage of one run, given by a spec or by a table row",
         example="""
             recap train --row mine/t3/wide --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
             recap train --row mine/t3/wide --scale scenes --set execution.overfit_one_batch=true
@@ -151,7 +151,7 @@ def add_evaluate(commands: Commands) -> None:
     parser = command(
         commands,
         "evaluate",
-        purpose="decode a split and score it",
+        purpose="decode a split with a trained run and score the captions",
         example="""
             recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
               --features features.h5 --model run --out scores

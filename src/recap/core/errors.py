@@ -2,7 +2,7 @@
 
 A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
 `MissingFile` what happened, so that callers need not read the sentence.
-An error ends the job, so no digest of source has its class: another class at a `raise` makes nothing again.
+An error ends the job, so no digest of source has its class: another class at a `raise` reruns nothing.
 """
 
 from __future__ import annotations

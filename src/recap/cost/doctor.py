@@ -27,7 +27,7 @@ _PACKAGES = (
     ("pycocoevalcap", "captions are not scored", "pip install 'recap[workflow]'"),
     ("statsmodels", "no power and agreement of raters", "pip install 'recap[studies]'"),
     ("huggingface_hub", "no weights by name from the hub; files by hand work", "pip install 'recap[hub]'"),
-    ("detectron2", "no regions of a detector; imported features work", "docs/detectron2.md"),
+    ("detectron2", "no regions of a detector; imported features work", "docs/guides/detectron2.md"),
 )
 # Name, programs of which one will do, what is lost without it, how to get it.
 _PROGRAMS = (
@@ -38,7 +38,7 @@ _PROGRAMS = (
         "reports and forms are HTML files to open elsewhere",
         "apt install chromium",
     ),
-    ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/slurm.md"),
+    ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/guides/slurm.md"),
     ("conda", ["conda", "mamba"], "`snakemake --sdm conda` cannot build detectron2", "conda-forge.org"),
     ("git", ["git"], "provenance lacks the commit", "apt install git"),
 )

@@ -54,7 +54,7 @@ def _of_features(plan: RunPlan) -> Iterator[Tool]:
     detectors = [name for name in features if plan.get("features", name).needs_detectron2]
     if detectors:
         without = f"no {', '.join(detectors)}, and no table that reads them"
-        get = "snakemake --sdm conda builds it, or docs/detectron2.md"
+        get = "snakemake --sdm conda builds it, or docs/guides/detectron2.md"
         yield Tool("detectron2", find_spec("detectron2") is not None, without, get)
 
 

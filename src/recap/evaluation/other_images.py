@@ -2,7 +2,7 @@
 
     loss = mean over an image's reference tokens of -log p(token | tokens before it, image)
 
-A model that has learnt the language of captions alone loses nothing when images are exchanged. Each image is given the
+A model that has learned the language of captions alone loses nothing when images are exchanged. Each image is given the
 features of the next one of its split in the order of ids, the last one those of the first.
 """
 

@@ -14,7 +14,7 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
 
-CHANNEL_SCALE = "channel_scale"  # by what standardised channels were brought to one scale, which photos need as well
+CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
 
 
 def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any) -> dict[str, str]:

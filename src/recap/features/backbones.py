@@ -32,7 +32,7 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
 
     Raises:
         ConfigError: unknown name, or an activation or size that the model has not.
-        FeatureError: pretrained weights cannot be had.
+        FeatureError: pretrained weights are not available.
     """
     timm = timm_library()
     check_name(spec.backbone)

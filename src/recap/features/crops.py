@@ -99,7 +99,7 @@ class CropEncoder:
 
         Raises:
             ConfigError: unknown backbone, or a projection that it has not.
-            FeatureError: the weights cannot be had or do not fit.
+            FeatureError: the weights are not available or do not fit.
         """
         if spec.embedding == "projected" and "clip" not in spec.backbone:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """Detectors of detectron2: built from its own configurations, with weights that hold tensors alone.
 
-detectron2 is no dependency: it has no wheels. docs/detectron2.md says how it is built.
+detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says how it is built.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def configured(name: str, changes: Mapping[str, Any]) -> Any:
         from detectron2 import model_zoo
     except ImportError as error:
         raise ConfigError(
-            f"regions and segments need detectron2, which cannot be imported ({error}): build it as docs/detectron2.md "
-            "says, or run this rule with `snakemake --sdm conda`, or import features that others extracted"
+            f"regions and segments need detectron2, which cannot be imported ({error}): build it as "
+            "docs/guides/detectron2.md says, run this rule with `snakemake --sdm conda`, or import extracted features"
         ) from error
     config = model_zoo.get_config(name)
     config.merge_from_list([item for pair in changes.items() for item in pair])
@@ -155,7 +155,7 @@ def _background_last(given: dict[str, torch.Tensor]) -> None:
 
 
 def _tame(model: torch.nn.Module) -> None:
-    """Scale random residual branches down: their norms are frozen and normalise nothing, so that values would grow with
+    """Scale random residual branches down: their norms are frozen and normalize nothing, so that values would grow with
     every block until no box is left inside the picture."""
     for name, value in model.named_buffers():
         if name.endswith("conv3.norm.weight"):

@@ -28,7 +28,7 @@ from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
 from recap.settings.features.grid import GridFeatures
 
-STANDARDISED_OVER = 256  # training pictures over which features are standardised
+STANDARDISED_OVER = 256  # training pictures over which features are standardized
 _CODE = ("recap.features.backbones", "recap.features.grid", "recap.features.maps")
 
 
@@ -117,7 +117,7 @@ class Backbone:
 
         Raises:
             ConfigError: unknown backbone, or an activation, size or stage that it has not.
-            FeatureError: the weights cannot be had or do not fit.
+            FeatureError: the weights are not available or do not fit.
         """
         self.spec = spec
         self.device = device

@@ -64,7 +64,9 @@ class ExtractionJob:
             return dict(images)
         ids = read_used(self.used)
         if missing := [image_id for image_id in ids if image_id not in images]:
-            raise DataError(f"{self.used}: image id {missing[0]} is not in {where}; delete the list, and make it again")
+            raise DataError(
+                f"{self.used}: image id {missing[0]} is not in {where}; delete the list and rerun its command"
+            )
         return {image_id: images[image_id] for image_id in ids}
 
 

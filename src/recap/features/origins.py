@@ -141,7 +141,7 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
         if origins.mark(image_id) != mark:
             raise FeatureError(
                 f"image id {image_id}: the files it is made from were changed while they were read; leave them alone "
-                "and run the same command again, which makes again what has changed"
+                "and run the same command again, which rebuilds what has changed"
             )
 
 

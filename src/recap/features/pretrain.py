@@ -2,7 +2,7 @@
 
 This is to the built-in scenes what a detector trained on Visual Genome's objects and attributes is to photographs
 (Anderson et al. 2018, section 3.1): captions are not seen, only boxes with names. Each cell of the map says what the
-box over it holds (shape, colour, size, texture, or nothing), how many boxes have their middle in it, and what the
+box over it holds (shape, color, size, texture, or nothing), how many boxes have their middle in it, and what the
 background is.
 """
 
@@ -82,10 +82,10 @@ def pretrain_backbone(
 def cell_labels(
     objects: Sequence[Mapping[str, Any]], size: tuple[int, int], grid: int, known: Mapping[str, Sequence[str]]
 ) -> Tensor:
-    """Return what each cell shows, [names + 1, grid, grid]: the names of the box over its centre (0 is none), and how
+    """Return what each cell shows, [names + 1, grid, grid]: the names of the box over its center (0 is none), and how
     many boxes have their middle in it.
 
-    A box too small to cover any centre labels the cell of its centre.
+    A box too small to cover any center labels the cell of its center.
     """
     labels = torch.zeros(len(NAMES) + 1, grid, grid, dtype=torch.long)
     for item in objects:
@@ -105,7 +105,7 @@ def _middle(low: float, high: float, cell: float, grid: int) -> int:
 
 
 def _covered(low: float, high: float, cell: float, grid: int) -> slice:
-    """Return the cells along one axis whose centres are in [low, high), or the one that holds the middle."""
+    """Return the cells along one axis whose centers are in [low, high), or the one that holds the middle."""
     inside = [place for place in range(grid) if low <= (place + 0.5) * cell < high]
     if inside:
         return slice(inside[0], inside[-1] + 1)

@@ -108,7 +108,7 @@ class FeatureStore:
         return [name for name in self._arrays[self._named(stream)] if name != VALUES]
 
     def blocks(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield positions start, stop of neighbouring images and their arrays by path (``grid/values``), as stored.
+        """Yield positions start, stop of neighboring images and their arrays by path (``grid/values``), as stored.
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
 

@@ -5,7 +5,7 @@ least one of its cells, over all views,
 
     p(word | image) = 1 - prod over cells (1 - sigmoid(w f + b)).
 
-What all pictures of a kind have in common hides what tells them apart, so that f are standardised channels.
+What all pictures of a kind have in common hides what tells them apart, so that f are standardized channels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recap.features.maps import ChannelScale
 
 
 class WordHead(nn.Module):
-    """Scores words in each cell of a map whose channels are first standardised."""
+    """Scores words in each cell of a map whose channels are first standardized."""
 
     def __init__(self, scale: ChannelScale, *, share: Tensor, cells: float) -> None:
         """Begin with scores that give each word its share of the images.

@@ -32,7 +32,7 @@ def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transf
 
     Raises:
         ConfigError: the list does not have them.
-        DataError: one cannot be had.
+        DataError: one is not available.
     """
     if missing := [name for name in NAMES if name not in files]:
         raise ConfigError(f"the list of outside files has no {missing[0]}; add it, or put it there by hand")

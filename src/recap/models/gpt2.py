@@ -1,6 +1,6 @@
 """GPT-2 (Radford et al. 2019) as a decoder of captions and as a language model.
 
-Pre-norm blocks, learnt positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to the word table:
+Pre-norm blocks, learned positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to the word table:
 
     a = x + attention(norm_1(x));  x' = a + feed_forward(norm_2(a));  logits = W_e norm(x_L)
 
@@ -91,8 +91,8 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         longest = self.position_embedding.num_embeddings
         if tokens > longest:
             raise ConfigError(
-                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} learnt positions; raise "
-                "`positions` of the model, or lower max_length of vocabulary and evaluation"
+                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} learned positions; "
+                "raise `positions` of the model, or lower max_length of vocabulary and evaluation"
             )
 
     def rows(self, tokens: Tensor, index: PackedIndex | None) -> Rows:

@@ -82,7 +82,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     def build_decoder(
         self, *, vocabulary_size: int, d_model: int, dropout: float, layers: Iterable[nn.Module], norm: nn.Module
     ) -> None:
-        """Add word embedding, decoder and output layer, and initialise all matrices of the model (Xavier, uniform).
+        """Add word embedding, decoder and output layer, and initialize all matrices of the model (Xavier, uniform).
 
         `dropout` is on embedded words, `norm` comes after the last layer.
         """

@@ -82,7 +82,7 @@ class ProjectedAttention(DotProductAttention):
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
         """Attend to the outputs of several encoder layers, each on its own, with the same weights for all of them.
 
-        The query is projected once. Levels are in the place of captions.
+        The query is projected once. Levels take the dimension of captions.
 
         Args:
             query: rows of [B, C, T, D].

@@ -1,6 +1,6 @@
-"""What decides whether a finished run is made again: specs of parameter files, and digests of the source of jobs.
+"""What decides whether a finished run reruns: specs of parameter files, and digests of the source of jobs.
 
-`tests/golden/identities.json` holds them, so that a change shows which runs it makes again before it makes any.
+`tests/golden/identities.json` holds them, so a change shows which runs it retrains before it retrains any.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
 
 
 def line(needed: Requirement) -> str:
-    """Return one line about a missing file: path, who names it, where it comes from, bytes, licence."""
+    """Return one line about a missing file: path, who names it, where it comes from, bytes, license."""
     return "; ".join([f"{needed.path} ({needed.named_by})", *_facts(needed)])
 
 

@@ -34,7 +34,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     ):
         raise RecapError(
             f"{path}: not a file of format {FORMAT} as this version writes it; restore it, or delete it and have the "
-            "files beside it made again"
+            "files beside it rebuilt"
         )
     return files
 

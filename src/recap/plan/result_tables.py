@@ -25,8 +25,6 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
     for path in sorted((results / "statistics").glob("[!.]*.json")):
         table = read_json(path)
         if not isinstance(table, dict) or _TABLE - set(table) or any(_ROW - set(row) for row in table["rows"]):
-            raise RecapError(
-                f"{path}: not the statistics of a table; delete it and make it again with `recap statistics`"
-            )
+            raise RecapError(f"{path}: not the statistics of a table; delete it and rebuild it with `recap statistics`")
         found.append(table)
     return found

@@ -39,7 +39,7 @@ def write_gpt2(folder: Path, *, width: int, feed_forward: int, layers: int, posi
         width: of the word table.
         feed_forward: width inside the blocks.
         layers: blocks.
-        positions: learnt positions.
+        positions: learned positions.
     """
     folder.mkdir(parents=True, exist_ok=True)
     words = _write_byte_pairs(folder)

@@ -1,4 +1,4 @@
-"""Miniatures of published region and grid features, in the forms that docs/feature_files.md describes."""
+"""Miniatures of published region and grid features, in the forms that docs/reference/feature_files.md describes."""
 
 from __future__ import annotations
 

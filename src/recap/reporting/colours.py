@@ -1,11 +1,11 @@
-"""Colours of models and lines in figures."""
+"""Colors of models and lines in figures."""
 
 from collections.abc import Iterable
 
-# Colours that colour-blind readers can distinguish (Okabe and Ito); further lines repeat them.
+# Colors that color-blind readers can distinguish (Okabe and Ito); further lines repeat them.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
 def colour_of(labels: Iterable[str]) -> dict[str, str]:
-    """Return the colour of each label, in the order of the tables' rows, so that a row has one colour everywhere."""
+    """Return the color of each label, in the order of the tables' rows, so that a row has one color everywhere."""
     return {label: COLOURS[index % len(COLOURS)] for index, label in enumerate(dict.fromkeys(labels))}

@@ -121,7 +121,7 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     ids = [each.id for rows in (table.rows, table.selections, table.outside) for each in rows]
     asked = (ids, list(table.columns), table.baseline)
     found = ([row["id"] for row in run_rows(statistics)], statistics["columns"], statistics["baseline"])
-    again = "make them again with `recap statistics`"
+    again = "rebuild them with `recap statistics`"
     if asked != found:
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"

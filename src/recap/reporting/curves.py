@@ -22,7 +22,7 @@ COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 _READ = COLUMNS[3:]
 _SECOND = "scst"
 _DASHES: tuple[Literal["solid", "dashed", "dotted", "dashdot"], ...] = ("solid", "dashed", "dotted", "dashdot")
-_FILLS: tuple[Literal["full", "none", "left"], ...] = ("full", "none", "left")  # of markers, where colours repeat
+_FILLS: tuple[Literal["full", "none", "left"], ...] = ("full", "none", "left")  # of markers, where colors repeat
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
 
 
@@ -68,7 +68,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
     """Draw validation CIDEr-D by epoch as a PNG; epochs of the second stage follow those of the first.
 
-    A label has a colour and, where colours repeat, markers filled in another way; a seed has a dash.
+    A label has a color and, where colors repeat, markers filled in another way; a seed has a dash.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -105,12 +105,12 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
 
 
 def _fill(index: int) -> Literal["full", "none", "left"]:
-    """Return how the markers of a label are filled, which tells labels of one colour apart."""
+    """Return how the markers of a label are filled, which tells labels of one color apart."""
     return _FILLS[index // len(COLOURS) % len(_FILLS)]
 
 
 def _legend(figure: Figure, labels: Sequence[str], seeds: Sequence[int], columns: int) -> None:
-    """Add a legend below the axes, where long labels have room: colours and markers of labels, dashes of seeds."""
+    """Add a legend below the axes, where long labels have room: colors and markers of labels, dashes of seeds."""
     from matplotlib.lines import Line2D
 
     colours = [

@@ -23,9 +23,9 @@ _MARGIN = 24
 _FONT_SIZE = 17
 _LINE = 23  # pixels from line to line
 _TEXT_COLOR, _GREY, _BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
-_DARKER = 0.7  # of the colour of a line, as text on white
+_DARKER = 0.7  # of the color of a line, as text on white
 
-Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), colour
+Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), color
 
 
 def write_samples(
@@ -122,7 +122,7 @@ def _fitted(image: Image) -> Image:
 
 
 def _card_lines(number: int, sample: Sample, fonts: dict[str, Any]) -> list[Styled]:
-    """Return the text beside one image: every row's label and caption, then the references in grey."""
+    """Return the text beside one image: every row's label and caption, then the references in gray."""
     from PIL.ImageColor import getrgb
 
     parts: list[Styled] = [(f"{number}. {sample.heading()}", "plain", _GREY)]

@@ -62,7 +62,7 @@ def latex_table(content: Content, name: str) -> str:
     columns = content.columns
     scale = rf" \textbf{{{escape(content.scale)}}}" if content.scale else ""
     lines = [
-        f"% made by recap: table {escape(name)}; changes are lost when it is made again",
+        f"% made by recap: table {escape(name)}; changes are lost when it is rebuilt",
         PACKAGES,
         r"\begin{table*}[tbp]",
         r"\centering",

@@ -11,7 +11,7 @@ from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 
-NO_RUNS = "One file has no training runs: p generalises over images only, and no difference is marked."
+NO_RUNS = "One file has no training runs: p generalizes over images only, and no difference is marked."
 _MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns
 SEEDS_LINE = "seeds for the printed difference"
 
@@ -122,11 +122,11 @@ def _on_p(statistics: Mapping[str, Any]) -> str:
     more = "Wilcoxon tests, intervals and effect sizes are in the CSV."
     if family["units"] == ["images"]:
         return (
-            f"{tests} {images}: with one seed, p generalises over images only, not over training runs: other "
+            f"{tests} {images}: with one seed, p generalizes over images only, not over training runs: other "
             f"runs may reverse a difference. {more}"
         )
     return (
-        f"{tests} {images}, generalises over images for these training runs. Runs: Welch over the runs, generalises "
+        f"{tests} {images}, generalizes over images for these training runs. Runs: Welch over the runs, generalizes "
         "over training runs for these images. Both: the largest p of these two and of the joint test (min F'), which "
         f"takes images and runs as random. An arrow marks a difference with all three below {SIGNIFICANT:g}; bold: "
         f"better by this rule. {more}"

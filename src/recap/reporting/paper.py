@@ -121,7 +121,7 @@ def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str]
 
 
 def short_name(column: str) -> list[str]:
-    """Return the name of a column as papers abbreviate it, in the words that may stand below each other."""
+    """Return the name of a column as papers abbreviate it, in words that may be set below each other."""
     if column in RUN_COLUMNS:
         return heading(column).split()
     server = column in server_names()

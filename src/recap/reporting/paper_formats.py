@@ -31,7 +31,7 @@ def paper_latex(table: PaperTable, name: str) -> str:
     sentences = " ".join([f"{table.title}.", *filter(None, [table.scale]), *table.legend])
     below = "\\par\n".join([*latex.footnotes(table.footnotes), escape(table.note)])
     lines = [
-        f"% made by recap: table {escape(name)}, one line per row; changes are lost when it is made again",
+        f"% made by recap: table {escape(name)}, one line per row; changes are lost when it is rebuilt",
         PACKAGES,
         rf"\begin{{{environment}}}[tbp]",
         r"\centering",

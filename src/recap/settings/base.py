@@ -18,7 +18,7 @@ def neutral(default: Any, **options: Any) -> Any:
 
     Every optional key that is added to a class whose runs may be finished somewhere is declared so: what was made
     before the key then stays what it is. Such a default is a promise: it may never change, because nothing would be
-    made again (`tests/golden/identities.json` lists them).
+    rerun (`tests/golden/identities.json` lists them).
 
     Args:
         default: the value that means "as before this key existed".

@@ -1,4 +1,4 @@
-"""How a job is computed, not what: nothing here decides whether a finished run is made again."""
+"""How a job is computed, not what: nothing here decides whether a finished run reruns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExecutionFile(Execution):
     """
 
     max_steps: PositiveInt | None = Field(
-        None, exclude=True, description="train so many steps, then end; 100 by default where one batch is overfit"
+        None, exclude=True, description="number of training steps, then stop; 100 by default where one batch is overfit"
     )
     overfit_one_batch: bool = Field(
         False, exclude=True, description="take the first batch at every step: the loss of a sound model comes near 0"

@@ -1,4 +1,4 @@
-"""Config classes that are told apart by their key ``kind``: one class per file of a folder, and those of plug-ins."""
+"""Settings classes, chosen by their key ``kind``: one class per file of a folder, and those of plug-ins."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class LanguageModel(NamesFiles):
     heads: Width = 8
     d_feed_forward: Width = 1024
     layers: Layers = 6
-    positions: Width = Field(64, description="learnt positions: the longest text in tokens, with <bos>")
+    positions: Width = Field(64, description="learned positions: the longest text in tokens, with <bos>")
     dropout: Probability = 0.1
     epochs: PositiveInt = 3
     learning_rate: PositiveFloat = Field(

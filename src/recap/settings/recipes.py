@@ -34,7 +34,9 @@ class Stage(Strict):
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient's global norm")
     clip_value: float | None = Field(0.1, gt=0, description="clip each gradient entry")
-    patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
+    patience: PositiveInt | None = Field(
+        None, description="stop after this number of validations without a better CIDEr"
+    )
     validate_every: PositiveInt = neutral(
         1, description="epochs between two validations; the last epoch has one. Few captions make short epochs"
     )

@@ -23,8 +23,8 @@ from recap.statistics.server import NO_IMAGES
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
     "of columns that are no metrics, values, mean and sd are as the trainings recorded them; they are not compared",
-    "the paired tests compare image scores, averaged over the runs: they generalise over images, not training runs",
-    "Welch's test compares corpus scores, one per run: it generalises over training runs, not images",
+    "the paired tests compare image scores, averaged over the runs: they generalize over images, not training runs",
+    "Welch's test compares corpus scores, one per run: it generalizes over training runs, not images",
     "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three",
     "a difference is marked only if all three tests are significant, so with one seed nothing is marked",
     "power: an estimate of how many seeds would mark the largest unmarked difference of one metric with 80 % power",

@@ -55,4 +55,4 @@ def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
                 raise ValueError(f"a picture unpacks to {largest} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
     except DAMAGED as error:
-        raise DamagedData(f"{path}: cannot be read ({error}); make it again with `recap study sheets`") from error
+        raise DamagedData(f"{path}: cannot be read ({error}); rebuild it with `recap study sheets`") from error

@@ -155,5 +155,5 @@ def read_sheets(path: Path) -> Sheets:
             f"{path}: holds no sheets of a study ({problem}); make them with `recap study sheets`"
         ) from error
     if sheets.digest != digest:
-        raise DataError(f"{path}: its items were changed after they were made; make them again")
+        raise DataError(f"{path}: its items were changed after they were made; rebuild the forms")
     return sheets

@@ -143,7 +143,7 @@ def digest(path: Path) -> str:
         check(path)
         return sha256_file(path)
     except OSError as error:
-        raise RecapError(f"{path}: cannot be read ({error.strerror}); run the step that makes it again") from error
+        raise RecapError(f"{path}: cannot be read ({error.strerror}); rerun the step that makes it") from error
 
 
 def _config(path: Path) -> dict[str, str]:

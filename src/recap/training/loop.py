@@ -1,4 +1,4 @@
-"""The training loop: one plain loop for both stages that continues, bit for bit, where it was killed."""
+"""The training loop: one plain loop for both stages that resumes bit for bit after a kill."""
 
 from __future__ import annotations
 

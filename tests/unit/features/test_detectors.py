@@ -32,7 +32,7 @@ VISUAL_GENOME = ("bottom_up_r101_c4", "grid_feats_x101_c5")
 
 def needs_detectron(test):
     """Mark a test that builds a detector, which takes seconds."""
-    reason = "detectron2 is not installed (docs/detectron2.md says how to build it)"
+    reason = "detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
     return pytest.mark.slow(pytest.mark.skipif(ABSENT, reason=reason)(test))
 
 

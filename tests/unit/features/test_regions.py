@@ -64,7 +64,7 @@ def test_segments_are_pooled_under_their_mask_with_tight_boxes():
 @pytest.mark.skipif(DETECTRON, reason="detectron2 is installed here: its absence cannot be tested")
 def test_absent_detectron2_says_how_to_get_it(tmp_path):
     spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random")
-    with refused(ConfigError, "docs/detectron2.md", "--sdm") as error:
+    with refused(ConfigError, "docs/guides/detectron2.md", "--sdm") as error:
         Detector(spec, inputs=tmp_path, device=torch.device("cpu"))
     assert "\n" not in str(error.value)
 
@@ -101,7 +101,9 @@ def regions(detector, pixels):
     return found
 
 
-@pytest.mark.skipif(not DETECTRON, reason="detectron2 is not installed (docs/detectron2.md says how to build it)")
+@pytest.mark.skipif(
+    not DETECTRON, reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
+)
 def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     counts = {"min_boxes": 5, "max_boxes": 5, "short_side": 120, "long_side": 200}
@@ -113,7 +115,9 @@ def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
     assert ((corners >= 0) & (corners <= [90, 60, 90, 60])).all()
 
 
-@pytest.mark.skipif(not DETECTRON, reason="detectron2 is not installed (docs/detectron2.md says how to build it)")
+@pytest.mark.skipif(
+    not DETECTRON, reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
+)
 def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}

@@ -1,4 +1,4 @@
-"""What decides whether finished runs are made again is written down, so that a change shows what it makes again."""
+"""What decides whether finished runs rerun is written down, so that a change shows what it makes again."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_identities_are_those_of_the_golden_file():
     found = identities(ROOT / "params")
     changed = differences(json.loads(GOLDEN.read_text()), found)
     assert not changed, (
-        f"what decides whether runs are made again has changed: {changed}. If it must: `{COMMAND}`, and a line in "
+        f"what decides whether runs rerun has changed: {changed}. If it must: `{COMMAND}`, and a line in "
         "CHANGELOG.md that says which runs are made again"
     )
 

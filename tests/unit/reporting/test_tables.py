@@ -244,7 +244,7 @@ def test_one_seed_says_that_there_is_no_spread(tmp_path):
     made = texts(tmp_path, table, (5,))
     assert lines_of(made["md"])[2] == ("ours (n = 1)", ["20.0", "30.0", "-- [a]"])
     assert "one seed (5), so no spread" in made["md"]
-    assert "with one seed, p generalises over images only, not over training runs" in made["md"]
+    assert "with one seed, p generalizes over images only, not over training runs" in made["md"]
     assert "With one seed no difference is marked." in made["md"]
     assert [kind for kind, _ in lines_of(made["md"])][-1] == "p, images (Holm)"
     assert "nan" not in "".join(made.values()).lower()

@@ -35,7 +35,7 @@ def test_both_files_of_conceptual_captions_can_be_fetched():
 
 
 def test_list_and_document_agree_about_pickles():
-    document = (PARAMS.parent / "docs" / "detectron2.md").read_text()
+    document = (PARAMS.parent / "docs" / "guides" / "detectron2.md").read_text()
     pickles = [file for file in read_versions(PARAMS / "data_versions.csv").values() if file.name.endswith(".pkl")]
     assert len(pickles) == 4
     for file in pickles:

@@ -12,7 +12,7 @@ from helpers.plans import PARAMS
 from recap.settings.param_files import names
 from recap.settings.params import load_named
 
-PAGE = (Path(__file__).parents[3] / "docs" / "zodiac_p_values.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "papers" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
     r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M

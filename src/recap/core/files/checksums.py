@@ -63,5 +63,5 @@ def check(file: Path) -> None:
     if expected is not None and file.exists() and sha256_file(file) != expected:
         raise ChangedFile(
             f"{file}: has changed since it was finished (its sha256 is not the one in {NAME}); "
-            "delete it and make it again, or restore it"
+            "delete it and repeat the command that makes it, or restore it"
         )

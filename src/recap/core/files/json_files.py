@@ -50,9 +50,13 @@ def parse_json(content: bytes, source: str, kind: Any = Any) -> Any:
         values = json.loads(content.decode(), parse_int=_whole, parse_float=_finite, parse_constant=_finite)
         return adapter(kind).validate_python(values)
     except ValidationError as error:
-        raise DamagedFile(f"{source}: {first_problem(error, kind)}; delete it and make it again") from error
+        raise DamagedFile(
+            f"{source}: {first_problem(error, kind)}; delete it and repeat the command that makes it"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{source}: not valid JSON ({error}); delete it and make it again") from error
+        raise DamagedFile(
+            f"{source}: not valid JSON ({error}); delete it and repeat the command that makes it"
+        ) from error
 
 
 def _whole(text: str) -> int:

@@ -62,7 +62,9 @@ class Corpus:
         with _opened(path) as file:
             about = json.loads(file.metadata.metadata[b"recap"])
             if not file.schema_arrow.equals(schema()):
-                raise DataError(f"{path}: its columns are not those of a corpus; delete it and make it again")
+                raise DataError(
+                    f"{path}: its columns are not those of a corpus; delete it and repeat the command that makes it"
+                )
             for number in range(file.num_row_groups):
                 table = file.read_row_group(number)
                 content.add(table)
@@ -72,7 +74,9 @@ class Corpus:
             whole = about.pop("content_hash") == content.digest(about)
             ids = {name: np.concatenate(parts) for name, parts in pieces.items()}
         if not whole:
-            raise DamagedData(f"{path}: its content does not match its hash; delete it and make it again")
+            raise DamagedData(
+                f"{path}: its content does not match its hash; delete it and repeat the command that makes it"
+            )
         return cls(path, about, ids)
 
     @cached_property
@@ -184,7 +188,9 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError) as error:
         reason = first_line(error)
-        raise DamagedData(f"{path}: damaged or no corpus ({reason}); delete it and make it again") from error
+        raise DamagedData(
+            f"{path}: damaged or no corpus ({reason}); delete it and repeat the command that makes it"
+        ) from error
 
 
 def _codes(splits: pa.ChunkedArray) -> np.ndarray:

@@ -27,7 +27,7 @@ def shares(token_lists: Sequence[Sequence[str]]) -> str:
     """Return a sentence and a Markdown list with the share of each kind of word, or how to install a tagger."""
     found = tagger()
     if found is None:
-        return f"{HINT}, then delete this card and make it again."
+        return f"{HINT}, then delete this card and repeat the command."
     name, tag = found
     return f"Tagged by {name}.\n\n{_listed(count_kinds(tag(token_lists)))}"
 

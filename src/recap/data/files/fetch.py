@@ -47,7 +47,7 @@ def fetch_files(
         transfer: time limits; its progress is replaced by a bar.
 
     Raises:
-        DataError: a file cannot be had, or is not what its hash says; the other files are finished first.
+        DataError: a file is not available, or is not what its hash says; the other files are finished first.
     """
     stop, lock = threading.Event(), threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None

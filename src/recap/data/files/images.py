@@ -55,7 +55,7 @@ def open_picture(content: bytes) -> Image:
 def decode_rgb(content: bytes, file: str) -> Image:
     """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
 
-    Grey of 16 bits is scaled from 0..65535 to 0..255.
+    Gray of 16 bits is scaled from 0..65535 to 0..255.
 
     Raises:
         BrokenPicture: the bytes are truncated or no picture of FORMATS.
@@ -78,7 +78,7 @@ def decode_rgb(content: bytes, file: str) -> Image:
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:
-    """Return a grey picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
+    """Return a gray picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
     from PIL import Image
 
     values = np.asarray(picture)  # [height, width]

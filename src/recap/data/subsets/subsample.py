@@ -73,5 +73,5 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     values = read_json(path)
     rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
     if not rest or values.get("hash") != value_hash(rest):
-        raise DamagedData(f"{path}: the ids do not match their hash; delete it and make it again")
+        raise DamagedData(f"{path}: the ids do not match their hash; delete it and repeat the command that makes it")
     return values

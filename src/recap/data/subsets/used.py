@@ -48,7 +48,9 @@ def read_used(path: Path) -> list[int]:
         lines = path.read_text(encoding="ascii").splitlines()
         ids = [int(line) for line in lines]
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: no list of image ids ({error}); delete it and make it again") from error
+        raise DataError(
+            f"{path}: no list of image ids ({error}); delete it and repeat the command that makes it"
+        ) from error
     if not ids or not bool((np.diff(ids) > 0).all()):
-        raise DataError(f"{path}: its image ids do not rise; delete it and make it again")
+        raise DataError(f"{path}: its image ids do not rise; delete it and repeat the command that makes it")
     return ids

@@ -81,7 +81,9 @@ class BytePairVocabulary:
         saved: _Saved = validate(_Saved, dict(values), str(path))
         vocabulary = cls(_of_json(json.dumps(values["tokenizer"]).encode(), path), saved.rule.model_dump())
         if vocabulary.hash != saved.hash:
-            raise DamagedData(f"{path}: the byte pairs do not match their hash; delete it and make it again")
+            raise DamagedData(
+                f"{path}: the byte pairs do not match their hash; delete it and repeat the command that makes it"
+            )
         return vocabulary
 
     def save(self, path: str | Path) -> None:

@@ -83,7 +83,9 @@ class Vocabulary:
         saved: _Saved = validate(_Saved, values, str(path))
         vocabulary = cls(saved.words, saved.rule.model_dump())
         if vocabulary.hash != saved.hash or len(vocabulary._ids) != len(vocabulary.words):
-            raise DamagedData(f"{path}: the words do not match their hash; delete it and make it again")
+            raise DamagedData(
+                f"{path}: the words do not match their hash; delete it and repeat the command that makes it"
+            )
         return vocabulary
 
     def save(self, path: str | Path) -> None:

@@ -1,1 +1,1 @@
-"""Converts feature files that others made into stores: one format per file; docs/feature_files.md describes them."""
+"""Converts feature files of others into stores, one format per module (docs/reference/feature_files.md)."""

@@ -24,7 +24,7 @@ class ClustersFigure(ShownImages):
     kind: Literal["clusters"]
     layers: list[PositiveInt] | None = Field(None, description="numbers of the layers, counted from 1 (default: all)")
     threshold: float = Field(0.5, gt=0, le=1, description="value of C from which neighbors are one cluster")
-    untrained: bool = Field(False, description="beside each model itself with random weights: what was not learnt")
+    untrained: bool = Field(False, description="beside each model itself with random weights: what was not learned")
 
 
 @FIGURES.register

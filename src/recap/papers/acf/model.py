@@ -1,7 +1,7 @@
 """Ada-ClustFormer (ACF): the Transformer whose self-attention is weakened between elements of different clusters.
 
-Paper: "Adaptively Clustering Neighbor Elements for Image Captioning", Eq. 1-8; code: ZihuaEvan/ACFModel (no licence),
-not opened here; docs/acf.md says what it does instead of the equations.
+Paper: "Adaptively Clustering Neighbor Elements for Image Captioning", Eq. 1-8; code: ZihuaEvan/ACFModel (no license),
+not opened here; docs/papers/acf.md says what it does instead of the equations.
 Follows the equations where paper and code differ: the mean of Eq. 4 is without the new element, the product of Eq. 3
 begins behind k = i, Eq. 6 is applied to C, and C of a grid is Eq. 8's with the box's top row and left column for all
 orientations, which makes it symmetric. `context: inclusive_mean`, `self_factor: true`, `stacking: steps` are the

@@ -39,7 +39,7 @@ class AcfModel(TransformerSizes):
     encoder_clustering: Literal["2d", "1d", "none"] = Field("2d", description="1d: vectors as one line; none: classic")
     decoder_clustering: Literal["1d", "none"] = "1d"
     reading: Literal["multiply", "renormalize", "double_softmax", "logit_scale"] = Field(
-        "multiply", description="of Eq. 2: weights times C after the softmax (released code); see docs/acf.md"
+        "multiply", description="of Eq. 2: weights times C after the softmax (released code); see docs/papers/acf.md"
     )
     context: Literal["exclusive_mean", "inclusive_mean", "previous"] = Field(
         "exclusive_mean", description="what Eq. 4 compares an element with; released: inclusive_mean; APN: previous"

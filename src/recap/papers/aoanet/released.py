@@ -26,7 +26,7 @@ KNOWN = (
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released AoANet's parameter names to ours (docs/parameters.md).
+    """Map the released AoANet's parameter names to ours (docs/reference/parameters.md).
 
     One linear layer of its decoder makes values and keys, in this order; it is split.
 

@@ -8,7 +8,7 @@ Paper: Guo et al., "Fusion Transformer for Image Captioning"; no code was releas
     decoder                                      causal self-attention; language guidance (18), fusion attention (19)
                                                  and gate (20-21); feed-forward
 
-Each reading that the paper leaves open is an option, and its default is said in docs/fusion_transformer.md. Its
+Each reading that the paper leaves open is an option, and its default is said in docs/papers/fusion.md. Its
 second stream may also be segments of a panoptic model ("segmentation + grid"), which the paper names in one row and
 does not describe.
 Departs: nothing known. Embedding of vectors: linear, ReLU, dropout 0.1, norm; post-norm; words as in `Transformer`.

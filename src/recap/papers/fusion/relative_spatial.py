@@ -1,6 +1,6 @@
 """Geometry and direction of two boxes as a bias of attention scores (Fusion Transformer, 3.2.1 and 3.2.2).
 
-With centre c = (x, y), width w and height h of a box as fractions of the image, and d directions in each quadrant:
+With center c = (x, y), width w and height h of a box as fractions of the image, and d directions in each quadrant:
 
     u_i  = (cos(i pi / 2d), sin(i pi / 2d)),  i = 0 .. 4d - 1                                             (6)
     v_mn = (c_m - c_n) / |c_m - c_n|                                                                     (7)
@@ -13,7 +13,7 @@ With centre c = (x, y), width w and height h of a box as fractions of the image,
 The first coordinate points right and the second down, as in pictures: with d = 1 the directions are right, down, left,
 up. Readings where the paper leaves it open, as in the code of the papers that it follows (Herdade et al. 2019):
   - where two directions are equally near, as for 15 of 100 pairs of cells in a 7 x 7 grid, the lowest index is taken;
-    boxes of one centre have no direction: their index is 0;
+    boxes of one center have no direction: their index is 0;
   - for log 0 of Eq. 9, the first two fractions are at least 1e-3;
   - Emb multiplies each number by 100 / 1000^(t/8), t = 0 .. 7; first all sines, then all cosines;
   - s_mn counts from 1 in Eq. 10, for log 0 of the first direction is no number;
@@ -43,7 +43,7 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
     """Return s_mn of Eq. 8, int64 [..., N, N]: the direction that leads from box n to box m.
 
     Args:
-        centres: [..., N, 2], right and down.
+        centers: [..., N, 2], right and down.
         per_quadrant: d, at least 1.
     """
     centres = centres.double()
@@ -56,11 +56,11 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
 
 
 def same_centre(centres: Tensor) -> Tensor:
-    """Return where two boxes have one centre, so that no direction leads from one to the other: bool [..., N, N]."""
+    """Return where two boxes have one center, so that no direction leads from one to the other: bool [..., N, N]."""
     return (centres[..., :, None, :] == centres[..., None, :, :]).all(-1)
 
 
-SMALLEST_DISTANCE = 1e-3  # of centres, in widths and heights of the query's box
+SMALLEST_DISTANCE = 1e-3  # of centers, in widths and heights of the query's box
 SMALLEST_SIDE = 1e-6  # of a box that is a line or a point
 RATES = 8
 WAVELENGTH, SCALE = 1000.0, 100.0
@@ -68,14 +68,14 @@ WAVELENGTH, SCALE = 1000.0, 100.0
 
 @dataclass(frozen=True)
 class Boxes:
-    """Centre [..., N, 2] and sides [..., N, 2] of boxes, first of width then of height."""
+    """Center [..., N, 2] and sides [..., N, 2] of boxes, first of width then of height."""
 
     centres: Tensor
     sides: Tensor
 
     @classmethod
     def of(cls, corners: Tensor) -> Boxes:
-        """Left, top, right, bottom [..., N, 4] -> centres and sides."""
+        """Left, top, right, bottom [..., N, 4] -> centers and sides."""
         low, high = corners[..., :2], corners[..., 2:]
         return cls((low + high) / 2, (high - low).clamp(min=SMALLEST_SIDE))
 
@@ -121,7 +121,7 @@ class RelativeSpatialEncoding(nn.Module):
         heads: H.
         per_quadrant: d, directions in each quadrant; 0: without direction.
         direction: "log_index": log(s_mn + 1) is a fifth number of Eq. 10; "learned": each direction has a learned
-            vector instead, and a further one stands for boxes of one centre.
+            vector instead, and a further one stands for boxes of one center.
         plus_one: see `relative_geometry`.
 
     Raises:

@@ -1,6 +1,6 @@
 """The layers of the Meshed-Memory Transformer (Cornia et al. 2020): memory attention, meshed gate, decoder layer.
 
-The encoder layer is the Transformer's with memory attention. A layer's m slots are learnt keys and values, the same for
+The encoder layer is the Transformer's with memory attention. A layer's m slots are learned keys and values, equal for
 all images, which no mask hides. The scales are the released code's:
 
     K = [W_k X ; sqrt(d_k) M_k],   V = [W_v X ; sqrt(m) M_v]

@@ -5,9 +5,9 @@ not opened here. As the released code has it, where that is more than the paper 
   - features -> linear, ReLU, dropout, norm; words without a scale; no bias in the output layer, which is not tied;
   - each level's attention has its residual connection and norm before the gate, the sum is divided by sqrt(levels), and
     no norm follows;
-  - Xavier initialisation of all matrices, zero biases in attentions and gates.
+  - Xavier initialization of all matrices, zero biases in attentions and gates.
 Where paper and release disagree, the paper by default, the release by option (params/m2/models/m2_as_released.yaml):
-  - `positions: noise`: the release's sinusoids are overwritten by its initialisation, and stay noise;
+  - `positions: noise`: the release's sinusoids are overwritten by its initialization, and stay noise;
   - `memory_init: xavier`: so are the memory slots, which are meant to be normal;
   - `padded_vectors: attended`: its mask of padding hides nothing, so that an image's padding takes part.
 Departs: its mask also hides, in float32, a few real vectors whose sum happens to be 0; nothing here does.

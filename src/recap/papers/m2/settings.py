@@ -27,7 +27,7 @@ class M2Model(WithPaddedVectors):
     d_feed_forward: Width = 2048
     encoder_layers: Layers = 3
     decoder_layers: Layers = 3
-    memory_slots: Width = Field(40, description="learnt keys and values of each encoder layer")
+    memory_slots: Width = Field(40, description="learned keys and values of each encoder layer")
     max_tokens: Width = Field(512, description="positions for <bos> and the words of a caption; released: 54")
     positions: Literal["sinusoid", "noise"] = Field("sinusoid", description="noise: frozen, as the release trains")
     memory_init: Literal["normal", "xavier"] = Field("normal", description="xavier: as the release trains")

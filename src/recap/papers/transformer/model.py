@@ -1,8 +1,8 @@
 """Encoder-decoder Transformer for captioning: the baseline of four of the five papers.
 
 Paper: Vaswani et al. 2017, "Attention Is All You Need", on image features as in Sharma et al. 2018.
-Realised as the papers' code bases have it (Annotated Transformer lineage): features -> linear, ReLU, dropout 0.5, no
-positions on the visual side; word embedding times sqrt(D) plus sinusoids; untied output layer; Xavier initialisation.
+Realized as the papers' code bases have it (Annotated Transformer lineage): features -> linear, ReLU, dropout 0.5, no
+positions on the visual side; word embedding times sqrt(D) plus sinusoids; untied output layer; Xavier initialization.
 Departs: norms use the biased variance (`layer_norm: unbiased` gives the code's form); 6+6 pre-norm layers by default,
 3 and post-norm by option; with biases everywhere.
 Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9,487 words + <unk>.

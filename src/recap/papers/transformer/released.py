@@ -11,7 +11,7 @@ from torch import Tensor
 from recap.models.released import SINUSOID, Options, Release, agree, layers
 from recap.models.released_names import rename_annotated
 
-# For `layer_norm: unbiased` (docs/parameters.md).
+# For `layer_norm: unbiased` (docs/reference/parameters.md).
 rename_official = partial(rename_annotated, projections=("query", "key", "value", "output"))
 OPTION_OF = {"max_length": ["max_length", "seq_length"]}
 

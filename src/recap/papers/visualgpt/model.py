@@ -1,7 +1,7 @@
 """VisualGPT: a pretrained GPT-2 that describes images, with gates that balance language against vision.
 
 Paper: Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for Image Captioning".
-Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learnt gates for each encoder level, summed
+Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learned gates for each encoder level, summed
 (`srau`); regions -> linear, GELU (tanh), dropout, norm; three post-norm encoder layers with ReLU, all of
 whose outputs are attended to; one norm of a GPT-2 block before self-attention, on the query and on the encoder's
 outputs; dropout on the residual stream itself; no boxes. `fusion` and `encoder` give its baselines and ablations, too.

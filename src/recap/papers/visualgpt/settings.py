@@ -33,7 +33,7 @@ class VisualGptModel(WithPaddedVectors):
     heads: Width = 12
     d_feed_forward: Width = Field(3072, description="of GPT-2's blocks")
     decoder_layers: Layers = Field(12, description="the first so many blocks of GPT-2")
-    positions: Width = Field(1024, description="learnt positions: the longest caption in tokens")
+    positions: Width = Field(1024, description="learned positions: the longest caption in tokens")
     encoder_layers: Layers = 3
     d_encoder_feed_forward: Width = 2048
     encoder: Literal["plain", "memory", "aoa_baseline"] = Field(
@@ -44,7 +44,7 @@ class VisualGptModel(WithPaddedVectors):
         "srau", description="what joins the state with the cross-attention; all but srau and meshed use the last level"
     )
     gate: Literal["released", "paper"] = Field(
-        "released", description="srau: learnt for each encoder level (the code), or without parameters (paper Eq. 5)"
+        "released", description="srau: learned for each encoder level (the code), or without parameters (paper Eq. 5)"
     )
     tau: float = Field(0.2, ge=0, lt=1, description="srau: gates that are not above it are zero")
     gate_activation: Literal["sigmoid", "leaky_relu", "gelu"] = Field(

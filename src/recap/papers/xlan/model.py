@@ -7,7 +7,7 @@ JDAI-CV/image-captioning, not opened here. As the released code has it, where th
   - the attended vector passes through norm(W [h ; v]) before the GLU.
 The rows of Table 3: `encoder_layers` 0 to 4, `decoder_attention` conventional or x_linear, `activation` relu or celu.
 Departs: with `decoder_attention: conventional` (not released) only the attention itself is exchanged, for Eq. 1.
-Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initialisation; the output layer is not tied.
+Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initialization; the output layer is not tied.
 """
 
 from __future__ import annotations

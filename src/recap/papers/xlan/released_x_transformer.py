@@ -37,7 +37,7 @@ KNOWN = (
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released X-Transformer's parameter names to ours (docs/parameters.md).
+    """Map the released X-Transformer's parameter names to ours (docs/reference/parameters.md).
 
     Its table of positions is cut to our length. Where the state has none, or one that is the beginning of ours, the
     table is computed.

@@ -9,7 +9,7 @@ elementwise product, for each of H heads (the paper prints one; the released cod
     out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value                           (6)
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction). As in the released
-code every projection is group-normalised, one group per head, and W_B^k, W_b, W_e are shared by the heads. The query of
+code every projection is group-normalized, one group per head, and W_B^k, W_b, W_e are shared by the heads. The query of
 Eq. 6 does not depend on i and is taken out of the sum. Stacked blocks (Eq. 7-8) pass the output on as the next query
 and mix it into keys and values: `FeatureMix`.
 """

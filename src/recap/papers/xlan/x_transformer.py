@@ -1,7 +1,7 @@
 """X-Transformer: X-Linear attention in every place of an encoder-decoder Transformer.
 
 Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning", section 4.2 names it without a description;
-realised from the released configuration (JDAI-CV/image-captioning, not opened here): 6+6 layers, D 768, 8 heads,
+realized from the released configuration (JDAI-CV/image-captioning, not opened here): 6+6 layers, D 768, 8 heads,
 B' 48 wide in a head. Two streams run side by side: the vectors (regions or tokens) and a global vector g (one per
 image, one per token), which is the query of every block. With mix as in `recap.papers.xlan.x_linear.FeatureMix`:
 
@@ -10,7 +10,7 @@ image, one per token), which is the query of every block. With mix as in `recap.
     words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the tokens so far)
 
 A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release (whose <pad> is its end).
-Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initialisation; the output layer is not tied.
+Expected: 137.5 M parameters with 2048-d features and 9,488 ids. Torch's initialization; the output layer is not tied.
 """
 
 from __future__ import annotations

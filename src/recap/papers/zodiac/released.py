@@ -13,7 +13,7 @@ from recap.models.released import SINUSOID, Options, Release
 from recap.models.released_names import rename_annotated
 from recap.papers.transformer.released import OPTION_OF, annotated_settings
 
-# For `layer_norm: unbiased` (docs/parameters.md).
+# For `layer_norm: unbiased` (docs/reference/parameters.md).
 rename_official = partial(rename_annotated, projections=("query", "intensity_query", "key", "value", "output"))
 GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 

@@ -30,7 +30,7 @@ FORMATS = Registry(
 
 @FEATURES.register
 class ImportedFeatures(FeaturesConfig):
-    """Features that others extracted: docs/feature_files.md describes the formats."""
+    """Features that others extracted: docs/reference/feature_files.md describes the formats."""
 
     extractor: ClassVar[str] = "recap.features.importers.job:extract"
     no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"

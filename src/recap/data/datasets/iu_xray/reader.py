@@ -124,7 +124,7 @@ def _source_hash(spec: IuXrayDataset, reports: Mapping[str, Report], inputs: Pat
 
 
 def _caption(study: Study, files: Mapping[str, str], most: int | None) -> Caption:
-    """Return a study with the whole text of its findings, and at most so many words of it."""
+    """Return a study with the whole text of its findings, and at most this number of words."""
     number = int(study.uid.removeprefix("CXR"))
     words = tokenize_report(study.findings)
     if not words:

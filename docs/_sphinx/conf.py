@@ -1,0 +1,69 @@
+"""Settings of Sphinx: Markdown by MyST, the theme furo, the reference from the code. `make docs` builds the pages."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reference import write_reference  # noqa: E402
+
+from recap import __version__  # noqa: E402
+
+project = "recap"
+release = __version__
+copyright = "the recap developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_sphinx", "results/prose"]
+default_role = "literal"
+myst_heading_anchors = 4
+napoleon_use_ivar = True
+suppress_warnings = ["ref.python"]  # several packages have a class of one name, as `Study`; annotations name no module
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "show-inheritance": True, "ignore-module-all": True}
+python_maximum_signature_line_length = 100
+html_theme = "furo"
+html_title = f"recap {release}"
+html_copy_source = False
+html_show_sphinx = False
+html_static_path: list[str] = []
+
+# Stars and bars are formulas in our docstrings, and marks of reStructuredText; a name's last underscore is one, too.
+MARKS = re.compile(r"(?<!\\)([*|]|\b\w+_(?=\W|$))")
+
+
+def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]) -> None:
+    """Escape in a docstring what reStructuredText would take for marks; keep the formulas of modules."""
+    paragraphs = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
+    kept: list[str] = []
+    for paragraph in paragraphs:
+        if what == "module" and any(line.startswith(" ") for line in paragraph):
+            kept += ["::", "", *(f"    {line}" for line in paragraph), ""]
+        else:
+            kept += [*_plain("\n".join(paragraph)).split("\n"), ""]
+    lines[:] = kept
+
+
+def _plain(text: str) -> str:
+    parts = re.split(r"(``[^`]+``|`[^`]+`)", text)
+    return "".join(part if part.startswith("`") else MARKS.sub(_escaped, part) for part in parts)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    text = match[1]
+    return f"{text[:-1]}\\_" if text.endswith("_") else f"\\{text}"
+
+
+def setup(app: Sphinx) -> None:
+    """Write the reference before Sphinx reads the pages; show what it cannot color as plain text."""
+    for language in ("csv", "mermaid"):
+        app.add_lexer(language, TextLexer)
+    app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "reference" / "generated"))
+    app.connect("autodoc-process-docstring", as_plain_text, priority=400)  # napoleon has 500
