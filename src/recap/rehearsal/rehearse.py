@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from recap.rehearsal.prepare import SITE, check_paper, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
 from recap.rehearsal.server import Misbehave, serve
 from recap.rehearsal.versioned import repro
-from recap.rehearsal.warm import warm_jobs
 from recap.rehearsal.web import web_picture
 from recap.rehearsal.workflow import PLUGIN, Workflow
 
@@ -82,11 +81,8 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
         state.setdefault("planned", workflow.planned())
         write_json(STATE, state)
-        if short:
-            workflow.run()
-        else:
-            with warm_jobs(workflow.environment()) as more:
-                replace(workflow, more=more).run()
+        workflow.run()
+        if not short:
             repro(workflow)
         left = workflow.planned()
         planned = Counter(state["planned"])

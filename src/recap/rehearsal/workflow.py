@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import RecapError
@@ -27,14 +27,12 @@ class Workflow:
         configfile: the profile's file.
         cores: jobs at once.
         hub: address that takes the place of the HuggingFace hub.
-        more: what the environment has in addition.
     """
 
     snakefile: Path
     configfile: Path
     cores: int
     hub: str
-    more: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, *words: str) -> None:
         """Run Snakemake; its messages go to standard error.
@@ -81,7 +79,6 @@ class Workflow:
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
-            **self.more,
         }
 
     def command(self, words: Sequence[str]) -> list[str]:
