@@ -35,7 +35,7 @@ def model_card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     Args:
         files: the run and what it was made with.
         spec: of the run.
-        params: folder of the parameter files, whose list of outside files has the licences of the data.
+        params: folder of the parameter files, whose list of outside files has the licenses of the data.
 
     Raises:
         RecapError: scores or tables beside the run are damaged.
@@ -46,7 +46,7 @@ def model_card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         "pipeline_tag": "image-to-text",
         "tags": ["image-captioning", kind],
         "license": "other",
-        "license_name": "see-licences-of-the-data",
+        "license_name": "see-licenses-of-the-data",
     }
     sections = [
         f"# {_safe(files.name)}",
@@ -57,7 +57,7 @@ def model_card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         f"## Use\n\n{_USE}",
         f"## Scores\n\n{_scores(files)}",
         f"## Decoding\n\n{_decoding(files)}",
-        f"## Licences\n\n{_licences(str(spec['dataset']), params)}",
+        f"## Licenses\n\n{_licences(str(spec['dataset']), params)}",
         "## Limits\n\nThe model knows what its data set shows, in the words of its references. Captions can be wrong, "
         "and can repeat prejudices of the data. Do not use them where an error does harm.",
     ]
@@ -97,12 +97,12 @@ def _decoding(files: RunFiles) -> str:
 
 
 def _licences(dataset: str, params: Path) -> str:
-    """Return the licences of a data set's files, as the list of outside files has them."""
+    """Return the licenses of a data set's files, as the list of outside files has them."""
     try:
         names = load_named(params, "datasets", dataset).outside_files()
         listed = read_versions(list_of(params))
     except RecapError:  # a data set of one's own, or no folder of parameter files here
-        return f"{params} does not name the data set {_safe(dataset)}: add its licence here before you share the model."
+        return f"{params} does not name the data set {_safe(dataset)}: add its license here before you share the model."
     entries = {name: entry_of(name, listed) for name in names}
     lines = [f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}" for name, entry in entries.items()]
     drawn = "The data set is drawn by recap itself (MIT)."

@@ -39,7 +39,7 @@ def export_hub(
     Args:
         run: as `recap.load` takes it.
         out: the folder; it is there when it is whole.
-        params: folder of the parameter files, whose list of outside files has the licences of the data.
+        params: folder of the parameter files, whose list of outside files has the licenses of the data.
         vocabulary, features, weights: as `recap.load` takes them.
 
     Raises:

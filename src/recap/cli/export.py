@@ -120,7 +120,7 @@ def _hub(a: Arguments) -> None:
     from recap.captioning.hub import export_hub
 
     export_hub(**chosen(a, "run out params vocabulary features weights"))
-    log.info(f"{a.out}: recap.load reads it; README.md is the card: check the licences before you share it")
+    log.info(f"{a.out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
 def _mlflow(a: Arguments) -> None:

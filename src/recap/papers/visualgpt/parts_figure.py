@@ -47,7 +47,7 @@ class Share:
         return 100 * (self.captions / self.text - 1) if self.text else None
 
     def said(self) -> str:
-        """Return what stands beside the bars."""
+        """Return the notes beside the bars."""
         parts = [] if self.above is None else [f"{self.above:+.0f} %"]
         return ", ".join(parts + ([] if self.printed is None else [f"paper {self.printed:+g} %"]))
 
