@@ -53,7 +53,7 @@ def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: o
 
 def _plain(text: str) -> str:
     parts = re.split(r"(``[^`]+``|`[^`]+`)", text)
-    return "".join(part if part.startswith("`") else MARKS.sub(_escaped, part) for part in parts)
+    return "".join(f"``{part.strip('`')}``" if part.startswith("`") else MARKS.sub(_escaped, part) for part in parts)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ def add_make(commands: Commands) -> None:
         commands,
         "make",
         _make,
-        purpose="write one page (and a PDF, if LaTeX is installed) of a profile's results, also while trainings run",
+        purpose="write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run",
         example="""
             recap report make demo
             recap report make scenes

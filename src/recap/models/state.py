@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 PER_BEAM = {"per": "beam"}
-"""Metadata of a state's field that follows its beam; pass it to `dataclasses.field`."""
+"""Metadata of a state's field that follows its beam: `h: Tensor = field(metadata=PER_BEAM)`."""
 
 
 @dataclass(frozen=True)

@@ -61,4 +61,4 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, reason: str) -> TrainingError:
-    return TrainingError(f"{path}: is damaged ({reason}); delete it and rerun the stage that makes it")
+    return TrainingError(f"{path}: is damaged ({reason}); delete it and run the stage that makes it again")
