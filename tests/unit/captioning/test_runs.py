@@ -155,7 +155,7 @@ REFUSED = {
     "random": (
         {"kind": "grid", "backbone": "test_resnet", "weights": "random"},
         FeatureError,
-        ["tiny.h5", "standardised"],
+        ["tiny.h5", "standardized"],
     ),
     "other": ({"kind": "holograms"}, FeatureError, ["'holograms'", "RECAP_PLUGINS"]),
     "regions": (

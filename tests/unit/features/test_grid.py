@@ -137,7 +137,7 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (None, "standardised"),
+        (None, "standardized"),
         ("{", "channel_scale: "),
         ('{"pictures": 4, "mean": "AAAAAA=="}', "channel_scale: no mean, factor"),
     ],

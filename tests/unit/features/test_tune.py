@@ -3,7 +3,6 @@
 import math
 import re
 
-import pyarrow.compute as pc
 import pytest
 import torch
 from pyarrow import parquet
@@ -13,6 +12,7 @@ from torch.nn.functional import binary_cross_entropy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.grid import weights_file
 from recap.features.tune import tune_backbone
 from recap.features.word_head import word_loss
@@ -97,8 +97,9 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
 
 
 def test_a_data_set_without_training_images_is_one_sentence(scenes, tmp_path):
-    whole = parquet.read_table(scenes / "corpus.parquet")
-    parquet.write_table(whole.filter(pc.field("split") != "train"), tmp_path / "corpus.parquet")
+    captions = [Caption(**row) for row in parquet.read_table(scenes / "corpus.parquet").to_pylist()]
+    held_out = [caption for caption in captions if caption.split != "train"]
+    write_corpus(held_out, tmp_path / "corpus.parquet", dataset="scenes", kind="scenes", source_sha256="0")
     (tmp_path / "images.zip").symlink_to(scenes / "images.zip")
-    with refused(DataError, "scenes", "no training images"):
+    with refused(DataError, "corpus.parquet", "'train'"):
         tune(tmp_path, tmp_path / "none")
