@@ -22,8 +22,10 @@ for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
 from recap.plan.inputs import data_files, feature_files
 from recap.plan.submissions import TEST, VAL
 
+from workflow.cluster import cancel_left_jobs, stop_with_cluster
 from workflow.folder_lock import lock_folder
 from workflow.plan import due_jobs, due_runs
+from workflow.planned import pass_on
 from workflow.stopping import stop_with_jobs
 
 from recap.core.log import configure
@@ -38,6 +40,38 @@ os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
 if not {"name", "tables"} & set(config):
 
     configfile: "params/demo.yaml"
+
+
+# They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
+localrules:
+    all,
+    kept_all,
+    save_provenance,
+    data_all,
+    features_all,
+    train_all,
+    evaluate_all,
+    wanted_rows,
+    subset,
+    unpaired,
+    used_images,
+    vocabulary,
+    card,
+    submission,
+    select,
+    statistics,
+    table,
+    samples,
+    sweep,
+    summary,
+    curves,
+    report_page,
+    study_sheets,
+    study_simulate,
+    study_import,
+    study_analysis,
+    track_init,
+    publish,
 
 
 include: "workflow/rules/common.smk"
@@ -67,7 +101,12 @@ messages.introduce(LABELS, due)
 onstart:
     lock_folder([R, WORK, REPORTS, "mlflow"])
     install_spice()
-    stop_with_jobs()
+    if workflow.local_exec:
+        stop_with_jobs()
+    else:
+        cancel_left_jobs()
+        pass_on(PLAN, ACQUIRED, NEEDS.costs.parameters)
+        stop_with_cluster()
     if lines := due():
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 

@@ -15,7 +15,7 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import h5py
@@ -39,13 +39,17 @@ def vectors(image: int, dtype: str) -> np.ndarray:
 
 def write(folder: Path, images: int, dtype: str, give: Callable[[int], np.ndarray]) -> Path:
     """Write a store of ``images`` images."""
+    return store(folder / f"{dtype}.h5", range(images), give, dtype)
+
+
+def store(path: Path, images: Iterable[int], give: Callable[[int], np.ndarray], dtype: str = "float16") -> Path:
+    """Write a store of some images."""
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         return (ImageFeatures(image, (64, 64), give(image)) for group in groups for image in group)
 
-    path = folder / f"{dtype}.h5"
-    common = {"shards": folder / "shards", "shard_size": 1000, "job": "0" * 16, "attributes": ABOUT}
-    build_store(out=path, ids=range(images), dtype=dtype, extract=extract, streams=("region",), **common)
+    common = {"shards": path.parent / "shards", "shard_size": 1000, "job": "0" * 16, "attributes": ABOUT}
+    build_store(out=path, ids=images, dtype=dtype, extract=extract, streams=("region",), **common)
     return path
 
 

@@ -17,7 +17,7 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
 
 SHAPES = f"3+3 layers of 512, 40 slots, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
@@ -73,7 +73,7 @@ def scst() -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, _ = objective.draw(memory)
-        scored, _ = objective.score(memory, said)
+        scored = of_tokens(objective.policy(memory, said)[0], said, said != PAD)
         theirs, chosen = plain_m2.beam_search(slow, *vectors(data), CAPTIONS, LENGTH, NEVER)
     same = (said == theirs[..., : said.shape[-1]]).float().mean().item()
     difference = (scored.sum(-1) - chosen.sum(-1)).abs().max().item()

@@ -29,7 +29,7 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives.self_critical import SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
@@ -142,7 +142,7 @@ def scst(kind: str) -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
-        scored = objective.score(memory, said)[0].flatten(0, 1)
+        scored = of_tokens(objective.policy(memory, said)[0], said, said != PAD).flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()

@@ -22,8 +22,9 @@ APART = re.compile(r"^(\||#|    |\t|!\[|:?---)")  # tables, headings, code, pict
 
 
 def pages(root: Path) -> list[Path]:
-    """Return README, CONTRIBUTING and every page of docs that a person wrote."""
-    written = (path for path in (root / "docs").rglob("*.md") if "generated" not in path.parts)
+    """Return README, CONTRIBUTING and every page of docs that a person wrote; `recap report docs` writes the others."""
+    docs = (path for path in (root / "docs").rglob("*.md") if "generated" not in path.parts)
+    written = (path for path in docs if "\nMade by `recap report docs" not in path.read_text(encoding="utf-8")[:200])
     return [root / "README.md", root / "CONTRIBUTING.md", *sorted(written)]
 
 

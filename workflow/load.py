@@ -7,18 +7,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow.planned import Planned
 from workflow.specs import write_executions
 
 from recap.core.errors import RecapError
 from recap.models.check import check_models
 from recap.plan import used_inputs
-from recap.plan.cost import Costs
+from recap.plan.cost import Costs, Parameters
 from recap.plan.load import load_plan
 from recap.plan.outside import Acquired, acquired, line, requirements
 from recap.plan.paths import Paths
 from recap.plan.resources import Resources
 from recap.plan.run_plan import RunPlan
 from recap.plan.step_costs import StepCosts, cost_tables
+
+
+def load_planned(planned: Planned) -> tuple[RunPlan, Paths, Acquired, Resources]:
+    """Return what `load` returns, of what the main process planned."""
+    return planned.plan, Paths(planned.plan), planned.acquired, _resources(planned.plan, planned.parameters)
+
+
+def _resources(plan: RunPlan, parameters: Parameters) -> Resources:
+    return Resources(Costs(plan, parameters, StepCosts.read(cost_tables(plan.params))))
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, Acquired, Resources]:
@@ -38,7 +48,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Path
         plan = load_plan(config, files)
         paths = Paths(plan)
         parameters = check_models(plan, Path(paths.work) / "checked_models.json")
-        needs = Resources(Costs(plan, parameters, StepCosts.read(cost_tables(plan.params))))
+        needs = _resources(plan, parameters)
         needed = requirements(paths)
         found = acquired(needed, paths)
     except RecapError as error:

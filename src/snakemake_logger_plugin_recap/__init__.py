@@ -60,7 +60,7 @@ class LogHandler(LogHandlerBase):
         self._started: dict[int, float] = {}  # job id -> time.monotonic()
         self._seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self._ended = ""  # the job that ended last, until its progress is printed
-        self._failures: list[str] = []
+        self._failures: dict[int, str] = {}  # by job id; a later attempt may succeed
         self._before: list[logging.LogRecord] | None = []  # notes before a run; None once it has begun
         self._errors: list[logging.LogRecord] = []  # until it is known whether they are about a job
         self._begun = time.monotonic()
@@ -100,7 +100,7 @@ class LogHandler(LogHandlerBase):
             for record in [*(self._before or []), *self._errors]:
                 self._print(self.format(record))
             self._summarize()
-        self._before, self._errors, self._failures, self._seconds, self._stats = [], [], [], {}, []
+        self._before, self._errors, self._failures, self._seconds, self._stats = [], [], {}, {}, []
         super().close()
 
     def _start(self, record: Any) -> None:
@@ -126,6 +126,7 @@ class LogHandler(LogHandlerBase):
 
     def _end(self, record: Any) -> None:
         self._ended = self._duration(record.job_id)
+        self._failures.pop(record.job_id, None)
         if self._ended:
             rule = self._names[record.job_id].partition(" ")[0]
             self._seconds.setdefault(rule, []).append(time.monotonic() - self._started[record.job_id])
@@ -143,7 +144,7 @@ class LogHandler(LogHandlerBase):
         recorded = file is not None and file.exists()
         reason = file.read_text(encoding="utf-8") if file is not None and recorded else "killed, or out of memory?"
         name = self._names.get(record.jobid, record.rule_name)
-        self._failures.append(f"{name}: {reason}")
+        self._failures[record.jobid] = f"{name}: {reason}"
         self._print(f"{_clock()} FAILED  {self._duration(record.jobid)}: {reason}")
         for error in [] if recorded else errors:
             self._print(self.format(error))
@@ -153,7 +154,7 @@ class LogHandler(LogHandlerBase):
         if self._failures:
             jobs = "a job" if len(self._failures) == 1 else f"{len(self._failures)} jobs"
             heading = f"recap: {jobs} failed; after fixing the cause, run the same command to finish the rest:"
-            self._print("\n".join([heading, *(f"  {failure}" for failure in self._failures)]))
+            self._print("\n".join([heading, *(f"  {failure}" for failure in self._failures.values())]))
         elif self._seconds:
             width = max(map(len, self._seconds))
             longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))

@@ -13,7 +13,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from recap.core.errors import DataError
+from helpers import refusals
+from recap.core.errors import DataError, MissingData
 from recap.data.files.archives import unpack
 
 FILES = {"top.txt": b"top", "a/one.bin": bytes(range(256)) * 40, "a/b/two.bin": b"", "./c/three.txt": b"three"}
@@ -201,9 +202,9 @@ def test_what_is_there_is_kept_and_something_else_refused(tmp_path):
     assert found(tmp_path / "out")["top.txt"] == b"TOP"
     assert found(tmp_path / "out")["a/one.bin"] == FILES["a/one.bin"]
     (tmp_path / "out/top.txt").write_text("another size")
-    with pytest.raises(DataError, match=r"out/top.txt: is not 'top.txt' of .*x.zip, which is to be there; move it"):
+    with refusals.refused(DataError, "out/top.txt", "'top.txt'", "x.zip"):
         unpack(archive, into=tmp_path / "out")
-    with pytest.raises(DataError, match="no such archive"):
+    with refusals.refused(MissingData, "y.zip"):
         unpack(tmp_path / "y.zip", into=tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zip"]
 
@@ -224,7 +225,7 @@ def test_members_are_chosen_by_a_glob_whose_leading_folders_are_left_out(tmp_pat
     archive = WRITERS[kind](tmp_path / kind, [(name, name.encode()) for name in names])
     assert unpack(archive, into=tmp_path / "out", members=members) == len(places)
     assert sorted(found(tmp_path / "out")) == places
-    with pytest.raises(DataError, match=r"holds no file 'other/\*'; fetch it again, or correct"):
+    with refusals.refused(DataError, "'other/*'"):
         unpack(archive, into=tmp_path / "none", members="other/*")
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from helpers.generators import jpeg, write_flickr
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, DataError, MissingData, RecapError
+from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
 from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import COLUMNS, Corpus
-from recap.data.files.images import ImageSource
+from recap.data.files.images import ImageSource, TooManyPixels
 from recap.data.files.members import members
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
@@ -152,7 +152,7 @@ def test_a_zip_with_a_damaged_directory_is_named(tmp_path):
 def test_missing_pictures_and_roots_are_named(tmp_path):
     with refused(DataError, "x.jpg"):
         ImageSource([tmp_path]).read("x.jpg")
-    with pytest.raises(DataError, match="nowhere: no such folder or zip"):
+    with refused(MissingData, "nowhere"):
         ImageSource([tmp_path / "nowhere"])
     (tmp_path / "half.zip").write_bytes(b"PK\x03\x04 half a download")
     with refused(DataError, "half.zip"):
@@ -162,13 +162,13 @@ def test_missing_pictures_and_roots_are_named(tmp_path):
 def test_too_many_pixels_are_refused_before_decoding(tmp_path, monkeypatch):
     monkeypatch.setattr("recap.data.files.images.MAX_PIXELS", 1000)
     (tmp_path / "a.jpg").write_bytes(jpeg(1))
-    with pytest.raises(DataError, match="a.jpg: has 32 x 40 pixels, too many"):
+    with refused(TooManyPixels, "a.jpg", "32 x 40 pixels"):
         ImageSource([tmp_path]).open_rgb("a.jpg")
 
 
 @pytest.mark.parametrize("name", ["../a.jpg", "/etc/passwd", "b/../../a.jpg", "", "..\\a.jpg", "a\0.jpg"])
 def test_unsafe_names_are_refused(tmp_path, name):
-    with pytest.raises(DataError, match="not a safe name"):
+    with refused(DataError, repr(name), "safe"):
         ImageSource([tmp_path]).read(name)
 
 
@@ -205,7 +205,7 @@ def test_a_missing_or_foreign_corpus(tmp_path):
     with refused(MissingData, "`recap data corpus`"):
         Corpus.read(tmp_path / "corpus.parquet")
     (tmp_path / "corpus.parquet").write_bytes(b"")
-    with pytest.raises(DataError, match="damaged or no corpus"):
+    with refused(DamagedData, "corpus.parquet"):
         Corpus.read(tmp_path / "corpus.parquet")
 
 
@@ -226,7 +226,7 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     vocabulary.write_text(json.dumps(values))
     subset.write_text(subset.read_text().replace('"seed": 0', '"seed": 1'))
     for load, path in ((Vocabulary.load, vocabulary), (load_vocabulary, vocabulary), (read_subset, subset)):
-        with pytest.raises(RecapError, match=f"{path.name}: has changed since it was finished"):
+        with refused(ChangedFile, path.name):
             load(path)
     # Files without a list of hashes are judged by the hash inside.
     (tmp_path / checksums.NAME).unlink()

@@ -222,7 +222,7 @@ def test_every_flipped_bit_of_a_store_is_refused_and_no_process_is_asked(tmp_pat
         broken = bytearray(content)
         broken[place] ^= 1 << int(chance.integers(8))
         path.write_bytes(broken)
-        with pytest.raises(FeatureError, match=r"f\.h5: .*(match|damaged)"):
+        with refused(FeatureError, "f.h5: "):
             everything(path)
     for other in (b"", content[:20], content[:-1], content + b"x"):
         path.write_bytes(other)
@@ -253,7 +253,7 @@ def test_flipped_bit_in_the_index_of_an_old_store_is_refused(tmp_path, impatient
         broken = bytearray(content)
         broken[place] ^= 1 << int(chance.integers(8))
         path.write_bytes(broken)
-        with pytest.raises(FeatureError, match="does not match|do not match"):
+        with refused(FeatureError, "f.h5", "checksum"):
             everything(path)
 
 
@@ -282,7 +282,7 @@ def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
     reader._process.kill()
     reader._process.wait()
     assert sorted(reader.ask("names", path)) == ["digests", "grid", "ids", "image_sizes", "origins", "region"]
-    with pytest.raises(FeatureError, match="no dataset of numbers"):
+    with refused(FeatureError, "/grid"):
         reader.ask("dataset", path, "grid")
 
 
@@ -308,6 +308,6 @@ def test_store_whose_arrays_lie_is_refused(tmp_path):
             values = file[name][:]
             del file[name]
             file[name] = values.astype(dtype)
-        with pytest.raises(FeatureError, match=f"{name} does not have the layout"):
+        with refused(DamagedFeatures, "f.h5", name, "layout"):
             FeatureStore(path)
         path.write_bytes(content)

@@ -1,9 +1,9 @@
 """Imports feature files in a test's folder, and checks the store or the error."""
 
 import numpy as np
-import pytest
 
 from helpers.feature_files import DIM, SIZES, regions
+from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.importers.job import import_features
@@ -27,10 +27,10 @@ def import_job(folder, **changes):
     return ExtractionJob(images=(), **places | changes)
 
 
-def refuses_import(folder, words, format, *sources, **changes):
-    with pytest.raises(FeatureError, match=words) as error:
+def refuses_import(folder, named, format, *sources, **changes):
+    """Check that files are refused by a sentence that has each text of `named`, and that nothing is written."""
+    with refused(FeatureError, *named):
         run_import(folder, format, *sources, **changes)
-    assert "\n" not in str(error.value)
     assert not (folder / "out" / "f.h5").exists()
 
 

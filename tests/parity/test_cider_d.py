@@ -1,5 +1,6 @@
 """CIDEr-D on ids against the golden values and against pycocoevalcap."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -78,22 +79,37 @@ def test_caption_of_only_an_end_token_and_large_ids():
         scorer.score([1], [[65535]])
 
 
-def test_saved_frequencies_are_the_same_and_damage_is_named(tmp_path):
-    references, candidates = golden_captions([])
-    table = DocumentFrequencies.of(references)
-    table.save(tmp_path / "df.npz")
-    again = DocumentFrequencies.load(tmp_path / "df.npz")
-    assert again.hash == table.hash
-    ours, theirs = (CiderD(references, frequencies=f).score(range(len(candidates)), candidates) for f in (again, table))
-    np.testing.assert_array_equal(ours, theirs)
-    changed = DocumentFrequencies(table.keys, tuple(counts + 1 for counts in table.counts), table.documents)
-    assert changed.hash != table.hash
-    arrays = dict(np.load(tmp_path / "df.npz")) | {"counts0": changed.counts[0].astype(np.uint32)}
-    np.savez(tmp_path / "changed.npz", **arrays)
-    (tmp_path / "broken.npz").write_bytes((tmp_path / "df.npz").read_bytes()[:200])
-    for name, reason in (("changed", "does not match its hash"), ("broken", "count them again"), ("none", "again")):
-        with pytest.raises(MetricError, match=reason):
-            DocumentFrequencies.load(tmp_path / f"{name}.npz")
+@pytest.mark.parametrize("document", ["image", "caption"])
+def test_document_frequencies_are_those_of_dictionaries(document):
+    rng = np.random.default_rng(4)
+    references = {image: random_captions(rng, rng.integers(0, 6)) for image in (7, 3, 20, 5)} | {9: [], 1: [[], [0]]}
+    counts = [Counter() for _ in range(4)]
+    documents = 0
+    for image in sorted(references):
+        for captions in [references[image]] if document == "image" else [[caption] for caption in references[image]]:
+            documents += bool(captions)
+            for n in range(4):
+                counts[n].update({tuple(c[i : i + n + 1]) for c in captions for i in range(len(c) - n)})
+    found = DocumentFrequencies.of(references, document=document)
+    assert found.documents == documents
+    for n, (keys, numbers) in enumerate(zip(found.keys, found.counts, strict=True)):
+        assert (np.diff(keys.astype(np.float64)) > 0).all()
+        grams = [tuple((key >> 16 * (n - i) & 0xFFFF) - 1 for i in range(n + 1)) for key in keys.tolist()]
+        assert dict(zip(grams, numbers.tolist(), strict=True)) == counts[n]
+
+
+def test_references_of_a_large_set_give_the_same_bits_as_those_of_a_small_one(monkeypatch):
+    rng = np.random.default_rng(5)
+    references = {image: random_captions(rng, rng.integers(1, 6)) for image in range(0, 90, 3)}
+    images = rng.choice(list(references), 50).tolist()
+    candidates = random_captions(rng, 50, words=33)
+    once = CiderD(references).score(images, candidates)
+    monkeypatch.setattr("recap.metrics.cider_d.AT_ONCE", 10)
+    scorer = CiderD(references)
+    assert scorer.score(images, candidates).tobytes() == once.tobytes()
+    assert scorer.score(images[:3], candidates[:3]).tolist() == once[:3].tolist()
+    with refused(MetricError, "image 1"):
+        scorer.score([1], [[4]])
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 5000])

@@ -14,6 +14,7 @@ ONE_OF_EACH = {
     "corpus_with_images_boxes",
     "figure_tiny_alignment",
     "figure_tiny_clusters",
+    "figure_tiny_gate_functions",
     "card",
     "vocabulary",
     "features",

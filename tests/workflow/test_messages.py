@@ -168,6 +168,15 @@ def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, reason
     assert lines[-1] == f"  train_xe ZoDIAC seed 2: {reason}"
 
 
+def test_a_job_whose_next_attempt_succeeds_has_not_failed_at_the_end(told):
+    begin(told)
+    told(LogEvent.JOB_ERROR, rule_name="train_xe", jobid=7, shellcmd=TRAIN, log=[])
+    begin(told)
+    told(LogEvent.JOB_FINISHED, "Finished jobid: 7 (Rule: train_xe)", job_id=7)
+    said = told.end()
+    assert "FAILED  train_xe ZoDIAC seed 2" in said and "failed;" not in said and " in all" in said
+
+
 def test_a_real_failure_is_one_sentence_twice_and_its_command_stands_in_the_log(workspace):
     inputs = workspace.folder / "inputs"
     (inputs / "photos").mkdir(parents=True)

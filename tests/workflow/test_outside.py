@@ -1,6 +1,7 @@
-"""A row with its captions from a file, from the file to the table: no training, scored again when the file changes."""
+"""Rows that are not trained here, from their files to the table: captions, and released weights."""
 
 import json
+import shutil
 
 import pytest
 
@@ -52,3 +53,37 @@ def test_captions_from_a_file_become_a_row_of_the_table(tmp_path):
     assert done.returncode == 0, done.stderr[-6000:]
     after = json.loads(metrics.read_text())
     assert after["scores"]["BLEU-4"] < before["scores"]["BLEU-4"] and after["signature"] != before["signature"]
+
+
+RELEASED = """\
+outside:
+  - {id: theirs, label: Theirs, released: theirs, printed: {BLEU-4: 12.5}}
+rows:
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_released_weights_become_a_row_of_the_table(tmp_path):
+    workspace = Workspace(tmp_path)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode == 0, done.stderr[-6000:]
+    workspace.change("tables/tiny.yaml", "rows:\n", RELEASED)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode != 0 and "inputs/theirs/config.yaml: no such file" in done.stderr
+
+    results = tmp_path / "results" / "tiny"
+    baseline = next(path.parent for path in sorted(results.glob("scores/**/seed-1/scst/metrics.json")))
+    folder = tmp_path / "inputs" / "theirs"
+    shutil.copytree(results / "runs" / baseline.relative_to(results / "scores"), folder)
+    shutil.copy(results / "data" / "tiny_scenes" / "vocabulary.json", folder)
+    planned = workspace.planned(config=CONFIG)
+    assert planned["score_released"] == 1 and not {"train_xe", "train_scst", "evaluate"} & set(planned)
+    done = workspace.snakemake(config=CONFIG)
+    assert done.returncode == 0, done.stderr[-6000:]
+    scores = results / "scores" / "tiny_scenes" / "outside" / "tiny" / "theirs"
+    assert (scores / "captions.test.json").read_bytes() == (baseline / "captions.test.json").read_bytes()
+    page = (tmp_path / "reports" / "tiny" / "tables" / "tiny.md").read_text()
+    assert "Theirs (released weights)" in page and "12.5" in page
+    assert "Released weights, scored here like ours: Theirs (theirs)." in page
+    assert workspace.planned(config=CONFIG) == {}

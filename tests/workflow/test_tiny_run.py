@@ -34,7 +34,13 @@ def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.html", "tables/tiny.md", "tables/tiny.paper.tex"):
         assert (reports / name).stat().st_size > 0
     assert "Params (M)" in (reports / "tables" / "tiny.md").read_text()
-    for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
+    for name in (
+        "tiny_captions.png",
+        "tiny_clusters.png",
+        "tiny_alignment.json",
+        "tiny_gate_functions.png",
+        "curves.png",
+    ):
         assert (reports / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}

@@ -10,7 +10,8 @@ from recap.plan.load import uses_gpus
 from recap.plan.run import file_name, run_named
 from recap.settings.versions import list_of, read_versions
 
-from workflow.load import load, refuse
+from workflow.load import load, load_planned, refuse
+from workflow.planned import passed_on
 from workflow.specs import SpecText
 
 # Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
@@ -20,7 +21,8 @@ RECAP = f"exec {quote(sys.executable)} -P -m recap"
 # Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
-PLAN, PATHS, ACQUIRED, NEEDS = load(config, workflow.configfiles)
+PLANNED = None if workflow.is_main_process else passed_on()
+PLAN, PATHS, ACQUIRED, NEEDS = load_planned(PLANNED) if PLANNED else load(config, workflow.configfiles)
 PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
 LISTED = read_versions(VERSIONS) if VERSIONS.exists() else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
@@ -36,6 +38,7 @@ DEVICE = PROFILE.execution.device
 GPU = int(uses_gpus(PROFILE.execution))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
+MOST = 3  # times the limits of the plan that a job gets at last
 
 
 wildcard_constraints:
@@ -76,10 +79,13 @@ def growing_features(wildcards):
 
 
 def limits(need):
-    """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards."""
+    """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards.
+
+    A job that failed and is tried again (`--retries`) may have more memory and time, up to `MOST` times the plan's.
+    """
     return {
-        "mem_mb": lambda wildcards: need(wildcards).mem_mb,
-        "runtime": lambda wildcards: need(wildcards).runtime,
+        "mem_mb": lambda wildcards, attempt: need(wildcards).mem_mb * min(attempt, MOST),
+        "runtime": lambda wildcards, attempt: need(wildcards).runtime * min(attempt, MOST),
         "disk_mb": lambda wildcards: need(wildcards).disk_mb,
     }
 

@@ -85,12 +85,24 @@ rule evaluate:
         " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
-SCORED_FILES = {each.path: each for each in PLAN.scored_files()}
+SCORED_FILES = {each.path: each for each in PLAN.scored_files() if each.captions}
+RELEASED = {each.path: each for each in PLAN.scored_files() if each.released}
 
 
 def scored_file(wildcards):
     """Return the file of captions that a row of a table names."""
     return SCORED_FILES[wildcards.outside]
+
+
+def released(wildcards):
+    """Return the released weights that a row of a table names."""
+    return RELEASED[wildcards.outside]
+
+
+def released_like(wildcards):
+    """Return a run of the baseline's recipe in the same table, which needs as much."""
+    runs = PLAN.table_runs(released(wildcards).table)
+    return next(run for run in runs if run.recipe == released(wildcards).recipe)
 
 
 rule score_file:
@@ -121,6 +133,44 @@ rule score_file:
         "{RECAP} --log-file {log:q}"
         " score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
         " --metrics {params.metrics:q} --out {params.out:q} > /dev/null"
+
+
+rule score_released:
+    input:
+        lambda wildcards: [
+            PATHS.of_dataset(released(wildcards).dataset, name)
+            for metric in released(wildcards).metrics
+            for name in METRICS.get(metric).products
+        ],
+        lambda wildcards: [PATHS.outside(file) for file in released(wildcards).files],
+        corpus=lambda wildcards: PATHS.of_dataset(released(wildcards).dataset, "corpus.parquet"),
+        features=lambda wildcards: may_grow(PATHS.features(released(wildcards))),
+        extractors=lambda wildcards: PATHS.extractors(released(wildcards)),
+    output:
+        captions=f"{R}/scores/{{outside}}/captions.test.json",
+        scores=f"{R}/scores/{{outside}}/scores.test.parquet",
+        metrics=f"{R}/scores/{{outside}}/metrics.json",
+    log:
+        f"{LOGS}/score_released/{{outside}}.log",
+    wildcard_constraints:
+        outside=one_of(RELEASED),
+    threads: lambda wildcards: execution(PLAN, released(wildcards).recipe).threads
+    resources:
+        **limits(lambda wildcards: NEEDS.evaluation(released_like(wildcards))),
+        gpu=GPU,
+    params:
+        spec=lambda wildcards: as_json(evaluation_spec(PLAN, released(wildcards).recipe).model_dump(mode="json")),
+        code=lambda wildcards: jobs.released_code(
+            released(wildcards), Path(PATHS.outside(released(wildcards).released))
+        ),
+        recipe=lambda wildcards: released(wildcards).recipe,
+        model=lambda wildcards: PATHS.outside(released(wildcards).released),
+        out=subpath(output.metrics, parent=True),
+    shell:
+        "{RECAP} --log-file {log:q}"
+        " evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{params.recipe:q}.yaml"
+        " --corpus {input.corpus:q} --vocabulary {params.model:q}/vocabulary.json"
+        " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
 ENSEMBLE_RUN = f"{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"

@@ -18,7 +18,7 @@ SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "p
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES, *PAPER_FILES, *FIGURE_FILES], table=TABLE_IDS)
-    files += [f"{REPORTS}/figures/{file}" for figure in PLAN.model_figures for file in figure.files]
+    files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES if CLAIMS else []
     return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
 
@@ -129,13 +129,13 @@ def constant(value):
 
 
 def model_figure_code(figure):
-    """Return the digest of the job that draws trained models: of what it draws, and no others."""
-    return lambda wildcards: job_code(
-        figure.settings.implementation, *{PLAN.get("models", run.model).kind for run in figure.runs}
-    )
+    """Return the digest of the job that draws a figure: with the models that it draws, and no others."""
+    kinds = {PLAN.get("models", run.model).kind for run in figure.runs if figure.settings.needs_models}
+    return lambda wildcards: job_code(figure.settings.implementation, *kinds)
 
 
 for figure in PLAN.model_figures:
+    RUNS = [run.path for run in figure.runs if figure.settings.needs_models]
 
     rule:
         name:
@@ -143,27 +143,31 @@ for figure in PLAN.model_figures:
         input:
             corpus=PATHS.corpus(figure.runs[0]),
             vocabulary=PATHS.vocabulary(figure.runs[0]),
-            features=may_grow(PATHS.features(figure.runs[0])),
-            extractors=PATHS.extractors(figure.runs[0]),
+            features=may_grow(PATHS.features(figure.runs[0])) if RUNS else [],
+            extractors=PATHS.extractors(figure.runs[0]) if RUNS else [],
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
-            models=[f"{R}/runs/{run.path}/model.safetensors" for run in figure.runs],
+            texts=[PATHS.outside(name) for name in figure.settings.texts()],
+            models=[f"{R}/runs/{run}/model.safetensors" for run in RUNS],
         output:
-            [f"{REPORTS}/figures/{file}" for file in figure.files],
+            [PATHS.figure(file) for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
+        localrule: True
         params:
             spec=constant(as_json(figure.settings.model_dump(mode="json"))),
+            features="--features" if RUNS else "",
             images="--images" if figure.settings.needs_images else "",
-            runs=[f"{R}/runs/{run.path}" for run in figure.runs],
-            labels=constant(list(figure.labels)),
+            runs=[f"{R}/runs/{run}" for run in RUNS],
+            labels=constant(list(figure.labels) if RUNS else []),
             heading=constant(figure.heading),
-            out=f"{REPORTS}/figures/{figure.begin}",
+            out=PATHS.figure(figure.begin),
             code=model_figure_code(figure),
         shell:
             "{RECAP} --log-file {log:q}"
             " report figure --spec {params.spec.file:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-            " --features {input.features:q} {params.images} {input.images:q} --runs {params.runs:q}"
-            " --labels {params.labels:q} --heading {params.heading:q} --out {params.out:q}"
+            " {params.features} {input.features:q} {params.images} {input.images:q}"
+            " --texts {input.texts:q} --runs {params.runs:q} --labels {params.labels:q}"
+            " --heading {params.heading:q} --out {params.out:q}"
 
 
 def planned_figure(wildcards):

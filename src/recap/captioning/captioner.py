@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from recap.captioning.photo_features import PhotoFeatures
+from recap.captioning.photo_features import MadeImages, PhotoFeatures
 from recap.captioning.pictures import Photo, name_of, read_photo
 from recap.captioning.run_files import RunFiles
 from recap.core.errors import DataError, RecapError, TrainingError
@@ -95,6 +95,7 @@ class PhotoCaptioner:
         decoding: how captions are searched unless a call says otherwise: as the run's test captions were.
         views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
         device: where it computes.
+        vocabulary, features, model: its words, what makes its features, its network.
     """
 
     def __init__(self, files: RunFiles, device: torch.device) -> None:
@@ -104,9 +105,9 @@ class PhotoCaptioner:
             RecapError: see `load`.
         """
         self.name, self.run, self.decoding, self.device = files.name, files.run, files.decoding, device
-        self._vocabulary = files.vocabulary
-        self._features = PhotoFeatures(files.extractors, files.vocabulary, device)
-        self._model = load_model(files.run, self._features.inputs).to(device).eval()
+        self.vocabulary = files.vocabulary
+        self.features = PhotoFeatures(files.extractors, files.vocabulary, device)
+        self.model = load_model(files.run, self.features.inputs).to(device).eval()
         first = files.extractors[0]
         self.views = first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
 
@@ -174,7 +175,7 @@ class PhotoCaptioner:
             except RecapError as error:
                 failed[place] = FailedPhoto(names[place], str(error))
         try:
-            images = self._features.read(list(read.values()), self._model) if read else None
+            images = self.features.read(list(read.values()), self.model) if read else None
         except RecapError as error:
             if len(read) > 1:  # one photo has no features: each by itself
                 return [part for item in batch for part in self._read([item])]
@@ -184,15 +185,15 @@ class PhotoCaptioner:
         return [_Part(names, failed, images)]
 
     def _search(self, parts: list[_Part], settings: DecodingSettings) -> Iterator[PhotoCaptions | FailedPhoto]:
-        vocabulary, endings = self._vocabulary, ending_ids(settings.rules, self._vocabulary)
+        vocabulary, endings = self.vocabulary, ending_ids(settings.rules, self.vocabulary)
         for part in parts:
             found: Iterator[list[Candidate]] = iter(())
             if part.images is not None:
                 try:
                     with without_progress():
                         decoded = decode_candidates(
-                            self._model,
-                            _Read(part.images),
+                            self.model,
+                            MadeImages(part.images),
                             range(len(part.images)),
                             settings,
                             endings,
@@ -220,18 +221,6 @@ class _Part:
     names: list[str]
     failed: dict[int, FailedPhoto]
     images: Images | None
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Features that are made already, as decoding asks for them."""
-
-    images: Images
-
-    def read(self, image_ids: Sequence[int]) -> Images:
-        """Return all of them."""
-        assert len(image_ids) == len(self.images)
-        return self.images
 
 
 def _batches(photos: Iterable[Together], size: int) -> Iterator[list[tuple[int, Together]]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 
+from recap.captioning.extractors import Extractor
 from recap.captioning.pictures import PicturesInMemory
-from recap.captioning.run_files import Extractor
 from recap.core.errors import DataError, FeatureError
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.grid import Backbone

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recap.captioning.hub import fetch_run
 from recap.captioning.run_files import find_run_files
+from recap.settings.vocabulary import HUB
 
 if TYPE_CHECKING:
     from recap.captioning.captioner import PhotoCaptioner
@@ -24,7 +26,8 @@ def load(
 
     Args:
         run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one data set, such as
-            `results/demo`: the best on validation is taken.
+            `results/demo`: the best on validation is taken; or what `recap export hub` wrote, a folder or its name on
+            the hub, `hub:OWNER/NAME@REVISION`.
         device: auto (a GPU if there is one), cpu or cuda.
         vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
             features, where they do not lie in the results beside the run.
@@ -35,7 +38,7 @@ def load(
     """
     # Before torch and timm, whose imports take most of a start: a wrong path is told at once.
     files = find_run_files(
-        Path(run),
+        fetch_run(str(run)) if str(run).startswith(HUB) else Path(run),
         vocabulary=None if vocabulary is None else Path(vocabulary),
         features=[Path(path) for path in features],
         weights=None if weights is None else Path(weights),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from recap.captioning.encoders import Encoder
-from recap.captioning.run_files import Extractor
+from recap.captioning.extractors import Extractor
 from recap.core.errors import FeatureError
 from recap.core.plugins import resolve
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.features.records import stored_arrays
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
+from recap.runs.inputs import BOXES
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,8 +45,10 @@ class PhotoFeatures:
         sizes = {name: size for extractor in extractors for name, size in extractor.sizes.items()}
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
-    def read(self, photos: Sequence[Sequence[Image]], model: Captioner) -> Images:
+    def read(self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False) -> Images:
         """Return the features of photos, each given as its views in RGB, that a model reads.
+
+        `with_boxes`: with boxes where there are any, also if the model reads none.
 
         Raises:
             FeatureError: the features of a photo are not finite; it is called ``image id`` and its place.
@@ -58,8 +62,22 @@ class PhotoFeatures:
                 )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
-        boxes = streams_with_boxes(model, self.inputs)
+        boxes: Collection[str] = streams_with_boxes(model, self.inputs)
+        if with_boxes:
+            boxes = [name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)]
         return Images({name: _stream(name, stored, sizes if name in boxes else None) for name in wanted})
+
+
+@dataclass(frozen=True)
+class MadeImages:
+    """Features that are made already, as decoding asks for them."""
+
+    images: Images
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        """Return all of them."""
+        assert len(image_ids) == len(self.images)
+        return self.images
 
 
 def _encoder(extractor: Extractor, device: torch.device) -> Encoder:
@@ -91,7 +109,7 @@ def _stream(name: str, stored: Sequence[Mapping[str, np.ndarray]], sizes: np.nda
     values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
     if sizes is None:
         return Stream(values, mask)
-    boxes, _ = _padded([arrays[f"{name}/boxes"] for arrays in stored])
+    boxes, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
     return Stream(values, mask, boxes, torch.from_numpy(sizes).float())
 
 

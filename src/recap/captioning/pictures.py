@@ -20,8 +20,9 @@ from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, ImageSour
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Photo: TypeAlias = Union[str, Path, "Image", np.ndarray]
-"""A file; a picture of Pillow; an array uint8 [height, width] or [height, width, 3 or 4], or uint16 [height, width]."""
+Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
+"""A file, or its bytes; a picture of Pillow; an array uint8 [height, width] or [height, width, 3 or 4], or uint16
+[height, width]."""
 
 _CHANNELS = (3, 4)
 _WILD = "*?["
@@ -34,6 +35,8 @@ def name_of(photo: Photo, number: int) -> str:
         return str(photo)
     if isinstance(photo, np.ndarray):
         return f"array {number}"
+    if isinstance(photo, bytes):
+        return f"photo {number}"
     return str(getattr(photo, "filename", "")) or f"picture {number}"
 
 
@@ -65,6 +68,9 @@ def _content(photo: Photo, name: str) -> bytes:
     """Return the bytes of a picture's file; what is in memory becomes one without loss."""
     from PIL import Image
 
+    if isinstance(photo, bytes):
+        _check_size(len(photo), name)
+        return photo
     if isinstance(photo, np.ndarray):
         photo = _of_array(photo, name)
     if isinstance(photo, Image.Image):
@@ -73,7 +79,9 @@ def _content(photo: Photo, name: str) -> bytes:
         photo.save(file, "PNG" if photo.mode in ("P", "PA", "LA") else "TIFF", exif=photo.getexif())
         return file.getvalue()
     if not isinstance(photo, str | Path):
-        raise DataError(f"{name}: a {type(photo).__name__} is no photo; give a path, a picture of Pillow or an array")
+        raise DataError(
+            f"{name}: a {type(photo).__name__} is no photo; give a path, bytes, a picture of Pillow or an array"
+        )
     try:
         return bounded(partial(_file_content, Path(photo)), _READ_SECONDS)
     except TimeoutError as error:
@@ -89,12 +97,16 @@ def _file_content(path: Path) -> bytes:
         raise DataError(f"{path}: not a file; name a picture")
     try:
         size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
+        _check_size(size, str(path))
         # Files of the kernel say 0 bytes, and reading one may wait for ever.
         return path.read_bytes() if size else b""
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
+
+
+def _check_size(size: int, name: str) -> None:
+    if size > MAX_BYTES:
+        raise DataError(f"{name}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
 
 
 def _of_array(values: np.ndarray, name: str) -> Image:

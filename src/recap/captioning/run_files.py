@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, FiniteFloat
 
+from recap.captioning.extractors import FEATURES, Extractor, extractor_of, is_file, read_extractors
 from recap.core.errors import ConfigError, FeatureError, MissingFeatures, TrainingError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
 from recap.core.hashing import value_hash
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
-from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
-from recap.plan import used_inputs
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
 from recap.runs.inputs import joint_maker
 from recap.settings.decoding import DecodingSettings
-from recap.settings.features import FEATURES, FeaturesConfig
 from recap.settings.params import read_mapping, validate
 from recap.statistics.scores import read_metrics
 
-CONFIG = "config.yaml"
-_PLACES = "resources"  # folder of outside files, unless a profile says otherwise
-
-
+CONFIG, VOCABULARY = "config.yaml", "vocabulary.json"
 _Folder = Annotated[str, Field(pattern="^[^/]+$")]  # each name is one folder of the run's path
 
 
@@ -45,14 +39,24 @@ class _Spec:
 
 
 @dataclass(frozen=True)
+class _Released:
+    """What is read of the origin of released weights."""
+
+    file: str
+
+
+@dataclass(frozen=True)
 class _MadeFrom:
     """What is read of a run's `config.yaml`."""
 
     spec: _Spec
     stage: _Folder
     vocabulary_hash: str
-    feature_hash: str
-    features_made_by: str | None = None  # runs of earlier versions lack it
+    feature_hash: str | None = None  # released weights lack it
+    features_made_by: str | None = None  # so do runs of earlier versions
+    released: _Released | None = None
+    decoding: DecodingSettings | None = None  # of a run that was not evaluated here
+    name: str | None = None  # of a run that was exported
 
 
 @dataclass(frozen=True)
@@ -61,31 +65,6 @@ class _Trained:
 
     dataset: str
     best_val_cider_d: FiniteFloat
-
-
-@dataclass(frozen=True)
-class Extractor:
-    """What made the features of a store.
-
-    Attributes:
-        store: the store that says so.
-        settings: of the extractor.
-        described: these settings and what the extractor added (preprocessing).
-        weights_sha256: hash of its weights.
-        weights: their file; None where they come from the hub or from a seed.
-        channel_scale: by what its channels are on one scale, in the store's words; None where they are as they were.
-        sizes: F of every stream, by name.
-        rows: vectors of one image in the main stream.
-    """
-
-    store: Path
-    settings: FeaturesConfig
-    described: Mapping[str, Any]
-    weights_sha256: str
-    weights: Path | None
-    channel_scale: str | None
-    sizes: Mapping[str, int]
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -125,13 +104,16 @@ def find_run_files(
     check(run / CONFIG)
     made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
     spec = made_from.spec
-    results = next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
+    results = results_of(run)
     label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
-    name = f"{label} seed {spec.seed} {made_from.stage}"
+    released = made_from.released
+    name = f"{label} {released.file}" if released else f"{label} seed {spec.seed} {made_from.stage}"
     words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
-    stores = _stores(run, features, results, made_from)
-    extractors = [_extractor(store, weights) for store in stores]
-    return RunFiles(run, name, words, extractors, _decoding(run, results))
+    if (run / FEATURES).is_file() and not features:
+        extractors = read_extractors(run, weights)
+    else:
+        extractors = [extractor_of(store, weights) for store in _stores(run, features, results, made_from)]
+    return RunFiles(run, made_from.name or name, words, extractors, made_from.decoding or _decoding(run))
 
 
 def chosen_run(folder: Path) -> Path:
@@ -163,8 +145,9 @@ def _label(results: Path | None, series: str) -> str:
 
 
 def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec, expected: str) -> AnyVocabulary:
-    path = given or (results / "data" / spec.dataset / "vocabulary.json" if results else None)
-    if path is None or not _is_file(path):
+    own = run / VOCABULARY
+    path = given or (own if own.is_file() else results / "data" / spec.dataset / VOCABULARY if results else None)
+    if path is None or not is_file(path):
         looked = path or f"a folder `data` beside a folder `runs` that {run} lies in"
         raise ConfigError(f"{looked}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
     words = load_vocabulary(path)
@@ -176,21 +159,14 @@ def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec
     return words
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # no file can have such a name
-        return False
-
-
 def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _MadeFrom) -> list[FeatureStore]:
     """Return the feature stores of a run; they say how a photo becomes features."""
     paths = list(given)
     if not paths and results:
         folder, name = results / "features" / made_from.spec.dataset, made_from.spec.features
         whole = folder / f"{name}.h5"
-        paths = [whole] if _is_file(whole) else [folder / f"{part}.h5" for part in name.split("+")]
-    missing = [path for path in paths if not _is_file(path)]
+        paths = [whole] if is_file(whole) else [folder / f"{part}.h5" for part in name.split("+")]
+    missing = [path for path in paths if not is_file(path)]
     if missing or not paths:
         looked = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
         raise MissingFeatures(
@@ -199,6 +175,8 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
         )
     stores = [FeatureStore(path) for path in paths]
     expected, found = made_from.features_made_by, joint_maker(stores)
+    if expected is None and made_from.feature_hash is None:  # the model's sizes are compared when it is built
+        return stores
     if expected is None:
         hashes = [store.feature_hash for store in stores]
         expected, found = made_from.feature_hash, hashes[0] if len(hashes) == 1 else value_hash(hashes)
@@ -210,62 +188,20 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
     return stores
 
 
-def _extractor(store: FeatureStore, given: Path | None) -> Extractor:
-    described = json.loads(store.attributes["extractor"])
-    settings = _settings(described, store.path)
-    first = store.ids[:1].tolist()
-    return Extractor(
-        store=store.path,
-        settings=settings,
-        described=described,
-        weights_sha256=store.attributes["weights_sha256"],
-        weights=_weights(settings, store.path, given),
-        channel_scale=store.attributes.get(CHANNEL_SCALE),
-        sizes={name: store.shape(name)[1] for name in store.streams},
-        rows=int(store.rows(first)[0]),
-    )
+def results_of(run: Path) -> Path | None:
+    """Return the results that a run lies in, ``results/<profile>``; None if it lies elsewhere."""
+    return next((above.parent for above in run.absolute().parents if above.name == "runs"), None)
 
 
-def _settings(described: Mapping[str, Any], store: Path) -> FeaturesConfig:
-    """Return the settings of an extractor from what a store says of it."""
-    kind = FEATURES.classes().get(str(described.get("kind")))
-    if kind is None:
-        raise FeatureError(
-            f"{store}: made by an extractor of kind {described.get('kind')!r}, which is not known; name the module "
-            "that registers it in RECAP_PLUGINS"
-        )
-    names = {known.serialization_alias or name: name for name, known in kind.model_fields.items()}
-    values = {names[key]: value for key, value in described.items() if key in names}
-    settings: FeaturesConfig = validate(kind, values, f"{store}: extractor")
-    return settings
+def scores_of(run: Path) -> Path | None:
+    """Return the folder of a run's scores beside it; None if there are none."""
+    results = results_of(run)
+    folder = results / "scores" / run.absolute().relative_to(results / "runs") if results else None
+    return folder if folder and (folder / "metrics.json").is_file() else None
 
 
-def _weights(settings: FeaturesConfig, store: Path, given: Path | None) -> Path | None:
-    """Return the file of an extractor's weights, or None where it has none; its hash is compared later."""
-    if given is not None:
-        return given
-    named = getattr(settings, "weights", None)
-    if settings.trained_on():
-        places = [store.with_suffix(".backbone.safetensors")]
-    elif named is None or settings.encoder is None or not settings.outside_files():
-        return None
-    else:
-        above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
-        used = used_inputs.noted(above[2]) if len(above) > 2 else None
-        places = [used / named] if used else []
-        places += [root / folder / named for root in (Path(), *above) for folder in (_PLACES, "")]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise MissingFeatures(
-            f"{places[0]}: the weights that {store} was made with are not there; say where they are with --weights FILE"
-        )
-    return found
-
-
-def _decoding(run: Path, results: Path | None) -> DecodingSettings:
+def _decoding(run: Path) -> DecodingSettings:
     """Return how the test captions of a run were decoded, which its scores say; without scores the defaults."""
-    if results is None:
-        return DecodingSettings()
-    scores = results / "scores" / run.absolute().relative_to(results / "runs")
-    found = read_metrics(scores).decoding if (scores / "metrics.json").is_file() else None
+    scores = scores_of(run)
+    found = read_metrics(scores).decoding if scores else None
     return found if isinstance(found, DecodingSettings) else DecodingSettings()

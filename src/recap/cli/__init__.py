@@ -12,7 +12,6 @@ from recap.cli.artifacts import add_artifacts
 from recap.cli.caption import add_caption
 from recap.cli.config import add_config
 from recap.cli.data import add_data
-from recap.cli.doctor import add_doctor
 from recap.cli.errors import one_sentence
 from recap.cli.export import add_export
 from recap.cli.features import add_features
@@ -20,9 +19,10 @@ from recap.cli.import_checkpoint import add_import_checkpoint
 from recap.cli.language_model import add_pretrain_lm
 from recap.cli.params import add_params
 from recap.cli.parser import Parser, group
-from recap.cli.plan import add_plan
+from recap.cli.plan import add_doctor, add_plan
 from recap.cli.rehearse import add_rehearse
 from recap.cli.report import add_report, add_select, add_statistics
+from recap.cli.runs import add_runs, add_tables
 from recap.cli.score import add_score
 from recap.cli.scores import add_scores
 from recap.cli.study import add_study
@@ -79,6 +79,8 @@ def build_parser() -> Parser:
     add_artifacts(group(commands, "artifacts", purpose="push, pull, verify or remove results"))
     add_rehearse(commands)
     add_track(group(commands, "track", purpose="list finished runs in MLflow"))
+    add_runs(group(commands, "runs", purpose="list, show and compare finished runs"))
+    add_tables(group(commands, "tables", purpose="show finished tables"))
     add_params(group(commands, "params", purpose="list and show parameter files"))
     add_config(group(commands, "config", purpose="check parameter files and write their schemas"))
     return parser

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.cli.parser import Parser
+from recap.core.plugins import resolve
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile
@@ -20,6 +23,7 @@ PATHS = {
     "corpus": "corpus.parquet of the data set",
     "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
     "images": "folders or zips with the pictures",
+    "model": "run folder; several are an ensemble",
     "inputs": "folder that the files named in --spec are relative to",
     "results": "folder results/<profile>",
     "scores": "folder results/<profile>/scores",
@@ -27,7 +31,7 @@ PATHS = {
     "subset": "training captions, as `recap data subset` wrote them",
     "vocabulary": "vocabulary.json of the data set",
 }
-SEVERAL = ("features", "images")  # take one path or more
+SEVERAL = ("features", "images", "model")  # take one path or more
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 
 
@@ -56,6 +60,22 @@ def _read(file: str) -> str:
 def chosen(arguments: Arguments, names: str) -> dict[str, Any]:
     """Return the named arguments as keywords."""
     return {name: getattr(arguments, name) for name in names.split()}
+
+
+def calls(target: str, names: str, **specs: str) -> Callable[[Arguments], None]:
+    """Return a command that imports a function when it runs, and calls it.
+
+    Args:
+        target: the function, ``module:name``.
+        names: of the arguments that it takes as keywords.
+        specs: other keyword -> name of the class in `SPECS` by which ``--spec`` is checked for it.
+    """
+    return partial(_call, target=target, names=names, specs=specs)
+
+
+def _call(arguments: Arguments, *, target: str, names: str, specs: dict[str, str]) -> None:
+    checked = {keyword: typed(arguments, keys) for keyword, keys in specs.items()}
+    resolve(target)(**chosen(arguments, names), **checked)
 
 
 def paths(parser: Group, *names: str, required: bool = True, **described: str) -> None:
@@ -139,6 +159,14 @@ def add_device(parser: Parser) -> None:
     parser.add_argument(
         "--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto (default): a GPU if there is one"
     )
+
+
+def add_run_files(parser: Parser) -> None:
+    """Add the files of a run that lies outside of its results."""
+    files = parser.add_argument_group("files of a run that lies outside of its results")
+    files.add_argument("--vocabulary", type=Path, metavar="PATH", help="vocabulary.json")
+    files.add_argument("--features", type=Path, nargs="+", default=[], metavar="PATH", help="feature stores (.h5)")
+    files.add_argument("--weights", type=Path, metavar="PATH", help="weights of what made the features")
 
 
 def add_params_folder(parser: Group) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from recap.cli.arguments import Arguments
+from recap.cli.arguments import Arguments, calls
 from recap.cli.parser import Commands, command
 from recap.core.counted import counted
 from recap.core.errors import ConfigError, RecapError
@@ -28,14 +28,14 @@ def add_artifacts(commands: Commands) -> None:
     push = command(
         commands,
         "push",
-        _push,
+        calls("recap.artifacts.transfer:push", "profile inputs"),
         purpose="record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)",
         example="recap artifacts push flickr8k",
     )
     pull = command(
         commands,
         "pull",
-        _pull,
+        calls("recap.artifacts.transfer:pull", "profile inputs"),
         purpose="get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)",
         example="recap artifacts pull flickr8k",
     )
@@ -69,18 +69,6 @@ def _add(a: Arguments) -> None:
 
     name = add(a.file, scale=a.scale, inputs=a.inputs, fetch=a.fetch, conda=a.conda)
     print(f"dvc repro report@{name}")
-
-
-def _push(a: Arguments) -> None:
-    from recap.artifacts.transfer import push
-
-    push(a.profile, inputs=a.inputs)
-
-
-def _pull(a: Arguments) -> None:
-    from recap.artifacts.transfer import pull
-
-    pull(a.profile, inputs=a.inputs)
 
 
 def _verify(a: Arguments) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, add_device, chosen
+from recap.cli.arguments import Arguments, add_device, add_run_files, chosen
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import log
@@ -53,18 +53,25 @@ def add_caption(commands: Commands) -> None:
     parser.add_argument("--beam", type=int, metavar="N", help="width of the search (that of the run's evaluation)")
     parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="of the output (pretty)")
     parser.add_argument("--out", type=Path, metavar="PATH", help="file to write (default: standard output)")
+    parser.add_argument(
+        "--explain",
+        type=Path,
+        metavar="FILE",
+        help="also write a page with what the run looked at for each word (HTML)",
+    )
     parser.add_argument("--batch-size", type=int, default=8, metavar="N", help="photos computed at a time (8)")
     add_device(parser)
-    files = parser.add_argument_group("files of a run that lies outside of its results")
-    files.add_argument("--vocabulary", type=Path, metavar="PATH", help="vocabulary.json")
-    files.add_argument("--features", type=Path, nargs="+", default=[], metavar="PATH", help="feature stores (.h5)")
-    files.add_argument("--weights", type=Path, metavar="PATH", help="weights of what made the features")
+    add_run_files(parser)
     parser.set_defaults(function=_caption)
 
 
 def _caption(a: Arguments) -> None:
     if min(a.n_best, a.batch_size, a.beam or 1) < 1:
         raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
+    if a.explain is not None and (a.together or a.beam is not None):
+        raise ConfigError(
+            "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam"
+        )
     from recap.captioning.pictures import find_photos
 
     found = find_photos(a.photos)
@@ -81,8 +88,25 @@ def _caption(a: Arguments) -> None:
     photos: list[Together] = [tuple(found.files)] if a.together else list(found.files)
     _check_views(captioner, len(found.files) if a.together else 1)
     options = {"beam": a.beam, "n_best": a.n_best, "batch_size": a.batch_size}
-    if not _write(a, captioner.stream(photos, **options), len(photos)):
+    complete = _write(a, captioner.stream(photos, **options), len(photos))
+    if a.explain is not None:
+        _explain(a.explain, captioner, found.files)
+    if not complete:
         sys.exit(_FAILED)
+
+
+def _explain(out: Path, captioner: PhotoCaptioner, photos: Sequence[Path]) -> None:
+    """Write the page of all photos that can be read; the others are named already."""
+    from recap.captioning.explain import Explanation, explain, write_explanations
+    from recap.core.errors import DataError
+
+    found: list[Explanation] = []
+    for photo in photos:
+        try:
+            found.append(explain(captioner, photo))
+        except DataError as error:
+            log.error(f"not explained: {error}")
+    write_explanations(found, captioner.name, out)
 
 
 def _check_views(captioner: PhotoCaptioner, given: int) -> None:

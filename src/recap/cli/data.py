@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from recap.cli.arguments import Arguments, chosen, mapping, paths, spec, typed
+from recap.cli.arguments import Arguments, calls, chosen, mapping, paths, spec, typed
 from recap.cli.fetch import add_fetch
 from recap.cli.parser import Commands, command
 
@@ -36,13 +35,7 @@ def _add_corpus(commands: Commands) -> None:
     parser.add_argument("--name", required=True, help="name of the data set")
     spec(parser, "Dataset")
     paths(parser, "inputs", out="folder of corpus.parquet")
-    parser.set_defaults(function=_corpus)
-
-
-def _corpus(a: Arguments) -> None:
-    from recap.data.corpus.build import build_corpus
-
-    build_corpus(name=a.name, spec=a.spec, inputs=a.inputs, out=a.out)
+    parser.set_defaults(function=calls("recap.data.corpus.build:build_corpus", "name spec inputs out"))
 
 
 def _add_vocabulary(commands: Commands) -> None:
@@ -79,13 +72,7 @@ def _add_card(commands: Commands) -> None:
     parser.add_argument(
         "--counts", type=Path, metavar="PATH", help="Markdown list of what was left out on the way to the corpus"
     )
-    parser.set_defaults(function=_card)
-
-
-def _card(a: Arguments) -> None:
-    from recap.data.corpus.card import write_card
-
-    write_card(name=a.name, corpus=a.corpus, counts=a.counts, out=a.out)
+    parser.set_defaults(function=calls("recap.data.corpus.card:write_card", "name corpus counts out"))
 
 
 def _add_subset(commands: Commands) -> None:
@@ -121,13 +108,7 @@ def _add_used(commands: Commands) -> None:
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
     parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
     paths(parser, "corpus", out="image ids, one a line")
-    parser.set_defaults(function=_used)
-
-
-def _used(a: Arguments) -> None:
-    from recap.data.subsets.used import write_used
-
-    write_used(**chosen(a, "corpus subsets parts out"))
+    parser.set_defaults(function=calls("recap.data.subsets.used:write_used", "corpus subsets parts out"))
 
 
 def _add_wanted(commands: Commands) -> None:
@@ -183,26 +164,15 @@ def _add_conceptual(commands: Commands) -> None:
         example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation",
     )
     paths(parser, tsv="captions and urls, as published", out="folder of the pictures")
-    integer: Any = {"type": int, "metavar": "N"}
-    seconds: Any = {"type": float, "metavar": "S"}
-    parser.add_argument(
-        "--min-side",
-        default=384,
-        help="shorter side that larger pictures get, in pixels; 0: their own (384)",
-        **integer,
-    )
-    parser.add_argument(
-        "--only", type=Path, metavar="PATH", help="list of rows, a number per line from 0: fetch no others"
-    )
-    parser.add_argument("--workers", default=64, help="requests at once (64)", **integer)
-    parser.add_argument(
-        "--attempts", default=3, help="requests per url and round, where a failure may pass (3)", **integer
-    )
-    parser.add_argument("--timeout", default=30.0, help="seconds per request (30)", **seconds)
-    parser.add_argument("--backoff", default=1.0, help="seconds before the second request; then doubled (1)", **seconds)
-    parser.add_argument("--rounds", default=3, help="rounds over shards with many fresh failures (3)", **integer)
-    parser.add_argument(
-        "--published", type=Path, metavar="PATH", help="survivors.parquet of others: keep only pictures of its hashes"
+    side = "shorter side that larger pictures get, in pixels; 0: their own (384)"
+    parser.add_argument("--min-side", type=int, default=384, metavar="N", help=side)
+    parser.add_argument("--workers", type=int, default=64, metavar="N", help="requests at once (64)")
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds per request (30)")
+    paths(
+        parser,
+        required=False,
+        only="list of rows, a number per line from 0: fetch no others",
+        published="survivors.parquet of others: keep only pictures of its hashes",
     )
     parser.set_defaults(function=_download)
 
@@ -210,5 +180,5 @@ def _add_conceptual(commands: Commands) -> None:
 def _download(a: Arguments) -> None:
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers attempts timeout backoff rounds published only"
+    names = "tsv out min_side workers timeout published only"
     print(json.dumps(download(**chosen(a, names)), indent=1))

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments, add_execution, chosen, given_execution, paths, spec, typed
-from recap.cli.parser import Commands, command
+from recap.cli.arguments import (
+    Arguments,
+    add_execution,
+    add_params_folder,
+    add_run_files,
+    chosen,
+    given_execution,
+    paths,
+    spec,
+    typed,
+)
+from recap.cli.parser import Commands, Parser, command
+from recap.core.log import log
 from recap.core.process.gpus import claim
 
 _PARTIAL = "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
@@ -28,12 +39,11 @@ def add_export(commands: Commands) -> None:
         "--part", required=True, metavar="NAME", help="folder of the pictures' names: val2014, test2014"
     )
     parser.add_argument("--partial", action="store_true", help=_PARTIAL)
-    paths(parser, "corpus", "vocabulary", "features", out="the captions (JSON)")
-    parser.add_argument(
-        "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
-    )
+    paths(parser, "corpus", "vocabulary", "features", "model", out="the captions (JSON)")
     parser.set_defaults(function=_captions)
     _add_coco_server(commands)
+    _add_hub(commands)
+    _add_mlflow(commands)
 
 
 def _captions(a: Arguments) -> None:
@@ -74,3 +84,47 @@ def _coco_server(a: Arguments) -> None:
     captions = {"val2014": a.val, "test2014": a.test}
     sizes = None if a.partial else PARTS
     print(write_submission(captions=captions, algorithm=a.algorithm, out=a.out, sizes=sizes))
+
+
+def _add_hub(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "hub",
+        _hub,
+        purpose="a run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card",
+        example="recap export hub results/demo --out shared/demo",
+    )
+    _add_run(parser)
+    add_params_folder(parser)
+
+
+def _add_mlflow(commands: Commands) -> None:
+    parser = command(
+        commands,
+        "mlflow",
+        _mlflow,
+        purpose="a run as an MLflow model: image bytes in, captions out",
+        example="recap export mlflow results/demo --out shared/model",
+    )
+    _add_run(parser)
+    add_params_folder(parser)
+
+
+def _add_run(parser: Parser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or one above several runs")
+    paths(parser, out="the new folder")
+    add_run_files(parser)
+
+
+def _hub(a: Arguments) -> None:
+    from recap.captioning.hub import export_hub
+
+    export_hub(**chosen(a, "run out params vocabulary features weights"))
+    log.info(f"{a.out}: recap.load reads it; README.md is the card: check the licenses before you share it")
+
+
+def _mlflow(a: Arguments) -> None:
+    from recap.serving.export import export_mlflow
+
+    export_mlflow(**chosen(a, "run out params vocabulary features weights"))
+    log.info(f"serve it with: mlflow models serve -m {a.out} --env-manager local --host 127.0.0.1 --port 5001")

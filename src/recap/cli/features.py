@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, add_compute, chosen, mapping, paths, spec
+from recap.cli.arguments import Arguments, add_compute, calls, chosen, mapping, paths, spec, typed
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError, nearest
 from recap.core.files import checksums
@@ -38,29 +38,23 @@ def _add_extract(commands: Commands) -> None:
     )
     spec(parser, "Features")
     paths(parser, "corpus", "inputs", shards="folder for unfinished work", out="the feature store")
-    parser.add_argument("--trained", type=Path, metavar="PATH", help="what `pretrain` wrote, for weights 'boxes'")
-    parser.add_argument("--boxes", type=Path, metavar="PATH", help="a store with boxes, for kind 'crops'")
-    parser.add_argument("--cells", type=Path, metavar="PATH", help="a store with a grid, for kind 'pooled'")
+    paths(
+        parser,
+        required=False,
+        trained="what `pretrain` wrote, for weights 'boxes'",
+        boxes="a store with boxes, for kind 'crops'",
+        cells="a store with a grid, for kind 'pooled'",
+        execution="YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store",
+        used="list of images (`recap data used`); without, all",
+        kept="another name of the finished store, from which it grows after --out is deleted",
+        done="what is written when the part is finished",
+    )
     parser.add_argument(
         "--products", type=Path, nargs="+", default=[], metavar="PATH", help="boxes.json of scenes, for kind 'pooled'"
     )
     parser.add_argument(
-        "--execution",
-        type=Path,
-        metavar="FILE",
-        help="YAML with batch_size and shard_size, in place of those of --spec: they are no part of a store's identity",
-    )
-    parser.add_argument("--used", type=Path, metavar="PATH", help="list of images (`recap data used`); without, all")
-    parser.add_argument(
-        "--kept",
-        type=Path,
-        metavar="PATH",
-        help="another name of the finished store, from which it grows after --out is deleted",
-    )
-    parser.add_argument(
         "--part", metavar="K/N", help="extract the K-th of N parts; --done and `recap features merge` go with it"
     )
-    parser.add_argument("--done", type=Path, metavar="PATH", help="what is written when the part is finished")
     add_compute(parser, images_required=False)
     parser.set_defaults(function=_extract)
 
@@ -72,7 +66,7 @@ def _extract(a: Arguments) -> None:
 
     if (a.part is None) != (a.done is None):
         raise ConfigError("--part and --done go together; give both, or neither")
-    settings = _settings(a, "Features")
+    settings = typed(a, "Features")
     if a.execution is not None:
         settings = _executed(settings, a.execution)
     if a.trained:
@@ -91,16 +85,10 @@ def _add_merge(commands: Commands) -> None:
         purpose="merge the finished parts of an extraction into a feature store",
         example="recap features merge done-1.json done-2.json --shards work/shards --out features.h5",
     )
-    parser.add_argument("parts", type=Path, nargs="+", metavar="PATH", help="what the parts wrote as --done")
-    parser.add_argument("--kept", type=Path, metavar="PATH", help="as for `recap features extract`")
+    parser.add_argument("files", type=Path, nargs="+", metavar="PATH", help="what the parts wrote as --done")
+    paths(parser, required=False, kept="as for `recap features extract`")
     paths(parser, shards="folder of the parts' unfinished work", out="the feature store")
-    parser.set_defaults(function=_merge)
-
-
-def _merge(a: Arguments) -> None:
-    from recap.features.writer import merge_parts
-
-    merge_parts(a.parts, **chosen(a, "out shards kept"))
+    parser.set_defaults(function=calls("recap.features.writer:merge_parts", "files out shards kept"))
 
 
 def _add_note(commands: Commands) -> None:
@@ -114,13 +102,7 @@ def _add_note(commands: Commands) -> None:
     parser.add_argument("--code", required=True, metavar="DIGEST", help="of the extractor's source")
     parser.add_argument("--files", type=Path, nargs="*", default=[], metavar="PATH", help="all that it reads")
     paths(parser, out="the note, another one when settings, source or a file's bytes change")
-    parser.set_defaults(function=_note)
-
-
-def _note(a: Arguments) -> None:
-    from recap.features.attributes import write_note
-
-    write_note(_settings(a, "Features"), **chosen(a, "code files out"))
+    parser.set_defaults(function=calls("recap.features.attributes:write_note", "code files out", spec="Features"))
 
 
 def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:
@@ -157,7 +139,7 @@ def _add_pretrain(commands: Commands) -> None:
 
 
 def _pretrain(a: Arguments) -> None:
-    settings = _settings(a, "GridFeatures")
+    settings = typed(a, "GridFeatures")
     claim(a.device)
     from recap.features.pretrain import pretrain_backbone
 
@@ -182,7 +164,7 @@ def _add_tune(commands: Commands) -> None:
 
 
 def _tune(a: Arguments) -> None:
-    settings = _settings(a, "GridFeatures")
+    settings = typed(a, "GridFeatures")
     claim(a.device)
     from recap.features.tune import tune_backbone
 
@@ -229,7 +211,7 @@ def _import(a: Arguments) -> None:
     if a.spec is None:
         a.spec = {"kind": "imported", **chosen(a, "format dtype grid rows clip_boxes")}
         a.spec["sources"] = [str(path) for path in a.source or []]
-    settings = _settings(a, "ImportedFeatures")
+    settings = typed(a, "ImportedFeatures")
     from recap.features.importers.job import import_features
     from recap.features.job import ExtractionJob
 
@@ -253,15 +235,7 @@ def _add_info(commands: Commands) -> None:
 
 
 def _info(a: Arguments) -> None:
-    settings = _settings(a, "Features") if a.spec else None
+    settings = typed(a, "Features") if a.spec else None
     from recap.features.info import info
 
     print(info(a.file, spec=settings))
-
-
-def _settings(a: Arguments, keys: str) -> Any:
-    """Return the spec as an object of its class."""
-    from recap.settings.params import validate
-    from recap.settings.specs import SPECS
-
-    return validate(SPECS[keys], a.spec, "--spec")

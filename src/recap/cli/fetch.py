@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments, chosen, paths
+from recap.cli.arguments import Arguments, calls, paths
 from recap.cli.parser import Commands, Parser, command
 
 
@@ -24,8 +24,7 @@ def add_fetch(commands: Commands) -> None:
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="PATH", help="a file or folder taken instead of the network"
     )
-    parser.add_argument("--workers", type=int, default=4, help="files at once (4)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds without a byte before a new try (60)")
+    _limits(parser, workers="files at once", timeout="seconds without a byte before a new try", seconds=60)
     parser.set_defaults(function=_fetch)
     parser = command(
         commands,
@@ -33,8 +32,7 @@ def add_fetch(commands: Commands) -> None:
         purpose="list the files that you must get by hand, with steps and license",
         example="recap data by-hand 'iu_xray/*'",
     )
-    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
-    _list_options(parser)
+    _list_options(parser, names="*")
     parser.set_defaults(function=_by_hand)
     parser = command(
         commands,
@@ -50,11 +48,9 @@ def add_fetch(commands: Commands) -> None:
         purpose="check every address of the list once, without downloading",
         example="recap data check-addresses --write",
     )
-    parser.add_argument("names", nargs="*", default=["*"], metavar="NAME", help="as in the list, or a pattern")
-    _list_options(parser)
+    _list_options(parser, names="*")
     parser.add_argument("--write", action="store_true", help="date the answers in the list")
-    parser.add_argument("--workers", type=int, default=4, help="addresses asked at once (4)")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for an answer (30)")
+    _limits(parser, workers="addresses asked at once", timeout="seconds to wait for an answer", seconds=30)
     parser.set_defaults(function=_check_addresses)
     parser = command(
         commands,
@@ -66,6 +62,11 @@ def add_fetch(commands: Commands) -> None:
     _list_options(parser)
     _limit(parser)
     parser.set_defaults(function=_unpack)
+    _add_others(commands)
+
+
+def _add_others(commands: Commands) -> None:
+    """Add the commands that do not read the list."""
     parser = command(
         commands,
         "extract",
@@ -87,7 +88,7 @@ def add_fetch(commands: Commands) -> None:
     )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
     paths(parser, info="image_info_test2014.json", annotations="captions_val2014.json", out="JSON with the ids")
-    parser.set_defaults(function=_server_ids)
+    parser.set_defaults(function=calls("recap.export.coco_image_ids:write_server_ids", "info annotations out partial"))
     parser = command(
         commands,
         "unpaired",
@@ -95,15 +96,23 @@ def add_fetch(commands: Commands) -> None:
         example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
     )
     paths(parser, "corpus", "subset", out="JSON with the ids of pictures and captions")
-    parser.set_defaults(function=_unpaired)
+    parser.set_defaults(function=calls("recap.data.subsets.unpaired:write_unpaired", "corpus subset out"))
 
 
-def _list_options(parser: Parser) -> None:
+def _list_options(parser: Parser, *, names: str = "") -> None:
+    """Add the list and the folder of its files; with ``names`` which of them, so many (``*``)."""
+    if names:
+        parser.add_argument("names", nargs=names, default=["*"], metavar="NAME", help="as in the list, or a pattern")
     versions, resources = Path("params/data_versions.csv"), Path("resources")
     parser.add_argument("--list", type=Path, default=versions, metavar="PATH", help=f"list of the files ({versions})")
     parser.add_argument(
         "--into", type=Path, default=resources, metavar="PATH", help="the profile's `inputs` (resources)"
     )
+
+
+def _limits(parser: Parser, *, workers: str, timeout: str, seconds: float) -> None:
+    parser.add_argument("--workers", type=int, default=4, metavar="N", help=f"{workers} (4)")
+    parser.add_argument("--timeout", type=float, default=seconds, metavar="S", help=f"{timeout} ({seconds:g})")
 
 
 def _limit(parser: Parser) -> None:
@@ -193,15 +202,3 @@ def _said(archive: Path, into: Path, members: str, limit_gb: float | None) -> No
 
     limit = None if limit_gb is None else int(limit_gb * 2**30)
     print(f"{into}: {unpack(archive, into=into, members=members, limit=limit)} files")
-
-
-def _server_ids(a: Arguments) -> None:
-    from recap.export.coco_image_ids import write_server_ids
-
-    write_server_ids(**chosen(a, "info annotations out partial"))
-
-
-def _unpaired(a: Arguments) -> None:
-    from recap.data.subsets.unpaired import write_unpaired
-
-    write_unpaired(**chosen(a, "corpus subset out"))

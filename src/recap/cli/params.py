@@ -54,12 +54,12 @@ def list_files(a: Arguments) -> None:
     from recap.plan.catalog import files_of, section_names
 
     if a.section is None:
-        _print_columns([[name, str(len(section_names(a.params, name))), what] for name, what in SECTIONS.items()])
+        print_columns([[name, str(len(section_names(a.params, name))), what] for name, what in SECTIONS.items()])
     else:
-        _print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(a.params, a.section)])
+        print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(a.params, a.section)])
 
 
-def _print_columns(rows: list[list[str]]) -> None:
+def print_columns(rows: list[list[str]]) -> None:
     """Print rows with aligned columns; a column without any text is left out."""
     widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -1,10 +1,10 @@
-"""``recap plan``: what a paper needs and costs, before anything runs."""
+"""``recap plan`` and ``recap doctor``: what a paper needs and costs, and what is on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from recap.cli.arguments import Arguments
+from recap.cli.arguments import Arguments, add_params_folder
 from recap.cli.parser import Commands, command
 
 _MINUTES = 5.0
@@ -38,9 +38,7 @@ def add_plan(commands: Commands) -> None:
         help=f"time steps at their true size on this machine first, for so many minutes ({_MINUTES:g}); "
         "kept in work/measured_steps.csv",
     )
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
+    add_params_folder(parser)
     parser.set_defaults(function=plan)
 
 
@@ -58,3 +56,30 @@ def plan(a: Arguments) -> None:
         time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=a.time)
         costs = costs_of(planned)
     print(screen(report(planned, costs, tflops=a.tflops or ASSUMED_TFLOPS), places=a.jobs))
+
+
+def add_doctor(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "doctor",
+        purpose="check this machine: tools, versions, what is lost without each, how to get it",
+        example="""
+            recap doctor
+            recap doctor --folder /scratch
+        """,
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), metavar="PATH", help="whose disk results go to (the current folder)"
+    )
+    parser.set_defaults(function=doctor)
+
+
+def doctor(a: Arguments) -> None:
+    """Print the screen."""
+    from recap.core.errors import MissingFile
+    from recap.cost.doctor import examine, screen
+
+    if not a.folder.is_dir():
+        raise MissingFile(f"{a.folder}: no such folder; name one on the disk that results go to")
+    print(screen(examine(a.folder)))

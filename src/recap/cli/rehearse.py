@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments
+from recap.cli.arguments import Arguments, add_params_folder
 from recap.cli.parser import Commands, command
 
 
@@ -31,9 +31,7 @@ def add_rehearse(commands: Commands) -> None:
         "--folder", type=Path, metavar="PATH", help="a new folder for all that is made (default: a temporary one)"
     )
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="jobs at once (2)")
-    parser.add_argument(
-        "--params", type=Path, default=Path("params"), metavar="PATH", help="folder of the parameter files (params)"
-    )
+    add_params_folder(parser)
     parser.set_defaults(function=_rehearse)
 
 

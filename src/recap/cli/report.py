@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.cli.arguments import Arguments, chosen, paths, spec, typed
+from recap.cli.arguments import Arguments, calls, chosen, paths, spec, typed
 from recap.cli.claims import add_claims
 from recap.cli.parser import Commands, command
 from recap.cli.profile_report import add_docs, add_make
@@ -61,18 +61,12 @@ def add_select(commands: Commands) -> None:
     parser = command(
         commands,
         "select",
-        _select,
+        calls("recap.statistics.selection:write_selections", "runs out", spec="SelectedRows"),
         purpose="choose rows of a table by their validation scores, and record the reason",
         example="recap select --spec spec.json --runs results/mine/runs --out selection.json",
     )
     spec(parser, "SelectedRows")
     paths(parser, runs="folder results/<profile>/runs", out="the record: candidates, scores, rule, what was chosen")
-
-
-def _select(a: Arguments) -> None:
-    from recap.statistics.selection import write_selections
-
-    write_selections(typed(a, "SelectedRows"), runs=a.runs, out=a.out)
 
 
 def add_report(commands: Commands) -> None:
@@ -148,7 +142,7 @@ def _add_figure(commands: Commands) -> None:
         commands,
         "figure",
         _figure,
-        purpose="draw a figure of trained models, such as their attention",
+        purpose="draw a figure of trained models or of captions, such as attention",
         example="""
             recap report figure --spec '{"kind": "attention", "count": 5}' --corpus corpus.parquet \\
               --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
@@ -157,10 +151,12 @@ def _add_figure(commands: Commands) -> None:
     )
     spec(parser, "TableFigure")
     begin = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
-    paths(parser, "corpus", "vocabulary", "features", out=begin)
-    paths(parser, "images", required=False)
-    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="PATH", help="run folders")
-    parser.add_argument("--labels", nargs="+", required=True, metavar="NAME", help="names of the runs, one each")
+    paths(parser, "corpus", "vocabulary", out=begin)
+    paths(parser, "features", "images", required=False)
+    runs, texts = "run folders; kinds without models have none", "outside files that the figure's settings name"
+    parser.add_argument("--runs", type=Path, nargs="*", default=[], metavar="PATH", help=runs)
+    parser.add_argument("--labels", nargs="*", default=[], metavar="NAME", help="names of the runs, one each")
+    parser.add_argument("--texts", type=Path, nargs="*", default=[], metavar="PATH", help=texts)
     parser.add_argument("--heading", default="", metavar="TEXT", help="text above the figure")
 
 
@@ -172,8 +168,9 @@ def _figure(a: Arguments) -> None:
         raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
     from recap.evaluation.figure import DrawnModels, write_figure
 
-    files = chosen(a, "corpus vocabulary features heading")
-    drawn = DrawnModels(dict(zip(labels, runs, strict=True)), image_roots=a.images or [], **files)
+    files = chosen(a, "corpus vocabulary heading texts")
+    named = dict(zip(labels, runs, strict=True))
+    drawn = DrawnModels(named, features=a.features or [], image_roots=a.images or [], **files)
     write_figure(figure, drawn, a.out)
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from recap.cli.arguments import Arguments, add_params_folder, paths, spec, typed
+from recap.cli.arguments import Arguments, add_params_folder, calls, paths, spec, typed
 from recap.cli.parser import Commands, Parser, command
 from recap.core.counted import counted
 
@@ -99,17 +99,11 @@ def _add_print(commands: Commands) -> None:
     parser = command(
         commands,
         "print",
-        _print,
+        calls("recap.studies.pdf:print_page", "page out"),
         purpose="print a page to PDF with an installed browser",
         example="recap study print --page pages/001.html --out 001.pdf",
     )
     paths(parser, page="page of a rater, from pages.zip", out="the PDF")
-
-
-def _print(a: Arguments) -> None:
-    from recap.studies.pdf import print_page
-
-    print_page(a.page, a.out)
 
 
 def _add_serve(commands: Commands) -> None:

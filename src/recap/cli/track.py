@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recap.cli.arguments import Arguments, paths
+from recap.cli.arguments import Arguments, calls, paths
 from recap.cli.parser import Commands, command
 from recap.core.log import log
 
@@ -11,13 +11,17 @@ def add_track(commands: Commands) -> None:
     """Add the commands of this group."""
     store = "SQLite file of the store"
     parser = command(
-        commands, "init", _init, purpose="prepare the MLflow store", example="recap track init --store mlflow/mlflow.db"
+        commands,
+        "init",
+        calls("recap.tracking.store:init_store", "store"),
+        purpose="prepare the MLflow store",
+        example="recap track init --store mlflow/mlflow.db",
     )
     paths(parser, store=store)
     parser = command(
         commands,
         "publish",
-        _publish,
+        calls("recap.tracking.publish:publish", "profile results reports store out"),
         purpose="list all runs and tables of a profile in MLflow",
         example="""
             recap track publish --profile demo --results results/demo --reports reports/demo \\
@@ -35,18 +39,6 @@ def add_track(commands: Commands) -> None:
     )
     paths(parser, store=store)
     parser.add_argument("--port", type=int, default=5000, help="port of the server (default: 5000)")
-
-
-def _init(a: Arguments) -> None:
-    from recap.tracking.store import init_store
-
-    init_store(a.store)
-
-
-def _publish(a: Arguments) -> None:
-    from recap.tracking.publish import publish
-
-    publish(profile=a.profile, results=a.results, reports=a.reports, store=a.store, out=a.out)
 
 
 def _addresses(a: Arguments) -> None:

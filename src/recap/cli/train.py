@@ -159,10 +159,7 @@ def add_evaluate(commands: Commands) -> None:
     )
     spec(parser, "EvaluationSpec")
     add_execution(parser)
-    paths(parser, "corpus", "vocabulary", "features", out="folder of captions and scores")
-    parser.add_argument(
-        "--model", type=Path, nargs="+", required=True, metavar="PATH", help="run folder; several are an ensemble"
-    )
+    paths(parser, "corpus", "vocabulary", "features", "model", out="folder of captions and scores")
     parser.set_defaults(function=evaluate)
 
 

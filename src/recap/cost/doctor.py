@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recap.core.precision import bf16_unit
 from recap.core.process.gpus import devices
-from recap.data.corpus.parts_of_speech import tagger
+from recap.data.corpus.parts_of_speech import GET, tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice_models import spice_models_missing
 
@@ -38,7 +38,7 @@ _PROGRAMS = (
         "reports and forms are HTML files to open elsewhere",
         "apt install chromium",
     ),
-    ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/slurm.md"),
+    ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/guides/slurm.md"),
     ("conda", ["conda", "mamba"], "`snakemake --sdm conda` cannot build detectron2", "conda-forge.org"),
     ("git", ["git"], "provenance lacks the commit", "apt install git"),
 )
@@ -90,9 +90,7 @@ def _packages() -> Iterator[Found]:
     for name, without, get in _PACKAGES:
         yield Found(name, _installed(name), without, get)
     found = tagger()
-    without = "data cards lack the shares of nouns, verbs and others"
-    get = "pip install nltk, then python -m nltk.downloader averaged_perceptron_tagger_eng"
-    yield Found("tagger", found[0] if found else None, without, get)
+    yield Found("tagger", found[0] if found else None, "data cards and figures lack parts of speech", GET)
 
 
 def _programs() -> Iterator[Found]:

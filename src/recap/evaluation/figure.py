@@ -1,4 +1,4 @@
-"""Makes a figure of trained models, of whatever kind."""
+"""Makes a figure that a table lists, of whatever kind."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class DrawnModels:
     """The trained models that a figure shows, with the files of their data set.
 
     Attributes:
-        runs: label -> run folder.
+        runs: label -> run folder; none where the figure shows no models.
         corpus, vocabulary: files of the data set.
-        features: the feature stores that training saw.
+        features: the feature stores that training saw; none where the figure shows no models.
         image_roots: folders or zips with the photos.
+        texts: the outside files that the figure names.
         heading: text above the figure: the table and the scale of the runs.
     """
 
@@ -31,6 +32,7 @@ class DrawnModels:
     features: Sequence[Path]
     image_roots: Sequence[Path]
     heading: str
+    texts: Sequence[Path] = ()
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
@@ -39,7 +41,7 @@ def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
 
     Raises:
-        ConfigError: there are more models than the figure shows, or it needs photos.
+        ConfigError: there are more models than the figure shows, or it needs photos, models or texts.
         RecapError: a file does not fit, or a model has nothing of the kind to draw.
     """
     runs = len(models.runs)
@@ -47,6 +49,12 @@ def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
         raise ConfigError(f"{runs} runs, but figures of kind {figure.kind!r} show {figure.most_rows}; name fewer")
     if figure.needs_images and not models.image_roots:
         raise ConfigError(f"a figure of kind {figure.kind!r} shows photos; name their folders or zips with --images")
+    if figure.needs_models and not (models.runs and models.features):
+        raise ConfigError(
+            f"a figure of kind {figure.kind!r} shows trained models; name --runs, --labels and --features"
+        )
+    if len(models.texts) != len(figure.texts()):
+        raise ConfigError(f"a figure of kind {figure.kind!r} reads {len(figure.texts())} texts; name them with --texts")
     draw = resolve(figure.implementation)
     draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
 

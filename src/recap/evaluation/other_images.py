@@ -26,7 +26,7 @@ from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast import fixed_weights
-from recap.runs.captions import caption_tensor, split_captions
+from recap.runs.captions import batch_tensor, split_captions
 from recap.settings.model_figures import OtherImagesFigure
 from recap.statistics.paired import Paired, compare_paired
 
@@ -49,7 +49,7 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
         own, other = [], []
         for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
             batch = ids[first : first + BATCH]
-            tokens = caption_tensor([captions[image] for image in batch])
+            tokens = batch_tensor(captions, batch)
             strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
             own += caption_losses(model, sources.read(batch), tokens).tolist()
             other += caption_losses(model, sources.read(strangers), tokens).tolist()

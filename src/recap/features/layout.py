@@ -23,7 +23,6 @@ from recap.core.hashing import value_hash
 
 LAYOUT = "recap-features-2"
 GRID, REGION, SEGMENT = "grid", "region", "segment"
-STREAMS = (GRID, REGION, SEGMENT)
 DTYPES = ("float16", "float32")
 VALUES = "values"
 COLUMNS = {

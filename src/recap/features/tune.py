@@ -103,6 +103,8 @@ def _words(said: Mapping[int, set[str]], settings: WordTuning, *, dataset: str) 
         raise DataError(
             f"{dataset}: no word stands in the captions of {least} to {most:.0f} of the {len(said)} training "
             "images; change `least_images` or `most_images` of `word_tuning`"
+            if said
+            else f"{dataset}: has no training images, whose captions have the words to tune on"
         )
     return words[: settings.words]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class Bleu4:
         references: image id -> token ids of each reference caption.
     """
 
-    def __init__(self, references: dict[int, list[list[int]]]) -> None:
+    def __init__(self, references: Mapping[int, Sequence[Sequence[int]]]) -> None:
         self._references = references
         self._most: dict[int, Counter[tuple[int, ...]]] = {}
 

@@ -21,7 +21,7 @@ class HashTable:
         self._shift = np.uint64(64 - bits)
         self._size = 1 << bits
         self._keys = np.append(keys, np.uint64(0))  # the last one marks an empty slot
-        self._slots = np.full(self._size, len(keys), np.int64)
+        self._slots = np.full(self._size, len(keys), np.int32)
         waiting, at = np.arange(len(keys)), self._home(keys)
         while len(waiting):
             free = np.nonzero(self._slots[at] == len(keys))[0]
@@ -36,7 +36,7 @@ class HashTable:
         """Return the place of each key, -1 where it is not in the table."""
         absent = len(self._keys) - 1
         at = self._home(keys)
-        found = self._slots[at]
+        found = self._slots[at].astype(np.int64)
         open_ = np.nonzero((self._keys[found] != keys) & (found != absent))[0]
         while len(open_):
             at[open_] = (at[open_] + 1) % self._size

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from recap.core.errors import ConfigError
 
-BUFFERS = re.compile(r"(^|\.)running_\w+$")
-"""What some code bases keep in buffers while they decode; meaningless in a file of weights."""
 ANNOTATED = [
     (r"^att_embed\.0\.", "feature_embedding."),
     (r"^model\.tgt_embed\.0\.lut\.", "word_embedding."),
@@ -34,8 +32,7 @@ ANNOTATED = [
 def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) -> dict[str, Tensor]:
     """Map the names of a Transformer in the Annotated Transformer's form to ours.
 
-    The sinusoid, which such files hold as well, is left out: ours is computed. `projections` are our names of an
-    attention's `linears.0`, `linears.1` and so on.
+    `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
 
     Raises:
         ConfigError: a name is none of the release's.
@@ -46,8 +43,7 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
         rf"(attention|cross)\.({'|'.join(projections)})|feed_forward\.(inner|outer)"
         r"|around_(attention|cross|feed_forward)\.norm))\.(weight|bias)"
     )
-    kept = {name: value for name, value in state.items() if name != "model.tgt_embed.1.pe"}
-    return rename(kept, [*ANNOTATED, *linears], known=known)
+    return rename(state, [*ANNOTATED, *linears], known=known)
 
 
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:

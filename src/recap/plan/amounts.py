@@ -17,7 +17,6 @@ from recap.settings.datasets.counts import Counts
 from recap.settings.features import FeaturesConfig
 from recap.settings.features.stored import StoredStream
 
-DECODE = "decode"  # beside the stages xe and scst
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
 
 

@@ -69,8 +69,11 @@ def missing_inputs(paths: Paths, model: ModelConfig | None = None) -> dict[str, 
             else:
                 product = file if model else paths.weights(plan.weights(run))
                 needs[product, "models", run.model] = [file]
+    for figure in plan.model_figures:
+        texts = [paths.outside(name) for name in figure.settings.texts()]
+        needs.update({(paths.figure(file), "tables", figure.table): texts for file in figure.files})
     for each in plan.scored_files():
-        needs[paths.outside_scores(each)[-1], "tables", each.table] = [paths.outside(each.captions)]
+        needs[paths.outside_scores(each)[-1], "tables", each.table] = [paths.outside(file) for file in each.files]
     return {
         file: f"{section}/{name}.yaml"
         for (product, section, name), files in needs.items()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from recap.core.files.yaml_files import read_mapping
 from recap.plan.identities import CAPTIONING, EVALUATION, job_code
+from recap.plan.outside_rows import ScoredFile
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import code_digest
 from recap.settings.columns import RUN_COLUMNS
@@ -35,6 +38,12 @@ def extractor_code(plan: RunPlan, features: str) -> str:
 def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
     """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
     return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
+
+
+def released_code(scored: ScoredFile, released: Path) -> str:
+    """Return the digest of decoding with released weights, whose folder says their kind, and of a row's metrics."""
+    settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
+    return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
 
 
 def captioning_code(plan: RunPlan, model: str) -> str:

@@ -77,7 +77,8 @@ def _check_recipes(plan: RunPlan) -> None:
             raise ConfigError(
                 f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test"
             )
-        if gpus and recipe.processes > max(1, number):
+        # None here: the jobs are those of a cluster, whose nodes have them.
+        if gpus and number and recipe.processes > number:
             raise ConfigError(
                 f"recipe {name!r}: {recipe.processes} processes want a GPU each, but there are {number}; "
                 "set `processes` lower"

@@ -1,11 +1,12 @@
-"""Plans the figures of trained models: which runs a table's `figures` show, and what their files are called."""
+"""Plans the figures that a table lists: which runs and files they are drawn from, and what their files are called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, file_name
 from recap.settings import Row, Table
 from recap.settings.model_figures import ModelFigure
@@ -13,10 +14,11 @@ from recap.settings.model_figures import ModelFigure
 
 @dataclass(frozen=True)
 class PlannedFigure:
-    """A figure of trained models.
+    """A figure that a table lists.
 
     Attributes:
         settings: of its kind.
+        table: the table that lists it.
         begin: of the names of its files: the table's, and the figure's own where it has one.
         runs: the trainings that it shows, each of its row's first seed.
         labels: what the table calls them.
@@ -24,6 +26,7 @@ class PlannedFigure:
     """
 
     settings: ModelFigure
+    table: str
     begin: str
     runs: tuple[Run, ...]
     labels: tuple[str, ...]
@@ -41,29 +44,40 @@ class PlannedFigure:
 
 
 def model_figures(
-    table_id: str, figures: Iterable[ModelFigure], table: Table, training: Callable[[Row], Run]
+    table_id: str,
+    figures: Iterable[ModelFigure],
+    table: Table,
+    training: Callable[[Row], Run],
+    *,
+    scale: str | None,
+    known: Collection[str],
 ) -> list[PlannedFigure]:
-    """Return the figures of a planned table; rows that are not run at its scale are left out.
+    """Return the figures of a planned table; what is not drawn or run at its scale is left out.
 
     Args:
         table_id: of the table.
         figures: of the table's file.
         table: the planned table.
         training: row -> the training of its first seed.
+        scale, known: the plan's scale, if it has one, and the names of all scales.
 
     Raises:
         ConfigError: two figures have the same files; a figure shows too many rows, or rows of different inputs or the
-            same label.
+            same label, or names a scale that there is not.
     """
     planned: dict[str, PlannedFigure] = {}
     for settings in figures:
-        rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
-        if not rows:
-            continue
         where = f"table {table_id!r}: figure of kind {settings.kind!r}"
+        for name in settings.scales or []:
+            if name not in known:
+                raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, known)}")
+        rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
+        if not rows or (settings.scales is not None and scale not in settings.scales):
+            continue
         if settings.most_rows is not None and len(rows) > settings.most_rows:
             raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
-        other = next((row for row in rows if (row.dataset, row.features) != (rows[0].dataset, rows[0].features)), None)
+        read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
+        other = next((row for row in rows if read(row) != read(rows[0])), None)
         if other is not None:
             raise ConfigError(
                 f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
@@ -74,6 +88,7 @@ def model_figures(
             raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")
         figure = PlannedFigure(
             settings=settings,
+            table=table_id,
             begin="_".join(filter(None, [file_name(table_id), settings.name])),
             runs=tuple(map(training, rows)),
             labels=labels,

@@ -1,4 +1,4 @@
-"""Rows of tables whose captions are from a file: what is scored, by which metrics, and where the scores are."""
+"""Rows of tables that are not trained: what is scored, by which metrics, and where the scores are."""
 
 from __future__ import annotations
 
@@ -12,23 +12,36 @@ if TYPE_CHECKING:
     from recap.plan.run_plan import RunPlan
 
 
+RELEASED_FILES = ("config.yaml", "model.safetensors", "vocabulary.json")  # as `recap import-checkpoint` writes them
+
+
 @dataclass(frozen=True)
 class ScoredFile:
-    """A file of captions that a row of a table names.
+    """A file of captions, or the folder of released weights, that a row of a table names.
 
     Attributes:
         table: id of the table.
         dataset: whose test images it describes: that of the table's baseline.
-        captions: the file, below the profile's inputs.
+        captions: the file, below the profile's inputs; None: the captions are made by released weights.
+        released: their folder, below the profile's inputs.
+        features, recipe: those of the baseline; released weights read these features and decode by this recipe.
         metrics: those of the baseline's evaluation.
         path: folder of its scores below ``scores/``.
     """
 
     table: str
     dataset: str
-    captions: str
+    captions: str | None
+    released: str | None
+    features: str
+    recipe: str
     metrics: tuple[str, ...]
     path: str
+
+    @property
+    def files(self) -> list[str]:
+        """What is read, below the profile's inputs."""
+        return [self.captions] if self.captions else [f"{self.released}/{name}" for name in RELEASED_FILES]
 
 
 def outside_path(table: Table, name: str, row_id: str) -> str:
@@ -37,12 +50,21 @@ def outside_path(table: Table, name: str, row_id: str) -> str:
 
 
 def scored_files(plan: RunPlan, table_id: str) -> list[ScoredFile]:
-    """Return the files of captions that the rows of a table name."""
+    """Return the files of captions, and the released weights, that the rows of a table name."""
     table = plan.tables[table_id]
     baseline = _baseline(table)
     metrics = tuple(plan.recipe(baseline.recipe).evaluation.metrics)
     return [
-        ScoredFile(table_id, baseline.dataset, row.captions, metrics, outside_path(table, file_name(table_id), row.id))
+        ScoredFile(
+            table=table_id,
+            dataset=baseline.dataset,
+            captions=row.captions,
+            released=row.released,
+            features=baseline.features,
+            recipe=baseline.recipe,
+            metrics=metrics,
+            path=outside_path(table, file_name(table_id), row.id),
+        )
         for row in table.outside
     ]
 

@@ -164,6 +164,10 @@ class Paths:
         """Return the captions of a part of COCO by a scored run, in COCO's results form."""
         return f"{self.results}/scores/{run.path}/captions.{part}.json"
 
+    def figure(self, name: str) -> str:
+        """Return a file of a figure."""
+        return f"{self.reports}/figures/{name}"
+
     def submission(self, algorithm: str) -> str:
         """Return the folder of what COCO's server is sent of a run, and of what it answers."""
         return f"{self.reports}/server/{algorithm}"

@@ -22,7 +22,7 @@ from recap.plan.scaling import NamedScale, PlannedRow, Scaler
 from recap.plan.submissions import Submission, check_test_pictures, submissions
 from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, TableFile, Titles
 from recap.settings.datasets.coco_pictures import PicturesAlone
-from recap.settings.param_files import tables_named
+from recap.settings.param_files import names, tables_named
 from recap.settings.params import base_files, read_mapping, validate
 from recap.settings.selections import Selection
 from recap.settings.table_parts import selections_over
@@ -37,7 +37,7 @@ class RunPlan(LoadedFiles):
         seeds: id of a table -> the seeds of its rows.
         row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
         figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
-        model_figures: the figures of trained models, of all tables.
+        model_figures: the figures that the tables list.
         test_pictures: id of a table and of a row whose captions a server scores -> data set and features of those.
     """
 
@@ -72,7 +72,12 @@ class RunPlan(LoadedFiles):
             figure
             for table_id, table in self.tables.items()
             for figure in model_figures(
-                table_id, self._replaced[table_id][0].figures, table, partial(self._first, table_id)
+                table_id,
+                self._replaced[table_id][0].figures,
+                table,
+                partial(self._first, table_id),
+                scale=profile.scale,
+                known=names(params, "scales"),
             )
         ]
 
@@ -104,12 +109,14 @@ class RunPlan(LoadedFiles):
         self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
         scale = self.scale.settings if self.scale else None
         ids = {row.id for row in made}
+        own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
             short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
-            image_ids=file.image_ids if all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs) else [],
+            image_ids=file.image_ids if own_images else [],
+            image_captions=file.image_captions if own_images else [],
             doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,

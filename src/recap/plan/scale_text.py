@@ -42,7 +42,7 @@ def sentence(
         as_printed: whether every row has the data set and the settings of the printed numbers.
     """
     runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
-    said = [
+    parts = [
         *_named(pairs, "dataset", titles.datasets),
         *_subsets(pairs),
         *_named(pairs, "features", titles.features),
@@ -53,7 +53,7 @@ def sentence(
     opening = _opening(scale, as_printed)
     own = [table.note, "" if scale and not scale.paper else table.paper_note]
     printed = [f"Printed: {table.source}."] if table.source else []
-    first = f"Scale of this run: {_said(opening, said)}" if opening else ""
+    first = f"Scale of this run: {_said(opening, parts)}" if opening else ""
     return " ".join(part for part in [first, *own, *notes, *printed] if part)
 
 
@@ -68,8 +68,8 @@ def _opening(scale: Scale | None, as_printed: bool) -> str:
     return scale.opening if scale and (as_printed or not scale.paper) else ""
 
 
-def _said(opening: str, said: Sequence[str]) -> str:
-    return f"{opening}: {'; '.join(said)}." if said else f"{opening}."
+def _said(opening: str, parts: Sequence[str]) -> str:
+    return f"{opening}: {'; '.join(parts)}." if parts else f"{opening}."
 
 
 def _changed(pairs: Sequence[Pair], key: str) -> list[tuple[Any, Any]]:
@@ -108,9 +108,9 @@ def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
                 found[name].append(text)
     # Kinds that change alike are named together.
     kinds: dict[str, list[str]] = {}
-    for kind, said in changes.items():
-        if said:
-            kinds.setdefault(", ".join(" or ".join(texts) for texts in said.values()), []).append(kind)
+    for kind, texts_by_key in changes.items():
+        if texts_by_key:
+            kinds.setdefault(", ".join(" or ".join(texts) for texts in texts_by_key.values()), []).append(kind)
     return [f"{_listed(names)} with {text}" for text, names in kinds.items()]
 
 
@@ -123,21 +123,21 @@ def _differences(before: dict[str, Any], after: dict[str, Any], titles: dict[str
     if not after.get("pretrained", True):
         keys = [key for key in keys if key != "weights"]
     layers = ["encoder_layers", "decoder_layers"]
-    said = {}
+    changed = {}
     if "d_model" in keys:
-        said["d_model"] = f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
+        changed["d_model"] = f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
     if set(layers) & set(keys):
         both = ["+".join(_shown(side[key]) for key in layers if key in side) for side in (after, before)]
-        said["layers"] = f"{both[0]} layers in place of {both[1]}"
+        changed["layers"] = f"{both[0]} layers in place of {both[1]}"
     for key in keys:
         if key == "weights":
-            said[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
+            changed[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
         elif key not in ("d_model", *layers) and not key.endswith("dropout"):
-            said[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
+            changed[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
     dropouts = [(before[key], after[key]) for key in keys if key.endswith("dropout")]
     if dropouts:
-        said["dropout"] = "less dropout" if all(new < old for old, new in dropouts) else "other dropout"
-    return said
+        changed["dropout"] = "less dropout" if all(new < old for old, new in dropouts) else "other dropout"
+    return changed
 
 
 def _epochs(pairs: Sequence[Pair]) -> list[str]:

@@ -121,25 +121,25 @@ class Scaler:
         Raises:
             ConfigError: it lacks a key, or names what there is not.
         """
-        said = self._said(row)
+        settings = self._said(row)
         for key in ("dataset", "features", "model", "recipe"):
-            if key not in said:
+            if key not in settings:
                 raise ConfigError(f"{self.file}: row {row.id!r}: the key {key!r} is missing; `defaults` lacks it, too")
-        named = _listed(said["features"])
+        named = _listed(settings["features"])
         features = tuple(self._replaced("features", name) for name in named)
         if len(set(features)) != len(features) or not features:
             raise ConfigError(
                 f"{self.file}: row {row.id!r}: features {', '.join(named)} become {', '.join(features)}"
                 f"{f' at scale {self.scale.name!r}' if self.scale else ''}; name as many different ones"
             )
-        subset = self._replaced("subsets", said.get("subset", "full"))
+        subset = self._replaced("subsets", settings.get("subset", "full"))
         return PlannedRow(
-            dataset=self._replaced("datasets", said["dataset"]),
+            dataset=self._replaced("datasets", settings["dataset"]),
             subset=subset,
             features=features,
-            model=self._model(row.id, said["model"]),
-            recipe=self._recipe(row.id, said["recipe"], subset),
-            stage=said.get("stage", "scst"),
+            model=self._model(row.id, settings["model"]),
+            recipe=self._recipe(row.id, settings["recipe"], subset),
+            stage=settings.get("stage", "scst"),
         )
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:

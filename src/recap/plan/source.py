@@ -8,7 +8,7 @@ settings do not count, because a job gets their values in its spec, nor does wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,6 +48,8 @@ MACHINERY = (
 
 
 Place = tuple[str, str]  # module, name of a definition
+Key = tuple[tuple[str, ...], tuple[str, ...]]  # where a job starts, and what is not followed
+_digests: dict[Key, str] = {}
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
@@ -87,10 +89,22 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
 
     Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
     """
-    return _code_digest(starts, tuple(without))
+    key = starts, tuple(without)
+    if key not in _digests:
+        _digests[key] = _code_digest(*key)
+    return _digests[key]
 
 
-@cache
+def known_digests() -> dict[Key, str]:
+    """Return the digests that this process has computed, by the arguments of :func:`code_digest`."""
+    return dict(_digests)
+
+
+def take_digests(digests: Mapping[Key, str]) -> None:
+    """Take the digests of a process that reads the same source, in place of reading all of it again."""
+    _digests.update(digests)
+
+
 def _code_digest(starts: tuple[str, ...], without: tuple[str, ...]) -> str:
     places = reached(starts, without)
     # Of a class of settings the fields do not count.

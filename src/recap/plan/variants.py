@@ -78,9 +78,9 @@ class Variant:
 
     def with_sources(self, params: Path) -> dict[str, tuple[Any, str]]:
         """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
-        said = reduce(merged, (_with_source(layer.values, layer.source) for layer in self.layers(params)))
+        values = reduce(merged, (_with_source(layer.values, layer.source) for layer in self.layers(params)))
         found = _every_setting(self.load(params))
-        return {key: (value, _source(key, said) or f"default ({module})") for key, (value, module) in found.items()}
+        return {key: (value, _source(key, values) or f"default ({module})") for key, (value, module) in found.items()}
 
 
 @dataclass(frozen=True)

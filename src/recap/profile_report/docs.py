@@ -74,8 +74,8 @@ def _state(done: Progress, tables: Sequence[ShownTable]) -> str:
     """Return how far the runs are, and which tables are left out until theirs are finished."""
     waiting = [table.paper.title for table in tables if not table.content]
     left_out = f" Left out until its runs are finished: {'; '.join(waiting)}." if waiting else ""
-    said = done.sentence.partition(" What is missing")[0]
-    return f"{said}{left_out}"
+    state = done.sentence.partition(" What is missing")[0]
+    return f"{state}{left_out}"
 
 
 def _prose(path: Path) -> str:

@@ -39,9 +39,9 @@ class Section:
 def section(title: str, kind: Kind, parts: Sequence[tuple[str, Any]]) -> list[Section]:
     """Return a section of parts with their titles, of which equal ones get a number; none where there is no part."""
     name, found = title.lower().replace(" ", "-"), list[Part]()
-    for number, (said, value) in enumerate(parts, 1):
-        alike = sum(each == said for each, _ in parts[:number])
-        found.append(Part(f"{name}-{number}", said if alike == 1 else f"{said} ({alike})", value))
+    for number, (each_title, value) in enumerate(parts, 1):
+        alike = sum(each == each_title for each, _ in parts[:number])
+        found.append(Part(f"{name}-{number}", each_title if alike == 1 else f"{each_title} ({alike})", value))
     return [Section(name, title, kind, found)] if found else []
 
 

@@ -82,8 +82,8 @@ def _compile(program: str, report: PdfReport, out: Path) -> str:
             except subprocess.TimeoutExpired:
                 return f"pdflatex did not finish in {_SECONDS} seconds"
             if done.returncode:
-                said = done.stdout.decode("utf-8", "replace").splitlines()
-                return f"pdflatex failed ({next((line for line in said if line.startswith('!')), 'no reason given')})"
+                output = done.stdout.decode("utf-8", "replace").splitlines()
+                return f"pdflatex failed ({next((line for line in output if line.startswith('!')), 'no reason given')})"
         with atomic_path(out) as temporary:
             shutil.copyfile(Path(folder) / "report.pdf", temporary)
     return ""
@@ -130,6 +130,6 @@ def _content(content: Content) -> Iterator[str]:
         for line in block.lines:
             named = zip(content.columns, line.entries, strict=True)
             values = ", ".join(f"{column} {entry.text}" for column, entry in named if entry.text != NONE)
-            said = f"{line.kind}: {values}" if values else line.kind
-            yield rf"\hspace*{{1em}}{escape(said)}{superscript(line.mark)}\par"
+            line_text = f"{line.kind}: {values}" if values else line.kind
+            yield rf"\hspace*{{1em}}{escape(line_text)}{superscript(line.mark)}\par"
     yield from (rf"{{\footnotesize {escape(note)}\par}}" for note in notes_below(content))

@@ -82,7 +82,7 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
                 of_table, _, scale = plain(drawn.heading).partition(" | ")
                 known[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
     known["curves.png"] = ("Learning curves", _CURVES)
-    return [_figure(folder / file, *said) for file, said in known.items() if (folder / file).is_file()]
+    return [_figure(folder / file, *titles) for file, titles in known.items() if (folder / file).is_file()]
 
 
 def _figure(file: Path, title: str, caption: str) -> ShownFigure:

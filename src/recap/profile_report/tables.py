@@ -49,8 +49,8 @@ class ShownTable:
     @property
     def notes(self) -> list[str]:
         """The sentences below the table."""
-        said = [sentence for sentence in self.paper.legend if not sentence.startswith("Above the line")]
-        return [*said, *footnotes(self.paper.footnotes), self.paper.note]
+        legend = [sentence for sentence in self.paper.legend if not sentence.startswith("Above the line")]
+        return [*legend, *footnotes(self.paper.footnotes), self.paper.note]
 
 
 def shown_tables(plan: RunPlan) -> list[ShownTable]:

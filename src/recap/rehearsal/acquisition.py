@@ -16,12 +16,14 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
+from recap.metrics.spice_models import NAMES as SPICE_MODELS
 from recap.plan.outside import Acquired, acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.rehearsal.faults import EVIL, FAULTS, Fault, Misbehavior, stalling
 from recap.rehearsal.prepare import INPUTS, SITE, check_paper, prepare
 from recap.rehearsal.rehearse import STATE, load_stand_ins, open_folder, served
+from recap.rehearsal.spice import kill_install
 from recap.rehearsal.web import FOLDER as WEB
 from recap.rehearsal.workflow import Workflow
 from recap.settings.versions import OutsideFile, list_of, read_versions
@@ -43,6 +45,11 @@ class Played:
     fault: str
     file: str
     said: str
+
+    @property
+    def line(self) -> str:
+        """What, file, sentence, and whether it was resumed."""
+        return f"{self.fault} | {self.file or '-'} | {self.said} | {'resumed' if self.file else 'not played'}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,13 @@ def rehearse_faults(
         state.setdefault("planned", workflow.planned())
         write_json(STATE, state)
         site = _site(prepared.plan, workflow, faults)
-        return [*_play(site), *_kills(site)]
+        played = [*_play(site), *_kills(site)]
+        if any("SPICE" in prepared.plan.recipe(run.recipe).evaluation.metrics for run in prepared.plan.scored()):
+            there = kill_install(faults, versions=list_of(params), url=url, environment=workflow.environment())
+            said = f"killed with {there} of {len(SPICE_MODELS)} outputs there"
+            played.append(Played("SIGKILL in SPICE's models", SPICE_MODELS[-1], said))
+        write_json(STATE, state | {"faults": [each.line for each in played]})
+        return played
 
 
 def _site(plan: RunPlan, workflow: Workflow, faults: Misbehavior) -> _Site:
@@ -151,6 +164,8 @@ def _met(name: str, fault: Fault, said: str, site: _Site) -> Played:
     if all(Path(target).exists() for target in site.targets[name]):
         if not fault.heals:
             raise RecapError(f"{place}: was taken from a server that {fault.name!r}")
+        if fault.resumes and not site.faults.asked_for_the_rest(name):
+            raise RecapError(f"{place}: was asked for from its beginning again after a drop; a part of it was there")
         return Played(fault.name, name, "healed by itself")
     lines = {line.strip() for line in said.splitlines() if line.startswith(f"recap: {name}: ")}
     if fault.heals or len(lines) != 1:

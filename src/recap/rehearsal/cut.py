@@ -25,7 +25,7 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
     """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
 
     So few rows stay that there still is each data set, kind of features, kind of model, stage and kind of figure, an
-    ensemble, a claim, and the rows of one study and of one figure over a setting.
+    ensemble, a choice on validation, a claim, and the rows of one study and of one figure over a setting.
     """
     study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
     # A line over the rows of one table needs fewer rows than one over several tables.
@@ -94,6 +94,8 @@ def _kinds_of_work(plan: RunPlan, table_id: str, row: Row, checks: Sequence[Chec
         if figure.begin.startswith(table_id.replace("/", "_")) and row.label == figure.labels[0]:
             yield "figure", figure.settings.kind
     stay = {row.id, plan.tables[table_id].baseline}
+    if any(len(stay.intersection(choice.over)) > 1 for choice in plan.tables[table_id].selections):
+        yield "selection"
     if any(check.table == table_id and {check.row, *check.rows} <= stay for check in checks):
         yield "claim"
 
@@ -127,19 +129,24 @@ def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]
         values = read_mapping(path)
         dropped[name] = {row["id"] for row in values["rows"]} - rows_kept
         values["rows"] = [row for row in values["rows"] if row["id"] in rows_kept]
-        values.pop("outside", None)  # captions of the real images
-        values["figures"] = list(_figures(values.get("figures", []), rows_kept))
-        chosen = (
-            {**each, "over": [row for row in each["over"] if row in rows_kept]} for each in values.get("selections", [])
-        )
-        if "selections" in values:
-            values["selections"] = [each for each in chosen if len(each["over"]) > 1]
-        if "examples" in values and values["examples"]["row"] not in rows_kept:
-            del values["examples"]
-        if not_sent := values.get("server", {}).get("not_sent"):
-            values["server"]["not_sent"] = {key: text for key, text in not_sent.items() if key in rows_kept}
+        for part in (values, *values.get("parts", {}).values()):
+            _cut_mentions(part, rows_kept)
         write_yaml(path, values)
     return dropped
+
+
+def _cut_mentions(values: dict[str, Any], rows_kept: set[str]) -> None:
+    """Leave what a table, or what one part of it, says of the rows that stay."""
+    values.pop("outside", None)  # captions of the real images
+    if "figures" in values:
+        values["figures"] = list(_figures(values["figures"], rows_kept))
+    if "selections" in values:
+        chosen = ({**each, "over": [row for row in each["over"] if row in rows_kept]} for each in values["selections"])
+        values["selections"] = [each for each in chosen if len(each["over"]) > 1]
+    if "examples" in values and values["examples"]["row"] not in rows_kept:
+        del values["examples"]
+    if not_sent := values.get("server", {}).get("not_sent"):
+        values["server"]["not_sent"] = {key: text for key, text in not_sent.items() if key in rows_kept}
 
 
 def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:

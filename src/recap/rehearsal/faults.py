@@ -7,7 +7,6 @@ import io
 import tarfile
 import threading
 import zipfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -31,6 +30,7 @@ class Fault:
         fits: whether it can be seen with a file of the list.
         heals: whether the download gets over it without a person.
         everywhere: whether the other addresses of the file do the same.
+        resumes: whether the next request must ask for the rest alone.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Fault:
     fits: Callable[[OutsideFile], bool] = lambda file: True
     heals: bool = False
     everywhere: bool = True
+    resumes: bool = False
 
 
 class Misbehavior:
@@ -46,20 +47,26 @@ class Misbehavior:
     def __init__(self) -> None:
         """Begin without faults."""
         self._faults: dict[str, Fault] = {}
-        self._asked: Counter[str] = Counter()
+        self._starts: dict[str, list[int]] = {}
 
     def begin(self, faults: dict[str, Fault]) -> None:
         """Take other faults."""
-        self._faults, self._asked = faults, Counter()
+        self._faults, self._starts = faults, {}
 
-    def __call__(self, path: str, content: bytes) -> Reply | None:
-        """Return what is answered in place of a file."""
+    def asked_for_the_rest(self, name: str) -> bool:
+        """Say whether each address of a file that was asked again was asked for what comes after its first bytes."""
+        again = [starts[1:] for path, starts in self._starts.items() if listed_name(path) == name]
+        return any(again) and all(start > 0 for starts in again for start in starts)
+
+    def __call__(self, path: str, content: bytes, start: int) -> Reply | None:
+        """Return what is answered in place of a file that is asked for from a byte on."""
         name = listed_name(path)
         fault = next((fault for key, fault in self._faults.items() if fnmatchcase(name, key)), None)
         if fault is None or (path != name and not fault.everywhere):
             return None
-        number, self._asked[path] = self._asked[path], self._asked[path] + 1
-        return fault.answer(number, content)
+        starts = self._starts.setdefault(path, [])
+        starts.append(start)
+        return fault.answer(len(starts) - 1, content)
 
 
 def _once(reply: Callable[[bytes], Reply]) -> Answer:
@@ -97,7 +104,7 @@ def with_evil_member(content: bytes) -> bytes:
 
 
 FAULTS = (
-    Fault("drops the connection in the middle", _once(_half), heals=True),
+    Fault("drops the connection in the middle", _once(_half), heals=True, resumes=True),
     Fault("403", lambda *_: Reply(403)),
     Fault(
         "404 at the first address",

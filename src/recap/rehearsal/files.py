@@ -31,6 +31,7 @@ _WRITERS: dict[str, Write] = {
     "karpathy/caption_datasets.zip": coco.write_caption_datasets,
     "conceptual/GCC-training.tsv": web.write_training,
     "conceptual/GCC-1.1.0-Validation.tsv": web.write_validation,
+    "wikitext/wikitext-2-v1.zip": web.write_articles,
     "iu_xray/NLMCXR_png.tgz": xrays.write_pictures,
     "iu_xray/NLMCXR_reports.tgz": xrays.write_reports,
     "iu_xray/annotation.json": xrays.write_annotation,

@@ -39,6 +39,7 @@ class Rehearsed:
         stand_ins: features that stand-ins for detectors made.
         tools: that the paper needs and this machine lacks, with what is lost and the command that gets them.
         rows: the rows of its tables with what was trained of each.
+        faults: a line about each fault and kill that was played in the folder before.
     """
 
     paper: str
@@ -50,6 +51,7 @@ class Rehearsed:
     stand_ins: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
     rows: list[TrainedRow] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
 
 def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
@@ -96,6 +98,7 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
             stand_ins=prepared.stand_ins,
             tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if _can_be_got(tool)],
             rows=trained_rows(prepared.plan),
+            faults=state.get("faults", []),
         )
 
 

@@ -38,7 +38,8 @@ class Reply:
     held: threading.Event | None = None
 
 
-Misbehave = Callable[[str, bytes], Reply | None]  # path of an address, right content -> answer
+# Path of an address, right content, first byte that is asked for -> answer.
+Misbehave = Callable[[str, bytes, int], Reply | None]
 
 
 def etag(content: bytes) -> str:
@@ -99,11 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.server.content(listed_name(name))
         if content is None:
             return self._answer(404, b"", {"X-Error-Code": "EntryNotFound"})
-        if reply := self.server.misbehave(name, content):
-            return self._answer(reply.status, reply.body, reply.headers, reply.sent, reply.held)
         tag = etag(content)
         asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
         start = int(asked[1]) if asked and self.headers.get("If-Range", tag) == tag else 0
+        if reply := self.server.misbehave(name, content, start):
+            return self._answer(reply.status, reply.body, reply.headers, reply.sent, reply.held)
         if not start:
             return self._answer(200, content, {**headers, "ETag": tag})
         if start >= len(content):

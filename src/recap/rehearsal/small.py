@@ -47,7 +47,7 @@ def write_small(source: Path, out: Path, *, detectron2: bool) -> Rehearsal:
     kinds = settings.features | (settings.detectors if detectron2 else settings.stand_ins)
     _change(out, "datasets", lambda values: _of_kind(values, settings.datasets))
     _change(out, "features", lambda values: merged(_network(values, settings), _of_kind(values, kinds)))
-    _change(out, "recipes", lambda values: {stage: {"epochs": settings.epochs} for stage in _stages(values)})
+    _change(out, "recipes", lambda values: _short(values, settings))
     _change(out, "studies", lambda values: settings.studies)
     return settings
 
@@ -79,6 +79,12 @@ def _of_kind(values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
 
 def _stages(values: Mapping[str, Any]) -> Iterator[str]:
     return (stage for stage in ("xe", "scst") if values.get(stage))
+
+
+def _short(values: Mapping[str, Any], settings: Rehearsal) -> dict[str, Any]:
+    """Return the changes of a recipe: a few steps a stage, and short captions."""
+    steps = {"epochs": settings.epochs, "images_per_batch": settings.images_per_batch}
+    return {**dict.fromkeys(_stages(values), steps), "evaluation": {"max_length": settings.max_length}}
 
 
 def _network(values: Mapping[str, Any], settings: Rehearsal) -> dict[str, Any]:

@@ -15,10 +15,7 @@ def summary(done: Rehearsed) -> str:
 
 def table_of_faults(played: Sequence[Played]) -> str:
     """Return a line about each fault of the server and each kill: what, file, sentence, whether it was resumed."""
-    return "\n".join(
-        f"{each.fault} | {each.file or '-'} | {each.said} | {'resumed' if each.file else 'not played'}"
-        for each in played
-    )
+    return "\n".join(each.line for each in played)
 
 
 def _lines(done: Rehearsed) -> Iterator[str]:
@@ -34,6 +31,9 @@ def _lines(done: Rehearsed) -> Iterator[str]:
     yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
     for row in done.rows:
         yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
+    if done.faults:
+        yield "faults of the server and kills that were played before in this folder:"
+        yield from (f"  {each}" for each in done.faults)
     left = [*(f"{name}: {steps}" for name, steps in sorted(done.by_hand.items())), *done.tools]
     yield "left to a person:" if left else "left to a person: nothing"
     yield from (f"  {each}" for each in left)

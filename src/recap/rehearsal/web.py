@@ -1,10 +1,11 @@
-"""Miniatures of Conceptual Captions: TSVs with addresses of pictures, and the pictures."""
+"""Miniatures of texts of the web: Conceptual Captions, with addresses of pictures and the pictures, and WikiText."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from recap.rehearsal.archives import write_zip
 from recap.rehearsal.world import World, picture, sentence
 
 FOLDER = "web"  # of the pictures' addresses
@@ -20,6 +21,13 @@ def write_training(world: World, path: Path) -> None:
 def write_validation(world: World, path: Path) -> None:
     """Write ``GCC-1.1.0-Validation.tsv``."""
     _write(world, path, range(_HELD_OUT, _HELD_OUT + world.held_out))
+
+
+def write_articles(world: World, path: Path) -> None:
+    """Write ``wikitext-2-v1.zip``: three splits of an article, words and marks parted by spaces."""
+    body = "".join(f" {sentence(number)} , <unk> and 3 @-@ storey . \n" for number in range(world.held_out))
+    article = f" \n = Article = \n \n{body} \n"
+    write_zip(path, {f"wikitext-2/wiki.{split}.tokens": article for split in ("train", "valid", "test")})
 
 
 def _write(world: World, path: Path, numbers: range) -> None:

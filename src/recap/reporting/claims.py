@@ -52,8 +52,8 @@ def claim_line(verdict: Verdict, scale: str) -> str:
     """Return one line about a claim: id, verdict, why, numbers of its weakest comparison, and the sentence."""
     alike = [each for each in verdict.judged if each.verdict == verdict.verdict and each.difference is not None]
     shown = _numbers(max(alike, key=lambda each: 1.0 if each.p is None else each.p)) if alike else _printed(verdict)
-    said = [verdict.why, shown, _tolerance(verdict), f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
-    return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, said))}"
+    parts = [verdict.why, shown, _tolerance(verdict), f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
+    return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, parts))}"
 
 
 def _printed(verdict: Verdict) -> str:
@@ -93,8 +93,8 @@ def _signed(value: float | None) -> str:
 
 def claims_content(verdicts: Sequence[Verdict], scale: str) -> Content:
     """Return the verdicts as a table: a block for each claim, with a line for each of its comparisons."""
-    said = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
-    content = Content("Claims of the paper", said, _COLUMNS, notes=list(_NOTES))
+    scale_note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
+    content = Content("Claims of the paper", scale_note, _COLUMNS, notes=list(_NOTES))
     for verdict in verdicts:
         claim = verdict.claim
         why = "; ".join(filter(None, [verdict.why, _printed(verdict), _tolerance(verdict)]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recap.core.errors import RecapError
-from recap.reporting.notes import SEEDS_LINE, seeds_for_printed, table_notes
+from recap.reporting.notes import SEEDS_LINE, from_outside, seeds_for_printed, table_notes
 from recap.reporting.printed import P_LINE, doubt_marks, note_mark, own_not_run_mark, printed_p_entries
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
@@ -16,7 +16,7 @@ from recap.settings.tables import WHOLE_ROW
 from recap.statistics.comparison import UNITS
 
 NONE = "--"
-OUTSIDE, FROM_OUTSIDE = "captions", "captions from outside"  # key of such a row, and what it is called
+OUTSIDE = "captions"  # key of a row that is not trained here
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _block(row: Mapping[str, Any], statistics: Mapping[str, Any], content: Conte
         seeds = [seeds_for_printed(cell) for _, cell in cells]
         if any(seeds):
             lines.append(Line(SEEDS_LINE, [Entry(text or NONE) for text in seeds]))
-    origin = " (baseline)" if row["id"] == baseline else f" ({FROM_OUTSIDE})" if outside else ""
+    origin = " (baseline)" if row["id"] == baseline else f" ({from_outside(row)})" if outside else ""
     return Block(plain(row["label"]) + origin, lines)
 
 

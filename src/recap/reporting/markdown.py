@@ -23,8 +23,8 @@ def page(title: str, scale: str, rows: Sequence[Sequence[str]], notes: Sequence[
     widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
     rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), ""])
     lines = [_padded(rows[0], widths), rule, *(_padded(row, widths) for row in rows[1:])]
-    said = [f"**{escape_cell(scale)}**", ""] if scale else []
-    head = [f"# {escape_cell(title)}", "", *said]
+    scale_lines = [f"**{escape_cell(scale)}**", ""] if scale else []
+    head = [f"# {escape_cell(title)}", "", *scale_lines]
     return "\n".join([*head, *lines, "", *(f"- {_no_element(note)}" for note in notes)]) + "\n"
 
 

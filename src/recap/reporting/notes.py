@@ -11,7 +11,6 @@ from recap.settings.metrics import score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 
-FROM_FILES = "Captions from outside, scored here like ours"
 NO_RUNS = "One file has no training runs: p generalizes over images only, and no difference is marked."
 _MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns
 SEEDS_LINE = "seeds for the printed difference"
@@ -47,10 +46,22 @@ def _on_server(statistics: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def from_outside(row: Mapping[str, Any]) -> str:
+    """Return what a row is called that is not trained here."""
+    return "released weights" if row.get("released") else "captions from outside"
+
+
+def scored_here(row: Mapping[str, Any]) -> str:
+    """Return what was done with a row that is not trained here."""
+    return f"{from_outside(row).capitalize()}, scored here like ours"
+
+
 def _on_outside(statistics: Mapping[str, Any]) -> list[str]:
-    """Return which captions another program made, and what that means for their tests."""
-    names = [f"{plain(row['label'])} ({plain(row['captions'])})" for row in statistics.get("outside", [])]
-    return [f"{FROM_FILES}: {', '.join(names)}. {NO_RUNS}"] if names else []
+    """Return which captions another program made, which weights others released, and what that means for tests."""
+    names: dict[str, list[str]] = {}
+    for row in statistics.get("outside", []):
+        names.setdefault(scored_here(row), []).append(f"{plain(row['label'])} ({plain(row['captions'])})")
+    return [f"{kind}: {', '.join(rows)}. {NO_RUNS}" for kind, rows in names.items()]
 
 
 def _on_scales(columns: Sequence[str]) -> list[str]:

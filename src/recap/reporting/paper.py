@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recap.core.signatures import parse_signature
-from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, mark_of, number, one_reason
-from recap.reporting.notes import FROM_FILES, NO_RUNS
+from recap.reporting.content import OUTSIDE, mark_of, number, one_reason
+from recap.reporting.notes import NO_RUNS, from_outside, scored_here
 from recap.reporting.printed import doubt_marks, note_mark, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
@@ -79,10 +79,9 @@ def paper_table(table: Table, statistics: Mapping[str, Any]) -> PaperTable:
         rows.append(_with_origin(PaperRow(plain(row["label"]), scores, marks=noted), row, columns, footnotes))
     for row in statistics.get("outside", []):
         scores = [_score(row["cells"][column], column, best="") for column in columns]
-        mark = footnotes.mark(f"{FROM_FILES}. {NO_RUNS}")
-        rows.append(
-            PaperRow(plain(row["label"]), scores, f"{FROM_OUTSIDE}: {plain(row[OUTSIDE])}", FROM_OUTSIDE, marks=(mark,))
-        )
+        mark = footnotes.mark(f"{scored_here(row)}. {NO_RUNS}")
+        kind = from_outside(row)
+        rows.append(PaperRow(plain(row["label"]), scores, f"{kind}: {plain(row[OUTSIDE])}", kind, marks=(mark,)))
     title, scale = plain(table.title), plain(table.short_scale)
     legend, note = _legend(rows, columns, statistics), _note(statistics)
     return PaperTable(title, scale, columns, rows, legend, note, footnotes)
@@ -117,8 +116,8 @@ def _with_origin(shown: PaperRow, row: Mapping[str, Any], columns: Sequence[str]
     sources = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
     if not sources:
         return shown
-    said = f"scored by {sources}"
-    return replace(shown, source=f"{RUN}, {said}", marks=(*shown.marks, footnotes.mark(f"S{said[1:]}.")))
+    origin = f"scored by {sources}"
+    return replace(shown, source=f"{RUN}, {origin}", marks=(*shown.marks, footnotes.mark(f"S{origin[1:]}.")))
 
 
 def short_name(column: str) -> list[str]:
@@ -158,17 +157,17 @@ def _legend(rows: Sequence[PaperRow], columns: Sequence[str], statistics: Mappin
     """Return the sentences that a caption ends with."""
     baseline = next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
     scores = [score for row in rows for score in row.scores]
-    said = []
+    sentences = []
     if any(score.best for score in scores):
-        said.append("Bold: best mean of the rows that were run.")
+        sentences.append("Bold: best mean of the rows that were run.")
     if any(score.mark for score in scores):
-        said.append(f"†: differs from {baseline} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
+        sentences.append(f"†: differs from {baseline} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
     elif len(statistics["seeds"]) > 1 and statistics["family"]["made"]:
-        said.append(f"No difference from {baseline} is significant over both images and runs.")
+        sentences.append(f"No difference from {baseline} is significant over both images and runs.")
     if any(row.printed for row in rows):
-        said.append("Above the line: printed numbers, not run.")
+        sentences.append("Above the line: printed numbers, not run.")
     lower = [column for column in columns if column_info(column).higher_is_better is False]
-    return [*said, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
+    return [*sentences, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
 
 
 def _note(statistics: Mapping[str, Any]) -> str:

@@ -81,8 +81,8 @@ def paper_csv(table: PaperTable) -> str:
     for row in table.rows:
         scale = "" if row.printed else no_formula(table.scale)
         cells = [value for score in row.scores for value in _csv_score(score, row.printed)]
-        said = " ".join(table.footnotes[mark] for mark in [*row.marks, *(score.doubt for score in row.scores)] if mark)
-        notes = [no_formula(said)] if doubts else []
+        texts = " ".join(table.footnotes[mark] for mark in [*row.marks, *(score.doubt for score in row.scores)] if mark)
+        notes = [no_formula(texts)] if doubts else []
         lines.append([no_formula(row.label), no_formula(row.source), scale, *cells, *notes])
     return csv_text(lines)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import MetricError
+from recap.core.log import log
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.text import tokenize
 from recap.plan.outside_rows import outside_path
 from recap.plan.run import row_runs
 from recap.reporting.text import plain
@@ -90,11 +92,12 @@ def choose_samples(
     for image_id in table.image_ids:
         if image_id not in references:
             raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {image_id}")
-    wanted = dict.fromkeys([*table.image_ids, *(ids[index] for index in drawn.tolist())])
+    named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
+    wanted = dict.fromkeys([*named, *(ids[index] for index in drawn.tolist())])
     chosen: list[tuple[int, str | None]] = [(image_id, None) for image_id in wanted]
     if table.examples:
-        said = found[table.examples.row].captions
-        chosen += _with_phrases(said, table.examples.phrases, generator(seeds[0], "examples", name))
+        captions = found[table.examples.row].captions
+        chosen += _with_phrases(captions, table.examples.phrases, generator(seeds[0], "examples", name))
     return [
         Sample(
             image_id=image_id,
@@ -115,6 +118,21 @@ def _scored(folder: Path) -> _Scored:
     if "CIDEr" in scores:
         cider = dict(zip(scores["image_id"].tolist(), (100 * scores["CIDEr"]).tolist(), strict=True))
     return _Scored(split, read_captions(folder, split), cider)
+
+
+def _with_references(captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str) -> list[int]:
+    """Return the images that have one of the captions as a reference, in the order of the captions.
+
+    A caption that no image has is one line in the log: print and data set may spell it differently.
+    """
+    if not captions:
+        return []
+    image_of = {" ".join(tokenize(text)): image for image, texts in references.items() for text in texts}
+    found = {text: image_of.get(" ".join(tokenize(text))) for text in captions}
+    for text, image in found.items():
+        if image is None:
+            log.warning(f"table {table!r}: image_captions: no image of the test split has the reference {text!r}")
+    return [image for image in found.values() if image is not None]
 
 
 def _with_phrases(

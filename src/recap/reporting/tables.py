@@ -10,11 +10,11 @@ from recap.core.counted import counted
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import FROM_OUTSIDE, OUTSIDE, Content, run_rows, table_content
+from recap.reporting.content import OUTSIDE, Content, run_rows, table_content
 from recap.reporting.html import html_table
 from recap.reporting.latex import latex_table
 from recap.reporting.markdown import markdown_table
-from recap.reporting.notes import difference_to_quoted, seeds_for_printed
+from recap.reporting.notes import difference_to_quoted, from_outside, seeds_for_printed
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
@@ -107,7 +107,7 @@ def _records(statistics: Mapping[str, Any], notes: Sequence[str]) -> Iterator[di
         for metric, values in row["cells"].items():
             comparison = values["comparison"] or {}
             paired, welch, joint = (comparison.get(test) or {} for test in ("paired", "welch", "joint"))
-            outside = f"{FROM_OUTSIDE}: {row[OUTSIDE]}" if OUTSIDE in row else None
+            outside = f"{from_outside(row)}: {row[OUTSIDE]}" if OUTSIDE in row else None
             reasons = [outside, values["reason"], *(test.get("reason") for test in (comparison, paired, welch, joint))]
             yield {
                 "table": statistics["table"],

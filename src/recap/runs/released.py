@@ -1,48 +1,152 @@
-"""Released checkpoints: from a file of the authors' to safetensors with our names."""
+"""Released checkpoints: from the files of the authors to the folder of a run."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 
 from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
+from recap.core.files.atomic import write_text
+from recap.core.files.checksums import record
+from recap.core.files.json_files import write_json
+from recap.core.hashing import sha256_file
 from recap.core.log import log
+from recap.data.files.pickles import Opaque
+from recap.models.images import InputSpec
+from recap.models.registry import build_model
+from recap.models.released import Release
+from recap.runs.released_options import has_words, read_options
+from recap.runs.released_words import in_our_order, read_vocabulary
 from recap.runs.weights import read_weights, save_weights
+from recap.settings import Model, ModelConfig
+from recap.settings.decoding import DecodingSettings
 from recap.settings.models import RELEASED
+from recap.settings.params import validate
 
+CONFIG, WEIGHTS, VOCABULARY, REPORT = "config.yaml", "model.safetensors", "vocabulary.json", "import.json"
+RELEASED_STAGE = "released"  # takes the place of a training stage
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, TypeError, LookupError)
+# Random states of numpy, which some checkpoints hold beside the tensors: read as `Opaque`, without numpy.
+_STATES = ("numpy.ndarray", "numpy.dtype", *(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")))
 
 
-def import_checkpoint(*, kind: str, file: Path, out: Path) -> None:
-    """Write the tensors of a released checkpoint under the names of our model of its kind.
+def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
+    """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
 
     Tensors alone are read: a file that could run code when it is loaded is refused.
 
     Args:
-        kind: of the model; its paper has registered names with `RELEASED`.
+        kind: of the model; its paper has registered a `Release` with `RELEASED`.
         file: safetensors, or what torch.save wrote: a state dict, or a mapping that has one as `state_dict`.
-        out: the safetensors.
 
     Raises:
         ConfigError: the kind has no released checkpoints, or the file is missing, damaged or of another model.
     """
-    rename = RELEASED.get(kind)
+    release = RELEASED.get(kind)
+    if not isinstance(release, Release):
+        raise ConfigError(f"{kind}: {release}")
     state = _state_dict(file)
+    with _named(file, kind):
+        return release, release.renamed(state), release.left_out(state)
+
+
+def import_checkpoint(
+    *,
+    kind: str,
+    file: Path,
+    out: Path,
+    config: Path | None = None,
+    vocabulary: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    dataset: str = "coco",
+) -> None:
+    """Write a released checkpoint as the folder of a run: settings, weights, vocabulary and a report of the import.
+
+    Args:
+        kind, file: as of `released_tensors`.
+        out: the folder.
+        config: the release's own configuration: `config.yml`, or `infos` as a pickle.
+        vocabulary: the release's words; None: those in `config`.
+        changes: keys of the model's settings that no file of the release has.
+        dataset: data set that the run is said to be trained on.
+
+    Raises:
+        RecapError: a file is missing, damaged, or does not belong to the others.
+    """
+    release, tensors, left_out = released_tensors(kind, file)
+    options = read_options(config) if config else {}
+    words = vocabulary or (config if config and has_words(config) else None)
+    if words is None:
+        raise ConfigError(f"{file}: a run needs the release's words; give them with --vocabulary FILE")
+    with _named(file, kind):
+        said = {**release.settings(tensors, options), **(changes or {})}
+        features = release.feature_size(tensors)
+    settings: ModelConfig = validate(Model, said, f"{config or file}: model")
+    search: DecodingSettings = validate(DecodingSettings, release.search(options), f"{config or file}: decoding")
+    own, rows = read_vocabulary(words, release, max_length=search.max_length)
+    ordered = in_our_order(tensors, release, rows, words)
+    # Clones, because released tables may be tied, and safetensors refuses tensors that share memory.
+    weights = {name: value.float().contiguous().clone() for name, value in ordered.items()}
+    _check_fit(weights, settings, InputSpec({"main": features}, len(own), own), file)
+    origin = {"file": file.name, "sha256": sha256_file(file), "kind": kind}
+    names = {"dataset": dataset, "subset": "full", "features": RELEASED_STAGE, "model": kind, "recipe": RELEASED_STAGE}
+    made_from = {
+        "spec": {**names, "seed": 0, "model_settings": settings.model_dump(mode="json")},
+        "stage": RELEASED_STAGE,
+        "released": origin,
+        "feature_size": features,
+        "decoding": search.model_dump(mode="json"),
+        "vocabulary_hash": own.hash,
+    }
+    own.save(out / VOCABULARY)
+    save_weights(out / WEIGHTS, weights)
+    taken = {name: list(value.shape) for name, value in sorted(weights.items())}
+    parameters = sum(map(Tensor.numel, weights.values()))
+    write_json(out / REPORT, {**origin, "taken": taken, "left_out": left_out, "parameters": parameters})
+    write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
+    record(*(out / name for name in (CONFIG, VOCABULARY, REPORT)))
+    reasons = sorted(set(left_out.values()))
+    dropped = f"; {len(left_out)} left out ({'; '.join(reasons)})" if left_out else ""
+    log.info(f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} ids{dropped}")
+
+
+def _check_fit(weights: Mapping[str, Tensor], settings: ModelConfig, inputs: InputSpec, file: Path) -> None:
+    """Refuse tensors that are not those of the model.
+
+    Raises:
+        ConfigError: one is missing, is not the model's, or has another shape.
+    """
+    with torch.device("meta"):
+        places = build_model(settings, inputs).state_dict()
+    for name in sorted({*places, *weights}):
+        found, place = weights.get(name), places.get(name)
+        if found is None or place is None:
+            where = "is missing in the checkpoint" if found is None else "has no place in the model"
+            raise ConfigError(f"{file}: {name!r} {where} of these settings; give the release's own --config, or --set")
+        if found.shape != place.shape:
+            raise ConfigError(
+                f"{file}: {name!r} is {[*found.shape]}, and the model of these settings has {[*place.shape]}; give the "
+                "release's own --config, or --set"
+            )
+
+
+@contextmanager
+def _named(file: Path, kind: str) -> Iterator[None]:
+    """Put the name of the checkpoint before what is wrong with its tensors."""
     try:
-        renamed = rename(state)
+        yield
     except RecapError as error:
         raise ConfigError(f"{file}: {error}") from error
-    except (LookupError, ValueError, RuntimeError) as error:  # a tensor is missing, or has another shape
+    except (LookupError, ValueError, RuntimeError, StopIteration, TypeError) as error:  # missing, or of another shape
         raise ConfigError(f"{file}: is no released checkpoint of kind {kind!r} ({first_line(error)})") from error
-    # Clones, because released tables may be tied, and safetensors refuses tensors that share memory.
-    save_weights(out, {name: value.contiguous().clone() for name, value in renamed.items()})
-    log.info(f"{out}: {len(renamed)} tensors, {sum(map(Tensor.numel, renamed.values())) / 1e6:.1f} million numbers")
 
 
 def _state_dict(file: Path) -> dict[str, Tensor]:
@@ -64,8 +168,9 @@ def _state_dict(file: Path) -> dict[str, Tensor]:
 
 
 def _unpickled(file: Path) -> Any:
+    allowed: Sequence[Any] = [(Opaque, name) for name in _STATES]
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
             warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
             return torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:

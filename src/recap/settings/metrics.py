@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from recap.core.plugins import Registry
 
-# Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`.
+# Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`. This list is in the digest of every
+# evaluation. A new metric registers itself in the `__init__` of a folder of `recap.papers` and rescores no other run.
 METRICS = Registry(
     "metric",
     {

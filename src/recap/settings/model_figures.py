@@ -1,4 +1,4 @@
-"""Settings of figures made from trained models, which a table lists under `figures`.
+"""Settings of figures of trained models, or of what a table's models are made from, which it lists under `figures`.
 
 Each kind is a `ModelFigure`, registered with `FIGURES`. Here are those that any model may be drawn by; those of a paper
 are in its folder. A module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in the same way.
@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from recap.settings.base import Strict
+from recap.settings.base import Strict, neutral
 from recap.settings.kinds import Kinds
 
 FIGURES = Kinds("recap.papers")
@@ -28,6 +28,7 @@ class ModelFigure(Strict, ABC):
         files: how the names of its files end -> title in the report of the profile; "": the file is not in it.
         caption: text below its files there.
         needs_images: whether photos are drawn.
+        needs_models: whether trained models are drawn; without them the captions of the rows' data set are.
         most_rows: how many models it shows at most; None: any number.
     """
 
@@ -35,6 +36,7 @@ class ModelFigure(Strict, ABC):
     files: ClassVar[Mapping[str, str]]
     caption: ClassVar[str]
     needs_images: ClassVar[bool] = True
+    needs_models: ClassVar[bool] = True
     most_rows: ClassVar[int | None] = None
 
     kind: str
@@ -42,6 +44,11 @@ class ModelFigure(Strict, ABC):
     name: str = Field(
         "", pattern=r"^[a-z0-9_]*$", description="between table and kind in the names of its files, if it has two"
     )
+    scales: list[str] | None = neutral(None, description="scales at which it is drawn; default: everywhere")
+
+    def texts(self) -> list[str]:
+        """Return the outside files of texts that it is drawn from, by their names below the profile's `inputs`."""
+        return []
 
 
 TableFigure = Annotated[ModelFigure, FIGURES]

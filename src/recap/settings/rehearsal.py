@@ -29,6 +29,8 @@ class Rehearsal(Strict):
     subset_captions: PositiveInt = Field(description="captions of the smallest subset")
     held_out_images: PositiveInt = Field(description="images of each other split")
     epochs: PositiveInt = Field(description="of each stage of every recipe")
+    images_per_batch: PositiveInt = Field(description="of each stage of every recipe")
+    max_length: PositiveInt = Field(description="words of a decoded caption, of every recipe")
     networks: list[SmallNetwork] = Field(min_length=1)
     crop_pixels: PositiveInt = Field(description="edge of a crop")
     datasets: Changes = Field(default_factory=dict)

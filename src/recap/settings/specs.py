@@ -101,26 +101,18 @@ class StudySpec(Strict):
     )
 
 
-SPECS: dict[str, Any] = {
-    "ComparedTable": ComparedTable,
-    "Curves": Curves,
+_CLASSES = (
+    *(ComparedTable, Curves, EvaluationSpec, Figure, GridFeatures, ImportedFeatures, JudgedClaims, LanguageModel),
+    *(SelectedRows, StudySpec, Subset, Summary, Table),
+)
+_UNIONS = {
     "Dataset": Dataset,
-    "EvaluationSpec": EvaluationSpec,
     "Features": Features,
-    "Figure": Figure,
-    "GridFeatures": GridFeatures,
-    "ImportedFeatures": ImportedFeatures,
-    "LanguageModel": LanguageModel,
     "RunSpec": RunSpec,
-    "StudySpec": StudySpec,
-    "Subset": Subset,
-    "JudgedClaims": JudgedClaims,
-    "SelectedRows": SelectedRows,
-    "Summary": Summary,
-    "Table": Table,
     "TableFigure": TableFigure,
     "VocabularyConfig": VocabularyConfig,
 }
+SPECS: dict[str, Any] = {kind.__name__: kind for kind in _CLASSES} | _UNIONS
 
 
 def described(keys: str) -> str:

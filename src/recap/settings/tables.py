@@ -80,16 +80,34 @@ class NotRunRow(QuotedRow):
 
 
 class OutsideRow(_PrintedRow):
-    """One line whose captions any other system made: a file that is scored as captions of a run are."""
+    """One line that is not trained here: captions that any other system made, or weights that others released."""
 
     id: Id
     label: str
-    captions: str = Field(
+    captions: str | None = Field(
+        None,
         min_length=1,
         description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
         "image of the data set",
     )
+    released: str | None = neutral(
+        None,
+        min_length=1,
+        description="folder below the profile's inputs that `recap import-checkpoint` wrote: its model captions the "
+        "test images as the baseline's recipe says, from the baseline's features",
+    )
     dataset: str | None = Field(None, description="data set of its images; default: the baseline's in this file")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.captions is None) == (self.released is None):
+            raise ValueError("give either `captions`, a file, or `released`, the folder of an imported checkpoint")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The file or folder that it comes from."""
+        return str(self.captions or self.released)
 
 
 class Server(Strict):
@@ -163,6 +181,10 @@ class _Table(Strict):
     doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
     image_ids: list[int] = neutral(
         [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
+    )
+    image_captions: list[str] = neutral(
+        [],
+        description="references of such images whose ids are not known; capitals and punctuation do not count",
     )
     printed_on: str | None = neutral(
         None,

@@ -79,11 +79,11 @@ def _verdict(
     made = [each for each in judged if each.planned] or judged
     verdict = verdict_of(made)
     alike = [each for each in made if each.verdict == verdict]
-    said = [f"{len(alike)} of {len(made)} comparisons"] if len(made) > 1 else []
-    said += [f"{counted(left, 'comparison')} not made at this scale"] if (left := len(judged) - len(made)) else []
+    counts = [f"{len(alike)} of {len(made)} comparisons"] if len(made) > 1 else []
+    counts += [f"{counted(left, 'comparison')} not made at this scale"] if (left := len(judged) - len(made)) else []
     reasons = dict.fromkeys(each.why for each in alike if each.why)
     stages = dict.fromkeys(_other_stage(each, tables, printed) for each in made)
-    return Verdict(claim, verdict, "; ".join(filter(None, [*stages, *said, *reasons])), tuple(judged))
+    return Verdict(claim, verdict, "; ".join(filter(None, [*stages, *counts, *reasons])), tuple(judged))
 
 
 def _other_stage(judged: Judged, tables: Mapping[str, ComparedTable], printed: Mapping[str, PrintedTable]) -> str:

@@ -107,7 +107,7 @@ def _read_file(row: OutsideRow, columns: Sequence[str], folder: Path) -> RowScor
     per_image: dict[str, list[np.ndarray]] = {}
     for column in columns:
         if column in RUN_COLUMNS or column in server_names():
-            scores.reasons[column] = "captions from outside have no training here, and are not sent to a server"
+            scores.reasons[column] = "rows from outside have no training here, and are not sent to a server"
         else:
             _add_metric(column, FILE, metrics, images, scores, per_image, folder)
     scores.images = {column: values[0] for column, values in per_image.items()}
@@ -203,12 +203,19 @@ def _add_metric(
     per_image.setdefault(column, []).append(images[column])
 
 
+def not_comparable(first_signature: str, second_signature: str) -> str | None:
+    """Return in what two signatures differ that makes scores incomparable; None: they compare."""
+    one, two = parse_signature(first_signature), parse_signature(second_signature)
+    found = (
+        f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other"
+        for key in COMPARABLE
+        if one.get(key) != two.get(key)
+    )
+    return next(found, None)
+
+
 def _check_comparable(first: str, first_signature: str, second: str, second_signature: str) -> None:
     """Refuse two signatures that differ in what makes scores comparable."""
-    one, two = parse_signature(first_signature), parse_signature(second_signature)
-    for key in COMPARABLE:
-        if one.get(key) != two.get(key):
-            raise MetricError(
-                f"{first!r} and {second!r} cannot be compared: {key} is {one.get(key)!r} in one "
-                f"and {two.get(key)!r} in the other; evaluate both the same way"
-            )
+    reason = not_comparable(first_signature, second_signature)
+    if reason:
+        raise MetricError(f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way")

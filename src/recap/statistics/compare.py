@@ -127,7 +127,7 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "id": row.id,
         "label": row.label,
         **{part: getattr(row, part, None) for part in parts},
-        **({"captions": row.captions} if isinstance(row, OutsideRow) else {}),
+        **(_origin(row) if isinstance(row, OutsideRow) else {}),
         "as_printed": _is_as_printed(row),
         "printed_p": row.printed_p,
         **({"p_fits": row.p_fits} if row.p_fits else {}),
@@ -136,6 +136,11 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "signatures": {str(seed): text for seed, text in scores.signatures.items()},
         "cells": {column: _cell(scores, baseline, column) for column in table.columns},
     }
+
+
+def _origin(row: OutsideRow) -> dict[str, Any]:
+    """Return where the captions of a row without a training are from: a file, or released weights."""
+    return {"captions": row.source, **({"released": True} if row.released else {})}
 
 
 def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from recap.tracking.store import MARK, open_store
 from recap.tracking.tables import describe_settings, table_record
 
 if TYPE_CHECKING:
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 # MLflow accepts at most 1,000 metrics and 100 params per call.
@@ -96,19 +96,21 @@ def _synchronise(address: str, artifacts: Path, profile: str, records: list[Reco
         written += 1
     for run in known.values():
         client.delete_run(run.info.run_id)
-    _delete_empty_renamed(client)
     return written
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
     """Return the id of a data set's experiment; one that was deleted by hand is restored.
 
-    One with an absolute artifact path, which cannot be changed, is renamed and a new one gets its name.
+    Raises:
+        RecapError: another program made one of this name, whose files are in another place.
     """
     found = client.get_experiment_by_name(name)
     if found is not None and found.artifact_location != LOCATION:
-        client.rename_experiment(found.experiment_id, f"{name}{_renamed_suffix(found)}")
-        found = None
+        raise RecapError(
+            f"experiment {name!r}: its files are in {found.artifact_location}, not in {LOCATION}, and that cannot be "
+            "changed; rename it in MLflow, and run the same command again"
+        )
     if found is None:
         return str(client.create_experiment(name, artifact_location=LOCATION, tags=MARK))
     if found.lifecycle_stage == "deleted":
@@ -117,19 +119,6 @@ def _experiment(client: MlflowClient, name: str) -> str:
         if found.tags.get(key) != value:
             client.set_experiment_tag(found.experiment_id, key, value)
     return str(found.experiment_id)
-
-
-def _renamed_suffix(experiment: Experiment) -> str:
-    """Return the suffix of the name of a renamed experiment."""
-    return f" (earlier, {experiment.experiment_id})"
-
-
-def _delete_empty_renamed(client: MlflowClient) -> None:
-    """Delete renamed experiments whose runs have all been published again."""
-    for experiment in client.search_experiments():
-        empty = not client.search_runs([experiment.experiment_id], max_results=1)
-        if empty and experiment.name.endswith(_renamed_suffix(experiment)):
-            client.delete_experiment(experiment.experiment_id)
 
 
 def _known_runs(client: MlflowClient, profile: str) -> dict[str, Run]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from recap.core.seeding import generator
+from recap.data.caption_ids import CaptionIds
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
-from recap.runs.captions import caption_tensor
+from recap.runs.captions import batch_tensor
 from recap.runs.inputs import ReadsImages
 
 
@@ -47,13 +48,14 @@ class CaptionBatches:
         self,
         *,
         features: ReadsImages,
-        captions: dict[int, list[list[int]]],
+        captions: Mapping[int, list[list[int]]],
         images_per_batch: int,
         seed: int,
         pin: bool = False,
     ) -> None:
-        self.features, self.captions, self.images_per_batch, self.seed = features, captions, images_per_batch, seed
-        self.pin, self._images = pin, sorted(captions)
+        self.features, self.images_per_batch, self.seed, self.pin = features, images_per_batch, seed, pin
+        self.captions = CaptionIds.of(captions)
+        self._images = list(self.captions)
 
     def __len__(self) -> int:
         return -(-len(self._images) // self.images_per_batch)
@@ -67,8 +69,7 @@ class CaptionBatches:
         """Read one batch; of no images it is empty."""
         if not image_ids:
             return Batch([], Images({}), torch.empty(0, 0, 0).long())
-        captions = caption_tensor([self.captions[i] for i in image_ids])
-        batch = Batch(list(image_ids), self.features.read(image_ids), captions)
+        batch = Batch(list(image_ids), self.features.read(image_ids), batch_tensor(self.captions, image_ids))
         return batch.pinned() if self.pin else batch
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:

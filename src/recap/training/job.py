@@ -19,6 +19,7 @@ from recap.core.log import log
 from recap.core.precision import precision_here
 from recap.core.process.signals import GracefulStop
 from recap.core.seeding import derived_seed
+from recap.data.caption_ids import CaptionIds
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
@@ -45,7 +46,6 @@ from recap.training.validation import validator
 
 _PRECISION = "precision.json"  # in the state folder: what `auto` was decided to be
 _SAVING_SECONDS = 60.0  # what the training of a workflow that was killed may take to save its state
-Captions = dict[int, list[list[int]]]  # image id -> token ids of each caption
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Inputs:
 
     vocabulary: AnyVocabulary
     features: FeatureSources
-    captions: Captions
-    validation: Captions
+    captions: CaptionIds
+    validation: CaptionIds
     init: Path | None
     hashes: dict[str, str | None]
     weights: Path | None = None
@@ -170,7 +170,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
     objective = _objective(model, spec.stage_settings, inputs)
     features: FeatureSources | ResidentFeatures = inputs.features
     if execution.features_in_memory:
-        features = ResidentFeatures(inputs.features, sorted(inputs.captions), group.device)
+        features = ResidentFeatures(inputs.features, list(inputs.captions), group.device)
     batches = CaptionBatches(
         features=features,
         captions=inputs.captions,

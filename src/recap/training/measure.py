@@ -126,7 +126,7 @@ def _step(
 def _objective(model: Captioner, shape: StepShape, captions: Mapping[int, list[list[int]]]) -> Objective:
     settings = shape.settings
     if isinstance(settings, SelfCritical):
-        return SelfCriticalObjective(model, settings, references=dict(captions), max_length=shape.inputs.longest)
+        return SelfCriticalObjective(model, settings, references=captions, max_length=shape.inputs.longest)
     assert isinstance(settings, CrossEntropy)
     return CrossEntropyObjective(model, settings)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from recap.nn.fast import fast
 from recap.settings import (
     CosineSchedule,
     NoamSchedule,
@@ -18,6 +19,7 @@ from recap.settings import (
     StepThenPlateauSchedule,
     TableSchedule,
 )
+from recap.training.radam import RAdam
 
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
@@ -78,15 +80,15 @@ def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> boo
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
     """Build the stage's optimizer; its rate is set before every step."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer]
-    fast = {"foreach": True} if stage.optimizer == "radam" else {"fused": True}  # torch's RAdam has no fused form
-    return kind(
+    plain_radam = stage.optimizer == "radam" and not fast()
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": RAdam}
+    return (torch.optim.RAdam if plain_radam else kinds[stage.optimizer])(
         parameters,
         lr=0.0,
         betas=stage.betas,
         eps=stage.epsilon,
         weight_decay=stage.weight_decay,
-        **fast,
+        **({} if plain_radam else {"fused": True}),  # torch's RAdam has no fused form
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Unpack
 
 from recap.core.device import select_device
 from recap.core.log import log
+from recap.data.caption_ids import CaptionIds
 from recap.settings import ExecutionFile, RunSpec
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import init_group
@@ -68,7 +70,7 @@ def train_short(
     """
     group = init_group(select_device(execution.device))
     inputs = load_inputs(spec, execution, group, **files)
-    inputs = replace(inputs, validation=dict(list(inputs.validation.items())[:VALIDATED]))
+    inputs = replace(inputs, validation=CaptionIds.of(dict(islice(inputs.validation.items(), VALIDATED))))
     spec = spec.model_copy(update={"stage_settings": spec.stage_settings.model_copy(update={"epochs": 1})})
     if group.is_main:
         rmtree(state, ignore_errors=True)

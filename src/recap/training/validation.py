@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.cider_d import CiderD
@@ -16,7 +16,7 @@ def validator(
     model: Captioner,
     settings: Stage,
     features: ReadsImages,
-    references: dict[int, list[list[int]]],
+    references: Mapping[int, list[list[int]]],
     max_length: int,
     group: Group,
     name: str,

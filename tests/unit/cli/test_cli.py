@@ -1,6 +1,7 @@
 """The command line: every word of it is explained, and every mistake is one sentence."""
 
 import argparse
+import inspect
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from recap.cli import build_parser, main
 from recap.cli.arguments import mapping
 from recap.cli.parser import Parser
 from recap.core.errors import nearest
+from recap.core.plugins import resolve
 from recap.settings import RunSpec
 from recap.settings.param_files import names
 from recap.settings.params import load_named, validate
@@ -41,7 +43,20 @@ def leaves(parser):
         yield from leaves(inner)
 
 
+def called(parser):
+    """Return what the function of a command calls, with which arguments; nothing where it has its own code."""
+    return getattr(parser.get_default("function"), "keywords", {}) if parser.prog != "recap train" else {}
+
+
 COMMANDS = {parser.prog: parser for parser in leaves(build_parser())}
+
+
+@pytest.mark.parametrize("name", [name for name, parser in COMMANDS.items() if called(parser)])
+def test_a_command_that_calls_a_function_has_the_arguments_that_it_takes(name):
+    target, names, specs = called(COMMANDS[name]).values()
+    given = [*names.split(), *specs]
+    inspect.signature(resolve(target)).bind(**dict.fromkeys(given))
+    assert set(names.split()) <= {action.dest for action in COMMANDS[name]._actions}
 
 
 def run(*words, **options):

@@ -22,19 +22,18 @@ def test_a_plugin_that_is_not_on_the_path_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "error"),
     [
-        ("x = 1\n1 / 0\n", r"broken_plugin.py, line 2: ZeroDivisionError: division by zero; correct it"),
-        ("import recap\nx = (\n", r"SyntaxError: '\(' was never closed \(broken_plugin.py, line 2\); correct it"),
+        ("x = 1\n1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("import recap\nx = (\n", "SyntaxError: '(' was never closed"),
     ],
 )
-def test_a_plugin_with_an_error_of_its_own_is_one_sentence(tmp_path, monkeypatch, source, sentence):
+def test_a_plugin_with_an_error_of_its_own_is_one_sentence(tmp_path, monkeypatch, source, error):
     (tmp_path / "broken_plugin.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(VARIABLE, "broken_plugin")
-    with pytest.raises(ConfigError, match=sentence) as refusal:
+    with refused(ConfigError, "RECAP_PLUGINS", "'broken_plugin'", "broken_plugin.py", "line 2", error):
         load_plugins()
-    assert str(refusal.value).startswith("RECAP_PLUGINS: 'broken_plugin' cannot be imported: ")
 
 
 @pytest.mark.parametrize("name", ["../x", "x.py/", ".x", "a-b"])
@@ -60,5 +59,5 @@ def test_a_registry_imports_on_use_and_suggests_names():
 def test_a_target_without_its_object_is_refused():
     with refused(UnknownName, "Fractoin"):
         resolve("fractions:Fractoin")
-    with pytest.raises(ConfigError, match="does not have the form module:object"):
+    with refused(ConfigError, "'fractions'", "module:object"):
         resolve("fractions")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import DamagedData, DataError
+from recap.core.errors import ConfigError, DamagedData, MissingData
 from recap.data.corpus import card, parts_of_speech
 from recap.data.corpus.card import Split, count_splits, write_card
 from recap.data.corpus.corpus import Caption, Corpus, write_corpus
@@ -67,7 +67,12 @@ def test_kinds_of_words_from_tags():
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
     monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
+    text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
+    assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
+    monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
     assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
+    with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
+        parts_of_speech.needed_tagger()
     monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
     text = parts_of_speech.shares([["a", "dog"]])
     assert text.startswith("Tagged by NLTK")
@@ -75,7 +80,7 @@ def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
 
 
 def test_a_damaged_corpus_is_refused(corpus, tmp_path):
-    with pytest.raises(DataError, match="no such corpus"):
+    with refused(MissingData, tmp_path / "none", "recap data corpus"):
         write_card(name="t", corpus=tmp_path / "none", counts=None, out=tmp_path / "card.md")
     corpus.write_bytes(corpus.read_bytes()[:300])
     with refused(DamagedData, "c.parquet"):

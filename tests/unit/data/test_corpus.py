@@ -9,6 +9,7 @@ from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus.build import build_corpus
+from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
@@ -123,5 +124,13 @@ def test_a_stream_must_rise(tmp_path):
 def test_a_foreign_parquet_is_no_corpus(tmp_path):
     table = pa.table({"image_id": [1]}).replace_schema_metadata({"recap": '{"content_hash": "0"}'})
     pq.write_table(table, tmp_path / "c")
-    with pytest.raises(DataError, match="its columns are not those of a corpus"):
+    with refused(DataError, "columns", "corpus"):
         Corpus.read(tmp_path / "c")
+
+
+def test_captions_in_columns_are_those_that_were_added_and_come_out_by_id():
+    rows = [Caption(1, "a.jpg", "val", 9, "A dog.", ["a", "dog"]), Caption(2, "b.jpg", "train", 3, "Run!", ["run"])]
+    held = Captions()
+    held.extend(rows)
+    assert list(held) == rows
+    assert list(held.by_id()) == rows[::-1]

@@ -1,6 +1,5 @@
 import io
 
-import pytest
 from PIL import Image
 
 from helpers.refusals import refused
@@ -49,6 +48,6 @@ def test_an_image_in_two_splits_or_a_caption_id_twice_is_never_written(tmp_path)
         write((0, "train", 0), (1, "train", 1), (2, "test", 1))
     with refused(DataError, "image id 0", "'trian'", "'train'"):
         write((0, "trian", 0))
-    with pytest.raises(DataError, match="d: no captions to write"):
+    with refused(DataError, "d: ", "captions"):
         write()
     assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,7 @@
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import DataError, RecapError
+from recap.core.errors import ChangedFile, DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.data.subsets.subsample import draw_subset
 from recap.data.subsets.used import read_used, write_used
@@ -36,5 +36,5 @@ def test_a_list_that_is_none_is_refused(tmp_path, text):
 def test_a_list_that_was_changed_is_refused(corpus, tmp_path):
     write_used(corpus=corpus, subsets=[], out=tmp_path / "used.txt")
     (tmp_path / "used.txt").write_text("8\n")
-    with pytest.raises(RecapError, match="changed"):
+    with refused(ChangedFile, "used.txt"):
         read_used(tmp_path / "used.txt")

@@ -178,5 +178,5 @@ def test_an_old_list_does_not_stay_and_a_beam_is_wide_enough(prepared, tmp_path)
     assert len(n_best(tmp_path)) == 4
     prepared.captions(tmp_path)
     assert not (tmp_path / "nbest.test.jsonl").exists()
-    with pytest.raises(ConfigError, match="a beam of 4 has no 5 best captions"):
+    with refused(ConfigError, "evaluation", "beam of 4", "5", "n_best"):
         prepared.captions(tmp_path, n_best=5)

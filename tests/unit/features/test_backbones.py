@@ -42,7 +42,7 @@ def test_tokens_lose_their_prefix_and_channels_come_first():
     with refused(ConfigError, "[2, 5]"):
         as_maps(tokens[..., 0], model=model, backbone="x")
     model.num_prefix_tokens = 2
-    with pytest.raises(ConfigError, match="no square grid"):
+    with refused(ConfigError, "x: ", "[2, 5, 3]"):
         as_maps(tokens, model=model, backbone="x")
     maps = torch.rand(2, 4, 6, 3)
     assert as_maps(maps, model=model, backbone="x") is maps
@@ -98,21 +98,21 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "named"),
     [
-        ({"backbone": "test_resnt"}, "timm has no 'test_resnt'; did you mean 'test_resnet'"),
-        ({"backbone": "nope"}, r"timm has no 'nope'; the nearest of its \d+ are nfnet_"),
-        ({"out_index": 9}, "has the stages 0 to 4, not 9"),
+        ({"backbone": "test_resnt"}, ["backbone", "'test_resnt'", "'test_resnet'"]),
+        ({"backbone": "nope"}, ["backbone", "'nope'", "nfnet_"]),
+        ({"out_index": 9}, ["out_index", "test_resnet", "0 to 4", "9"]),
         (
             {"backbone": "test_resnet.r160_in2k"},
-            "timm has no 'test_resnet.r160_in2k'; did you mean 'test_resnet.r160_in1k'",
+            ["backbone", "'test_resnet.r160_in2k'", "'test_resnet.r160_in1k'"],
         ),
-        ({"backbone": "test_nfnet", "activation": "relu"}, "test_nfnet: cannot be built: .*activation"),
-        ({"backbone": "pit_ti_224", "activation": "relu"}, "pit_ti_224: cannot be built with act_layer"),
+        ({"backbone": "test_nfnet", "activation": "relu"}, ["test_nfnet", "activation"]),
+        ({"backbone": "pit_ti_224", "activation": "relu"}, ["pit_ti_224", "act_layer"]),
     ],
 )
-def test_unknown_names_are_said(changes, words):
-    with pytest.raises(ConfigError, match=words):
+def test_unknown_names_are_said(changes, named):
+    with refused(ConfigError, *named):
         backbone(**changes)
 
 

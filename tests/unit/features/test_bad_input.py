@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import refusals
 from helpers.feature_files import regions, six_columns, text, write_lines, write_npz, write_pth, write_vinvl
 from helpers.importing import import_job
 from recap.core.errors import ConfigError, FeatureError
@@ -54,7 +55,7 @@ def test_type_of_the_numbers_is_told_from_the_numbers(kind):
         check_float32(real, "a.tsv")
     wrong = [half, values.astype(np.float64), single.astype(np.float64), half.astype(np.float64)]
     for array in [*wrong, single.astype(">f4"), half.astype(">f2"), values.astype(">f8"), half.astype(">f4")]:
-        with pytest.raises(FeatureError, match=r"a\.tsv: the features (are no float32 but look like|read as float32)"):
+        with refusals.refused(FeatureError, "a.tsv", "float32"):
             check_float32(np.frombuffer(array.tobytes(), np.float32).reshape(len(array), -1), "a.tsv")
 
 
@@ -156,13 +157,13 @@ def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
         raise AssertionError("asked for features")
 
     (tmp_path / "file").write_text("")
-    for out, shards, words in [
-        ("file/f.h5", "shards", "file: cannot be written"),
-        (".", "shards", "is a folder; name a file in it"),
-        ("f.h5", "file", "file: cannot be written"),
-        ("a" * 300 + "/f.h5", "shards", "cannot be written .File name too long"),
+    for out, shards, named in [
+        ("file/f.h5", "shards", "file: "),
+        (".", "shards", tmp_path),
+        ("f.h5", "file", "file: "),
+        ("a" * 300 + "/f.h5", "shards", "File name too long"),
     ]:
-        with pytest.raises(FeatureError, match=words):
+        with refusals.refused(FeatureError, named):
             build_store(
                 out=tmp_path / out,
                 shards=tmp_path / shards,
@@ -176,7 +177,7 @@ def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
 
 
 def test_picture_sizes_that_cannot_be(tmp_path):
-    with pytest.raises(FeatureError, match="image id 1: a picture cannot have -1 x 5 pixels"):
+    with refusals.refused(FeatureError, "image id 1", "-1 x 5"):
         build_store(
             out=tmp_path / "f.h5",
             shards=tmp_path / "shards",
@@ -191,5 +192,5 @@ def test_picture_sizes_that_cannot_be(tmp_path):
 
 def test_only_weights_that_boxes_train_are_trained(tmp_path):
     spec = GridFeatures(kind="grid", backbone="test_resnet", weights="random", image_size=64, grid=2)
-    with pytest.raises(ConfigError, match="weights: 'random' are not trained; set `weights: boxes`"):
+    with refusals.refused(ConfigError, "'random'", "`weights: boxes`"):
         pretrain_backbone(spec=spec, boxes=tmp_path, images=[], device="cpu", threads=1, out=tmp_path / "w.safetensors")

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.refusals import refused
 from recap.captioning.encoders import grid
-from recap.captioning.run_files import _extractor
+from recap.captioning.extractors import extractor_of
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
@@ -128,26 +128,26 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     save_file(tensors_of(backbone()), root / "w.safetensors")
     store = FeatureStore(extract(pictures, dtype="float32", **changes))
     check_extractor(store, spec(dtype="float32", **changes))
-    encode = grid(_extractor(store, root / changes["weights"] if changes else None), device=CPU)
+    encode = grid(extractor_of(store, root / changes["weights"] if changes else None), device=CPU)
     assert {key: store.attributes[key] for key in encode.attributes} == encode.attributes
     made = [record.values for record in encode([[Image.open(pictures / f"{i}.png").convert("RGB")] for i in SIZES])]
     torch.testing.assert_close(torch.tensor(np.stack(made)), store.read(list(SIZES))[0])
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "named"),
     [
-        (None, "does not say by what its channels were standardized"),
-        ("{", "channel_scale: .*make the features again"),
-        ('{"pictures": 4, "mean": "AAAAAA=="}', "no mean, factor and number of pictures"),
+        (None, "standardized"),
+        ("{", "channel_scale: "),
+        ('{"pictures": 4, "mean": "AAAAAA=="}', "channel_scale: no mean, factor"),
     ],
 )
-def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, sentence):
+def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, named):
     store = FeatureStore(extract(pictures))
     kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
     store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
-    with pytest.raises(FeatureError, match=rf"f\.h5: .*{sentence}"):
-        grid(_extractor(store, None), device=CPU)
+    with refused(FeatureError, "f.h5", named):
+        grid(extractor_of(store, None), device=CPU)
 
 
 def test_a_channel_that_never_moves_becomes_zero():
@@ -189,7 +189,7 @@ def test_gpu_asked_for_and_absent(pictures, monkeypatch):
     with refused(RecapError, "'cuda'", "'auto'", "'cpu'"):
         extract(pictures, device="cuda")
     assert select_device("auto") == CPU
-    with pytest.raises(ConfigError, match="use auto, cpu or cuda"):
+    with refused(ConfigError, "device", "'tpu'", "auto, cpu or cuda"):
         select_device("tpu")
 
 

@@ -30,24 +30,24 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "named"),
     [
         (
             {"kind": "imported", "form": "npz_folder", "sources": ["a"]},
-            "'form' is called 'format' now; rename",
+            ["'form'", "'format'"],
         ),
         (
             {"kind": "regions", "renamed": {}, "weights": "random"},
-            "'renamed' is called 'key_map' now; rename",
+            ["'renamed'", "'key_map'"],
         ),
         (
             {"kind": "imported", "format": "npz_foldr", "sources": ["a"]},
-            "format: there is no 'npz_foldr'; did you mean 'npz_folder'?",
+            ["format: ", "'npz_foldr'", "'npz_folder'"],
         ),
     ],
 )
-def test_an_old_or_unknown_name_is_told_the_right_one(values, sentence):
-    with pytest.raises(ConfigError, match=sentence.replace("?", r"\?")):
+def test_an_old_or_unknown_name_is_told_the_right_one(values, named):
+    with refused(ConfigError, "features/x.yaml", *named):
         validate(Features, values, "features/x.yaml")
 
 

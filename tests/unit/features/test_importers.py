@@ -196,7 +196,7 @@ def test_a_whole_line_is_taken_in_place_of_a_damaged_one(tmp_path):
     whole = [six_columns(image_id) for image_id in SIZES]
     # The published file: the line breaks off, its end stands alone, and the image comes again.
     write_lines(tmp_path / "a.tsv", [whole[0][:-9], whole[0][-9:].replace(b"\t", b""), *whole])
-    refuses_import(tmp_path, "line 2: has no tab|image id 42 is duplicated", "bottom_up_tsv", "a.tsv")
+    refuses_import(tmp_path, ["a.tsv, line 2"], "bottom_up_tsv", "a.tsv")
     check_regions(run_import(tmp_path, "bottom_up_tsv", "a.tsv", damaged=[42]))
 
 
@@ -204,9 +204,9 @@ def test_an_image_without_a_whole_line_is_left_out_where_the_settings_say_so(tmp
     whole = [six_columns(image_id) for image_id in SIZES]
     write_lines(tmp_path / "a.tsv", [whole[0][:-9], *whole[1:]])
     corpus = write_corpus_of(tmp_path, {image_id: f"{image_id}.jpg" for image_id in SIZES})
-    refuses_import(tmp_path, "image id 42|line 1", "bottom_up_tsv", "a.tsv", corpus=corpus)
+    refuses_import(tmp_path, ["a.tsv, line 1"], "bottom_up_tsv", "a.tsv", corpus=corpus)
     store = run_import(tmp_path, "bottom_up_tsv", "a.tsv", corpus=corpus, damaged=[42])
     assert store.ids.tolist() == [7, 123]
     assert "image id 42: no whole entry; left out, as `damaged` says" in caplog.text
-    with pytest.raises(FeatureError, match="42"):
+    with refused(FeatureError, "image id 42"):
         store.read([42])

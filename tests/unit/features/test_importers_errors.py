@@ -14,105 +14,105 @@ NAN = np.full((3, DIM), np.nan, np.float32)
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "named"),
     [
-        (six_columns(7)[:-5], r"a\.tsv, line 2: .*(truncated|damaged)"),
-        (six_columns(7)[:30], "fields, expected 6 or 10|bytes"),
-        (six_columns(7).rsplit(b"\t", 1)[0], "line 2: has 5 fields, expected 6 or 10"),
-        (b"7", "has no tab after an image id"),
-        (with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), "line 2: bad base64"),
-        (with_field(six_columns(7), 4, lambda field: field[:16]), "12 bytes where 3 x 4 numbers of float32 take 48"),
-        (with_field(six_columns(7), 3, lambda field: b"0"), "line 2: image id 7 has zero boxes"),
-        (with_field(six_columns(7), 3, lambda field: b"many"), "num_boxes is b'many', expected a whole number"),
-        (with_field(six_columns(7), 5, lambda field: text(NAN)), "image id 7: the features hold NaN"),
-        (with_field(six_columns(7), 5, lambda field: text(NAN + np.inf)), "image id 7: the features hold NaN or inf"),
-        (with_field(six_columns(7), 1, lambda field: b"20"), r"image id 7: box .* outside the image of 20 x 40"),
-        (six_columns(42), r"a\.tsv, line 2: image id 42 is duplicated"),
-        (with_field(six_columns(7), 0, lambda field: b"dog"), "'dog' has no image id at its end"),
+        (six_columns(7)[:-5], ["a.tsv, line 2", "90 bytes", "3 vectors"]),
+        (six_columns(7)[:30], ["a.tsv, line 2", "5 fields", "6 or 10"]),
+        (six_columns(7).rsplit(b"\t", 1)[0], ["a.tsv, line 2", "5 fields", "6 or 10"]),
+        (b"7", ["a.tsv, line 2", "tab", "image id"]),
+        (with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), ["a.tsv, line 2", "base64"]),
+        (with_field(six_columns(7), 4, lambda field: field[:16]), ["a.tsv, line 2", "12 bytes", "3 x 4", "48"]),
+        (with_field(six_columns(7), 3, lambda field: b"0"), ["a.tsv, line 2", "image id 7", "zero boxes"]),
+        (with_field(six_columns(7), 3, lambda field: b"many"), ["a.tsv, line 2", "num_boxes", "b'many'"]),
+        (with_field(six_columns(7), 5, lambda field: text(NAN)), ["image id 7", "NaN"]),
+        (with_field(six_columns(7), 5, lambda field: text(NAN + np.inf)), ["image id 7", "infinite"]),
+        (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
+        (six_columns(42), ["a.tsv, line 2", "image id 42"]),
+        (with_field(six_columns(7), 0, lambda field: b"dog"), ["a.tsv, line 2", "'dog'", "--corpus"]),
     ],
 )  # fmt: skip
-def test_damaged_line_is_one_sentence(tmp_path, line, words):
+def test_damaged_line_is_one_sentence(tmp_path, line, named):
     write_lines(tmp_path / "a.tsv", [six_columns(42), line])
-    refuses_import(tmp_path, words, "bottom_up_tsv", "a.tsv")
+    refuses_import(tmp_path, named, "bottom_up_tsv", "a.tsv")
 
 
 def test_missing_files_and_other_forms(tmp_path):
-    refuses_import(tmp_path, r"none\.tsv: no such file", "bottom_up_tsv", "none.tsv")
+    refuses_import(tmp_path, ["none.tsv: "], "bottom_up_tsv", "none.tsv")
     write_lines(tmp_path / "empty.tsv", [])
-    refuses_import(tmp_path, "holds no lines", "bottom_up_tsv", "empty.tsv")
-    refuses_import(tmp_path, "truncated or no HDF5 file", "m2_hdf5", "empty.tsv")
-    refuses_import(tmp_path, "no folder with", "npz_folder", "empty.tsv")
-    refuses_import(tmp_path, r"empty\.lineidx: no such file", "vinvl_tsv", "empty.tsv")
+    refuses_import(tmp_path, ["empty.tsv", "lines"], "bottom_up_tsv", "empty.tsv")
+    refuses_import(tmp_path, ["empty.tsv", "HDF5"], "m2_hdf5", "empty.tsv")
+    refuses_import(tmp_path, ["empty.tsv", "*.npz"], "npz_folder", "empty.tsv")
+    refuses_import(tmp_path, ["empty.lineidx: "], "vinvl_tsv", "empty.tsv")
     write_lines(tmp_path / "more.tsv", [six_columns(7)])
-    refuses_import(tmp_path, "this format takes one HDF5 file", "m2_hdf5", "empty.tsv", "more.tsv")
+    refuses_import(tmp_path, ["empty.tsv", "1 others", "one HDF5 file"], "m2_hdf5", "empty.tsv", "more.tsv")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["x"] = [1]
-    refuses_import(tmp_path, "no dataset named <id>_features", "m2_hdf5", "other.h5")
+    refuses_import(tmp_path, ["other.h5", "<id>_features"], "m2_hdf5", "other.h5")
 
 
 def test_lineidx_of_another_file(tmp_path):
     path = write_vinvl(tmp_path)
     index = tmp_path / "features.lineidx"
     index.write_text(index.read_text().replace("0\n", "5\n", 1))
-    refuses_import(tmp_path, "no line starts at byte 5", "vinvl_tsv", path)
+    refuses_import(tmp_path, ["features.tsv", "byte 5", ".lineidx"], "vinvl_tsv", path)
     index.write_text("zero\n")
-    refuses_import(tmp_path, "expected one byte position per line", "vinvl_tsv", path)
+    refuses_import(tmp_path, ["features.lineidx", "byte position"], "vinvl_tsv", path)
     write_vinvl(tmp_path, packed=True)
     path.write_bytes(path.read_bytes().replace(b"num_boxes", b"num_bexes"))
-    refuses_import(tmp_path, "no JSON with num_boxes", "vinvl_tsv", path)
+    refuses_import(tmp_path, ["features.tsv, line 2", "JSON", "num_boxes"], "vinvl_tsv", path)
 
 
 def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
     path = write_hdf5(tmp_path / "a.hdf5", ["features", "grids"])
     with h5py.File(path, "a") as file:
         del file["42_grids"]
-    refuses_import(tmp_path, "42_grids: missing, though other images have it", "m2_hdf5", path)
+    refuses_import(tmp_path, ["a.hdf5", "42_grids"], "m2_hdf5", path)
     path = write_hdf5(tmp_path / "b.hdf5", ["features", "boxes"])
     with h5py.File(path, "a") as file:
         del file["42_boxes"]
-    refuses_import(tmp_path, "image id 42: has region/values", "m2_hdf5", path)
+    refuses_import(tmp_path, ["image id 42", "region/values", "region/boxes"], "m2_hdf5", path)
     path = write_hdf5(tmp_path / "c.hdf5", ["features"])
     with h5py.File(path, "a") as file:
         del file["7_features"]
         file["7_features"] = np.zeros((0, DIM))
-    refuses_import(tmp_path, "image id 7 has zero boxes", "m2_hdf5", path)
+    refuses_import(tmp_path, ["c.hdf5", "7_features", "image id 7", "zero boxes"], "m2_hdf5", path)
     content = path.read_bytes()
     (tmp_path / "d.hdf5").write_bytes(content[: len(content) // 2])
-    refuses_import(tmp_path, "truncated or no HDF5 file", "m2_hdf5", "d.hdf5")
+    refuses_import(tmp_path, ["d.hdf5", "HDF5"], "m2_hdf5", "d.hdf5")
 
 
 def test_pth_that_is_damaged_or_runs_code(tmp_path):
     folder = write_pth(tmp_path / "maps")
     content = (folder / "42.pth").read_bytes()
     (folder / "42.pth").write_bytes(content[: len(content) // 2])
-    refuses_import(tmp_path, r"42\.pth: truncated, or more than a tensor", "grid_feats_pth", folder)
+    refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
     torch.save({"x": subprocess.Popen}, folder / "42.pth")
-    refuses_import(tmp_path, r"42\.pth: truncated, or more than a tensor", "grid_feats_pth", folder)
+    refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
     torch.save(torch.zeros(2, DIM, 3, 3), folder / "42.pth")
-    refuses_import(tmp_path, r"holds \[2, 8, 3, 3\], expected", "grid_feats_pth", folder)
+    refuses_import(tmp_path, ["42.pth", "[2, 8, 3, 3]", "[1, dim, h, w]"], "grid_feats_pth", folder)
 
 
 def test_npz_that_is_damaged_or_holds_objects(tmp_path):
     folder = write_npz(tmp_path)
     good = (folder / "42.npz").read_bytes()
-    for values, words in [
-        ({"other": np.ones((2, 2))}, "has no array `feat`"),
-        ({"feat": np.array([{}], dtype=object)}, "truncated, damaged or no array"),
-        ({"feat": np.ones(3)}, r"`feat` has the shape \[3\]"),
-        ({"feat": np.ones((0, DIM))}, "zero boxes"),
+    for values, named in [
+        ({"other": np.ones((2, 2))}, ["42.npz", "`feat`"]),
+        ({"feat": np.array([{}], dtype=object)}, ["42.npz", "allow_pickle=False"]),
+        ({"feat": np.ones(3)}, ["42.npz", "`feat`", "[3]"]),
+        ({"feat": np.ones((0, DIM))}, ["42.npz", "image id 42", "zero boxes"]),
     ]:
         np.savez(folder / "42.npz", **values)
-        refuses_import(tmp_path, words, "npz_folder", folder)
+        refuses_import(tmp_path, named, "npz_folder", folder)
     (folder / "42.npz").write_bytes(good[:50])
-    refuses_import(tmp_path, r"42\.npz: truncated", "npz_folder", folder)
+    refuses_import(tmp_path, ["42.npz: "], "npz_folder", folder)
     (folder / "42.npz").write_bytes(good)
     (tmp_path / "cocobu_box" / "42.npy").unlink()
-    refuses_import(tmp_path, "has no boxes of image id 42", "npz_folder", folder)
+    refuses_import(tmp_path, ["cocobu_box", "image id 42"], "npz_folder", folder)
 
 
 def test_image_of_the_corpus_that_the_files_lack(tmp_path):
     write_lines(tmp_path / "a.tsv", [six_columns(7)])
     files = write_corpus_of(tmp_path, {7: "7.jpg", 8: "8.jpg", 9: "9.jpg"})
     refuses_import(
-        tmp_path, r"no features for image id 8 \(8\.jpg\) and 1 others of the 3", "bottom_up_tsv", "a.tsv", corpus=files
+        tmp_path, ["a.tsv", "image id 8 (8.jpg)", "1 others of the 3"], "bottom_up_tsv", "a.tsv", corpus=files
     )

@@ -32,7 +32,7 @@ def test_reads_what_the_store_reads(sources, wanted, monkeypatch):
 
 
 def test_too_large_and_unknown_images_are_refused(sources, monkeypatch):
-    with pytest.raises(FeatureError, match="77"):
+    with refused(FeatureError, "image id 77"):
         ResidentFeatures(sources, [3, 77], CPU)
     assert 2**20 < resident.free_memory(CPU) < 2**50
     monkeypatch.setattr(resident, "free_memory", lambda device: 10)

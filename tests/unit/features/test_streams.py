@@ -88,7 +88,7 @@ def test_verify_names_the_image_that_was_damaged(store):
     place = store._arrays["region"]["boxes"]
     content[place.offset + place.row_bytes * int(store._offsets["region"][6])] ^= 1
     store.path.write_bytes(content)
-    with pytest.raises(FeatureError, match=rf"content of image id {IDS[6]} does not match its checksum"):
+    with refused(FeatureError, "f.h5", f"image id {IDS[6]}", "checksum"):
         FeatureStore(store.path).verify()
 
 
@@ -99,25 +99,24 @@ def test_info_tells_every_stream(store):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "named"),
     [
-        ("region/boxes", [[0, 0, 80, 20]], r"box \[0.0, 0.0, 80.0, 20.0\] is outside the image of 64 x 48 pixels"),
-        ("region/boxes", [[-3, 0, 8, 20]], "outside the image"),
-        ("region/boxes", [[9, 0, 8, 20]], "corners are in the wrong order"),
-        ("region/boxes", [[0, 0, 8, np.nan]], "region/boxes hold NaN"),
-        ("region/boxes", [[0, 0, 8]], r"boxes of shape \[1, 3\]"),
-        ("region/classes", [1, 2], "region/classes has 2 rows, but there are 1 vectors"),
-        ("region", np.zeros((0, 6)), r"region features of shape \[0, 6\], expected .* at least one row"),
-        ("segment", np.zeros((1, 6)), r"has the streams \['region', 'grid', 'segment'\], expected"),
+        ("region/boxes", [[0, 0, 80, 20]], ["[0.0, 0.0, 80.0, 20.0]", "64 x 48 pixels"]),
+        ("region/boxes", [[-3, 0, 8, 20]], ["[-3.0, 0.0, 8.0, 20.0]", "outside"]),
+        ("region/boxes", [[9, 0, 8, 20]], ["[9.0, 0.0, 8.0, 20.0]", "corners"]),
+        ("region/boxes", [[0, 0, 8, np.nan]], ["region/boxes", "NaN"]),
+        ("region/boxes", [[0, 0, 8]], ["boxes", "[1, 3]", "[rows, 4]"]),
+        ("region/classes", [1, 2], ["region/classes", "2 rows", "1 vectors"]),
+        ("region", np.zeros((0, 6)), ["region", "[0, 6]", "one row"]),
+        ("segment", np.zeros((1, 6)), ["'region', 'grid', 'segment'"]),
     ],
 )
-def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, words):
+def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, named):
     def spoil(image_id, found):
         return {**found, name: np.asarray(value, float)} if image_id == 15 else found
 
-    with pytest.raises(FeatureError, match=f"image id 15: .*{words}") as error:
+    with refused(FeatureError, "image id 15", *named):
         build(tmp_path / "f.h5", spoil)
-    assert "\n" not in str(error.value)
     assert not (tmp_path / "f.h5").exists()
 
 

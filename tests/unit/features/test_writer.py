@@ -102,18 +102,18 @@ def test_other_files_in_the_shards_folder_stay(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("bad", "words"),
+    ("bad", "named"),
     [
-        (lambda v: v * np.nan, "NaN or infinite values"),
-        (lambda v: v + np.inf, "NaN or infinite values"),
-        (lambda v: v * 0 + 1e5, "exceed the range of float16; set `dtype: float32`"),
-        (lambda v: v[:, :2], r"shape \[4, 2\], expected \[rows, 3\]"),
-        (lambda v: v[:0], "shape"),
+        (lambda v: v * np.nan, ["NaN"]),
+        (lambda v: v + np.inf, ["infinite"]),
+        (lambda v: v * 0 + 1e5, ["float16", "`dtype: float32`"]),
+        (lambda v: v[:, :2], ["[4, 2]", "[rows, 3]"]),
+        (lambda v: v[:0], ["[0, 3]"]),
     ],
 )
-def test_unusable_features_are_refused_with_the_image_id(tmp_path, bad, words):
+def test_unusable_features_are_refused_with_the_image_id(tmp_path, bad, named):
     extract = Counting(change=lambda image_id, values: bad(values) if image_id == 15 else values)
-    with pytest.raises(FeatureError, match=f"image id 15: .*{words}"):
+    with refused(FeatureError, "image id 15", *named):
         build(tmp_path, extract)
     assert not (tmp_path / "f.h5").exists()
 
@@ -132,7 +132,7 @@ def test_extractor_that_loses_the_order_is_refused(tmp_path):
 
 
 def test_corpus_without_images_is_refused(tmp_path):
-    with pytest.raises(FeatureError, match="no images"):
+    with refused(FeatureError, "f.h5", "images"):
         build(tmp_path, Counting(), ids=[])
 
 
@@ -149,7 +149,7 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
         raise OSError("Can't write data (file write failed: errno = 28, error message = 'No space left on device')")
 
     monkeypatch.setattr(packing, "_new_file", full)
-    with pytest.raises(RecapError, match=r"the disk is full"):
+    with refused(RecapError, "shard.h5", "disk is full"):
         build(tmp_path, Counting())
     assert list((tmp_path / "shards").iterdir()) == []
 
@@ -241,13 +241,13 @@ def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     files[2].write_text(json.dumps(other))
     next((tmp_path / "shards").glob("*.shard.h5")).unlink()
-    with pytest.raises(FeatureError, match="no part has the features of image id"):
+    with refused(FeatureError, "shards", "image id 10"):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
 def test_part_that_cannot_be_is_refused(tmp_path, text):
-    with pytest.raises(FeatureError, match="expected NUMBER/COUNT"):
+    with refused(FeatureError, "--part", "NUMBER/COUNT"):
         Part.of(text, tmp_path / "done.json")
 
 

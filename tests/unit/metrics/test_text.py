@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.core.signatures import parse_signature
 from recap.metrics.sanitize import sanitize
@@ -71,12 +72,12 @@ def test_signature_is_readable_and_can_be_parsed():
 
 @pytest.mark.parametrize("text", ["", "tok", "tok:|refs:5", "a|b"])
 def test_what_is_no_signature_is_refused(text):
-    with pytest.raises(MetricError, match="no score signature"):
+    with refused(MetricError, repr(text), "signature"):
         parse_signature(text)
 
 
 def test_a_separator_inside_a_field_is_refused():
-    with pytest.raises(MetricError, match="split"):
+    with refused(MetricError, "'split'"):
         signature(
             tokenizer="ptb",
             references="5",

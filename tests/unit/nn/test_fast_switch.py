@@ -64,7 +64,8 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     def never(*_arguments, **_named):
         raise AssertionError("a fast path was taken")
 
-    monkeypatch.setattr(linear, "_reordered", never)
+    monkeypatch.setattr("recap.nn.fast.onednn.onednn_product", never)
+    monkeypatch.setattr(linear, "packed", never)
     monkeypatch.setattr(deferred, "DeferredWeightGrad", never)
     monkeypatch.setattr(bilinear, "_Pool", never)
     monkeypatch.setattr("recap.nn.fast.dropout.dropout_mask", never)

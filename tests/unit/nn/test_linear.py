@@ -90,7 +90,7 @@ def test_no_prepacked_weight_outlives_its_scope():
 def test_a_weight_is_prepacked_once_in_nested_scopes(monkeypatch):
     packed = []
     reorder = torch.ops.mkldnn._reorder_linear_weight
-    monkeypatch.setattr("recap.nn.fast.linear._reordered", lambda weight: packed.append(1) or reorder(weight, None))
+    monkeypatch.setattr("recap.nn.fast.linear.packed", lambda weight: packed.append(1) or reorder(weight, None))
     layer, x = big(), torch.randn(4, 512)
     with fixed_weights():
         layer(x)

@@ -42,19 +42,19 @@ def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pr
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "named"),
     [
-        ({"heads": 2}, "the model has heads 2, language model 'scenes' 4; make them equal"),
-        ({"decoder_layers": 7}, "the model has decoder_layers 7, language model 'scenes' only 6; lower it"),
-        ({"positions": 40}, "the model has positions 40, language model 'scenes' only 32; lower it"),
+        ({"heads": 2}, ["heads 2", "4"]),
+        ({"decoder_layers": 7}, ["decoder_layers 7", "6"]),
+        ({"positions": 40}, ["positions 40", "32"]),
         (
             {"weights": "language_model:scene"},
-            "there is no 'scene' in language_models; did you mean 'scenes'.*row 'twelve' of table 'v'",
+            ["'scene'", "language_models"],
         ),
     ],
 )
-def test_a_language_model_that_does_not_fit_is_refused_before_it_is_trained(params, changes, reason):
-    with pytest.raises(ConfigError, match=reason):
+def test_a_language_model_that_does_not_fit_is_refused_before_it_is_trained(params, changes, named):
+    with refused(ConfigError, "row 'twelve' of table 'v'", "'scenes'", *named):
         planned(with_visual_gpt(params, **changes), "scenes", ["v"])
 
 

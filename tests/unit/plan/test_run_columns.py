@@ -17,7 +17,8 @@ from recap.reporting.tables import write_table
 from recap.settings.columns import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
 
-COLUMNS = ["METEOR", "CIDEr", *RUN_COLUMNS]
+RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]
+COLUMNS = ["METEOR", "CIDEr", *RUN]
 SEEDS = [1, 2]
 TRAINED = {"parameters": 54_321_000, "best_val_cider_d": 0.5, "steps": 1000, "seconds": 5400.0, "fresh": 7}
 
@@ -54,11 +55,11 @@ def written(folder, **changes):
 def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_compared(tmp_path):
     result = statistics(tmp_path, *compared(tmp_path))
     cells = result["rows"][1]["cells"]
-    assert {name: cells[name]["mean"] for name in RUN_COLUMNS} == pytest.approx(
+    assert {name: cells[name]["mean"] for name in RUN} == pytest.approx(
         {"parameters": 54_321_000, "validation CIDEr-D": 0.55, "steps": 2000, "training hours": 10_800}
     )
-    assert {name for name in RUN_COLUMNS if cells[name]["sd"] is not None} == {"validation CIDEr-D", "training hours"}
-    assert all(cells[name]["comparison"] is None for name in RUN_COLUMNS)
+    assert {name for name in RUN if cells[name]["sd"] is not None} == {"validation CIDEr-D", "training hours"}
+    assert all(cells[name]["comparison"] is None for name in RUN)
     scores = {**result["family"], "over": ""}
     alone = statistics(tmp_path, *compared(tmp_path, columns=["METEOR", "CIDEr"]))
     assert scores == {**alone["family"], "over": ""}

@@ -49,11 +49,12 @@ NUMBERS = "SCALE = 1.5\nSHIFT = 2\n\n\ndef unused():\n    return SHIFT\n"
 def toy(tmp_path, monkeypatch):
     """Return a function that writes the modules of a package `toy` and returns the digest of its `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
-    caches = (source._parsed, source._meant, source._is_settings, source._code_digest)
+    caches = (source._parsed, source._meant, source._is_settings)
 
     def digest(**modules):
         for cached in caches:
             cached.cache_clear()
+        source._digests.clear()
         for file in tmp_path.rglob("*.py"):
             file.unlink()
         files = {"job": "from toy.layer import Layer\n\n\ndef run():\n    return Layer()\n", "layer": LAYER} | {
@@ -72,6 +73,7 @@ def toy(tmp_path, monkeypatch):
     yield digest
     for cached in caches:
         cached.cache_clear()
+    source._digests.clear()
 
 
 def replaced(text, old, new):

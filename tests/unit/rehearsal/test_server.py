@@ -63,6 +63,9 @@ def test_a_fault_is_played_at_its_file_alone_and_at_other_addresses_where_it_say
         faults.begin({"a.bin": FAULTS[0]})
         with pytest.raises(IncompleteRead):
             fetched(f"{url}/a.bin")
+        assert not faults.asked_for_the_rest("a.bin")
+        assert fetched(f"{url}/a.bin", Range="bytes=50-")[2] == bytes(range(50, 100))
+        assert faults.asked_for_the_rest("a.bin")
         assert fetched(f"{url}/a.bin")[2] == fetched(f"{url}/b.bin")[2] == bytes(range(100))
 
 

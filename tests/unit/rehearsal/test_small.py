@@ -45,7 +45,11 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(sma
     assert rows(plan) == rows(original)
     assert {plan.get("models", run.model).d_model for run in plan.trained()} == {16}
     recipes = [plan.recipe(run.recipe) for run in plan.scored()]
-    assert {stage.epochs for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage} == {2}
+    stages = [stage for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage]
+    assert {stage.epochs for stage in stages} == {2}
+    whole = [plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe]  # others name their own batches
+    assert {stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage} == {1000}
+    assert {recipe.evaluation.max_length for recipe in recipes} == {8}
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
 
 
@@ -65,6 +69,19 @@ def test_the_short_form_has_every_data_set_form_of_features_model_and_stage(smal
     assert len(short.trained()) < len(plan.trained())
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
+    assert bool(choices(short)) == bool(choices(plan))
+
+
+def choices(plan):
+    return [choice for table in plan.tables.values() for choice in table.selections]
+
+
+def test_all_parts_of_a_cut_table_can_be_planned_and_one_choice_on_validation_stays(small):
+    only = {"tables": ["visualgpt/t1"], "figures": [], "studies": []}
+    kept = cut_rows(planned(small, "visualgpt", **only))
+    whole = planned(small, "visualgpt", **only)  # its parts draw gates of rows that other parts may not have kept
+    assert set(kept["tables"]) < set(whole.tables)
+    assert all(len(choice.over) == 2 for choice in choices(whole)) and choices(whole)
 
 
 def test_networks_of_the_hub_are_small_ones_of_like_kind_and_fit_their_grid(small):

@@ -6,7 +6,7 @@ from PIL import Image
 from PIL.ImageColor import getrgb
 
 from helpers.refusals import refused
-from recap.core.errors import ChangedFile, RecapError
+from recap.core.errors import ChangedFile, DamagedFile, MissingFile
 from recap.core.files.checksums import record
 from recap.reporting.colours import COLOURS, colour_of
 from recap.reporting.curves import Curve, draw_curves, write_curves
@@ -123,19 +123,19 @@ def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "kind", "key"),
     [
-        (None, "no such file"),
-        ("epoch,loss\n0,1\n", "'val_cider_d' is missing"),
-        (f"{HEAD}1,5,much,0.1,0.3,9\n", "'much' in a row of the history"),
-        (f"{HEAD}1,5\n", "in a row of the history"),
+        (None, MissingFile, ""),
+        ("epoch,loss\n0,1\n", DamagedFile, "'val_cider_d'"),
+        (f"{HEAD}1,5,much,0.1,0.3,9\n", DamagedFile, "'much'"),
+        (f"{HEAD}1,5\n", DamagedFile, "row"),
     ],
 )
-def test_a_missing_or_broken_history_is_named(tmp_path, write, text, message):
+def test_a_missing_or_broken_history_is_named(tmp_path, write, text, kind, key):
     named = run("one", 1)
     if text:
         write_history(tmp_path, named, text)
-    with pytest.raises(RecapError, match=rf"history\.csv.*{message}"):
+    with refused(kind, "one/seed-1/xe/history.csv", key):
         write(named)
 
 

@@ -76,6 +76,17 @@ def test_images_that_a_table_names_come_first_and_once(world):
         sheet(world, table=table.model_copy(update={"image_ids": [99]}))
 
 
+def test_images_may_be_named_by_a_reference_whatever_its_capitals(world, caplog):
+    table = world[1].model_copy(
+        update={"image_captions": ["Reference 1 of 13.", "no such caption", "reference 0 of 13"]}
+    )
+    shown = [sample.image_id for sample in sheet(world, table=table, count=4)]
+    assert shown[0] == 13 and sorted(shown) == list(IDS)
+    assert [record.getMessage() for record in caplog.records if "image_captions" in record.getMessage()] == [
+        "table 'two': image_captions: no image of the test split has the reference 'no such caption'"
+    ]
+
+
 def test_the_views_of_a_study_stand_side_by_side(world):
     folder, _ = world
     captions = [Caption(i, f"{i}.png|{i}b.png", "test", i, "a reference", ["x"]) for i in IDS]

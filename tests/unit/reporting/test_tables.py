@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import RecapError
 from recap.plan.run import row_runs
@@ -323,7 +324,7 @@ def test_statistics_of_another_table_are_refused(tmp_path):
     table = make_table()
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
-    with pytest.raises(RecapError, match="made for other rows or columns"):
+    with refused(RecapError, "'two'", "rows or columns", "`recap statistics`"):
         write_table(name="two", table=make_table(columns=["CIDEr"]), statistics=result, out=tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
@@ -333,7 +334,7 @@ def test_statistics_of_an_earlier_version_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
     del result["family"]["power"]
-    with pytest.raises(RecapError, match="are of an earlier version; rebuild them"):
+    with refused(RecapError, "'two'", "earlier version", "`recap statistics`"):
         write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
 
 

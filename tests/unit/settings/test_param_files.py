@@ -57,7 +57,7 @@ def test_a_recipe_that_a_scale_names_comes_before_that_of_the_subset(params):
 def test_two_files_of_one_name_are_refused_with_both(params, folder):
     edited(params, f"{folder}models/xlan.yaml", kind="xlan")
     first, other = sorted([f"params/{folder}models/xlan.yaml", "params/xlan/models/xlan.yaml"])
-    with pytest.raises(ConfigError, match=f"^{first} and {other} have the same name; rename one$"):
+    with refused(ConfigError, first, other):
         load_named(params, "models", "xlan")
 
 
@@ -70,8 +70,7 @@ def test_two_files_of_one_name_are_refused_with_both(params, folder):
 )
 def test_an_entry_of_a_scale_that_two_files_have_is_refused_with_both(params, changes, key):
     edited(params, "mine/scales/photos.yaml", **changes)
-    sentence = f"params/mine/scales/photos.yaml and params/xlan/scales/photos.yaml both have the key '{key}'; remove it"
-    with pytest.raises(ConfigError, match=sentence):
+    with refused(ConfigError, "params/mine/scales/photos.yaml", "params/xlan/scales/photos.yaml", f"'{key}'"):
         planned(params, "photos")
 
 

@@ -102,36 +102,36 @@ def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "named"),
     [
         (
             {"rows": [{**WHOLE["rows"][0], "printed": {"f2": SMALL}}]},
-            r"row 'a': printed: there is no part 'f2'; known are: 005, f1",
+            ["row 'a': printed", "'f2'", "005, f1"],
         ),
         (
             {"rows": [{**WHOLE["rows"][0], "parts": ["f10"]}]},
-            r"row 'a': parts: there is no part 'f10'; did you mean 'f1'",
+            ["row 'a': parts", "'f10'", "'f1'"],
         ),
         (
             {"rows": [{**WHOLE["rows"][1], "parts": ["005"]}]},
-            r"row 'b': printed: there is no part 'f1'; known are: 005",
+            ["row 'b': printed", "'f1'", "005"],
         ),
         (
             {"rows": [{**WHOLE["rows"][0], "printed": {"f1": {"CIDER": 1.0}}}]},
-            r"rows\.0\.printed\.f1: unknown column 'CIDER'; did you mean",
+            ["rows.0.printed.f1", "'CIDER'", "'CIDEr'"],
         ),
         (
             {"parts": {**WHOLE["parts"], "f1": {"subest": "x"}}},
-            r"unknown key 'parts\.f1\.subest'; did you mean 'subset'",
+            ["'parts.f1.subest'", "'subset'"],
         ),
-        ({"parts": {**WHOLE["parts"], "f1": {"subset": "pair_1"}}}, "the key 'title' is missing"),
-        ({"parts": []}, "parts: must be keys with values"),
-        ({"baseline": "b"}, "baseline 'b' is no row id; known are: a, c"),
+        ({"parts": {**WHOLE["parts"], "f1": {"subset": "pair_1"}}}, ["'title'"]),
+        ({"parts": []}, ["parts: "]),
+        ({"baseline": "b"}, ["baseline 'b'", "a, c"]),
     ],
 )
-def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, sentence):
+def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, named):
     edited(with_parts, "mine/tables/whole.yaml", **changes)
-    with pytest.raises(ConfigError, match=rf"params/mine/tables/whole\.yaml: {sentence}"):
+    with refused(ConfigError, "params/mine/tables/whole.yaml", *named):
         planned(with_parts, None, ["mine/alone", "mine/whole"])
 
 

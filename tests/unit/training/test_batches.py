@@ -1,10 +1,12 @@
 """Batches of captions, their order, and reading them ahead."""
 
 import pytest
+import torch
 
 from helpers.training import CAPTIONS, IMAGES, Store
+from recap.data.caption_ids import CaptionIds
 from recap.features.prefetch import prefetch
-from recap.runs.captions import caption_tensor
+from recap.runs.captions import batch_tensor, caption_tensor
 from recap.training.batches import CaptionBatches
 
 
@@ -19,6 +21,15 @@ def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
 def test_caption_tensor_pads_words_and_captions():
     tokens = caption_tensor([[[5, 6], [7]], [[8]]])
     assert tokens.tolist() == [[[1, 5, 6, 2], [1, 7, 2, 0]], [[1, 8, 2, 0], [0, 0, 0, 0]]]
+
+
+def test_captions_of_images_in_any_order_are_those_of_each():
+    captions = CaptionIds.of({4: [[5, 6], [7]], 2: [[8]], 9: [[5, 5, 5], [], [6]]})
+    tokens = batch_tensor(captions, [9, 4, 9])
+    assert tokens.dtype == torch.int64
+    assert tokens.tolist() == caption_tensor([captions[image] for image in (9, 4, 9)]).tolist()
+    assert tokens[1].tolist() == [[1, 5, 6, 2, 0], [1, 7, 2, 0, 0], [0] * 5]
+    assert tokens[0].tolist() == [[1, 5, 5, 5, 2], [1, 2, 0, 0, 0], [1, 6, 2, 0, 0]]
 
 
 def test_reading_ahead_hands_errors_over():

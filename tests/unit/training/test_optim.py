@@ -18,6 +18,7 @@ from recap.settings import (
 )
 from recap.settings.params import load_named
 from recap.training.optim import build_optimizer, clip_gradients, learning_rate
+from recap.training.radam import RAdam
 
 ROOT = Path(__file__).resolve().parents[3]
 # Rates of 3 epochs of 100 steps at d_model 512, from when stages still had a `learning_rate` beside their schedule.
@@ -116,7 +117,32 @@ def test_optimisers():
     assert isinstance(built, torch.optim.AdamW)
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
-    assert isinstance(build_optimizer(parameters, stage(optimizer="radam")), torch.optim.RAdam)
+    assert isinstance(build_optimizer(parameters, stage(optimizer="radam")), RAdam)
+
+
+def test_without_fast_paths_radam_is_torchs(monkeypatch):
+    monkeypatch.setattr("recap.nn.fast.switch._enabled", False)
+    assert type(build_optimizer([torch.nn.Parameter(torch.zeros(1))], stage(optimizer="radam"))) is torch.optim.RAdam
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_radam_takes_the_steps_of_torchs(dtype, atol, weight_decay):
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 50, dtype=dtype)) for _ in range(2))
+    numbers = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": weight_decay}
+    built, torchs = RAdam([ours], lr=0.0, fused=True, **numbers), torch.optim.RAdam([theirs], lr=0.0, **numbers)
+    for step in range(1, 13):  # the second moment is trusted from the sixth step on
+        gradient = torch.randn(50, dtype=dtype) * 10.0 ** torch.linspace(-6, 1, 50, dtype=dtype)
+        for weight, optimizer in ((ours, built), (theirs, torchs)):
+            optimizer.param_groups[0]["lr"] = 0.01 * step
+            weight.grad = gradient.clone()
+            optimizer.step()
+        torch.testing.assert_close(ours, theirs, atol=atol, rtol=0)
+        assert built.param_groups[0]["lr"] == 0.01 * step
+        again = RAdam([ours], lr=0.0, fused=True, **numbers)  # as after a kill
+        again.load_state_dict(built.state_dict())
+        built = again
 
 
 @pytest.mark.parametrize("recipe", sorted({name.rpartition(".")[0] for name in RATES}))

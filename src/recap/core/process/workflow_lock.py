@@ -55,7 +55,7 @@ def lock_workflow(folder: Path) -> bool:
     workflow_id = uuid.uuid4().hex
     _write(owner, f"{workflow_id} {os.getpid()}")
     atexit.register(_write, owner, "")
-    os.environ[WORKFLOW_VARIABLE] = f"{workflow_id} {socket.gethostname()} {folder.absolute()}"
+    os.environ[WORKFLOW_VARIABLE] = f"{workflow_id} {_place()} {folder.absolute()}"
     return killed
 
 
@@ -101,11 +101,16 @@ def _exit_after(workflow_id: str, folder: Path) -> None:
 
 
 def _workflow() -> tuple[str, Path] | None:
-    """Return id and folder of this job's workflow, or None; locks of one on another machine cannot be checked."""
+    """Return id and folder of this job's workflow, or None where it cannot be checked, or Slurm looks after the job."""
     if WORKFLOW_VARIABLE not in os.environ:
         return None
-    workflow_id, host, folder = os.environ[WORKFLOW_VARIABLE].split(" ", 2)
-    return (workflow_id, Path(folder)) if host == socket.gethostname() else None
+    workflow_id, place, folder = os.environ[WORKFLOW_VARIABLE].split(" ", 2)
+    return (workflow_id, Path(folder)) if place == _place() else None
+
+
+def _place() -> str:
+    """Return the machine and the Slurm job of this process: a workflow may itself run in one."""
+    return "/".join([socket.gethostname(), *filter(None, [os.environ.get("SLURM_JOB_ID")])])
 
 
 def _read(owner: int) -> str:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from recap.core.errors import ConfigError
+
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
 # The start of a Penn Treebank tag.
 _KINDS = {
-    "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs", "IN": "prepositions",
-    "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns", "CD": "numbers",
-    "CC": "conjunctions",
+    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs",
+    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns",
+    "CD": "numbers", "CC": "conjunctions",
 }  # fmt: skip
+_OTHERS, _PUNCTUATION = "others", "punctuation"
+GET = "pip install 'recap[tagger]'"
 HINT = (
-    "No tagger is installed, so they are not counted: `pip install nltk` and "
-    "`python -m nltk.downloader averaged_perceptron_tagger_eng`, or `pip install spacy` and "
+    f"No tagger is installed, so they are not counted: `{GET}`, or `pip install spacy` and "
     "`python -m spacy download en_core_web_sm`"
 )
 
@@ -31,18 +34,40 @@ def shares(token_lists: Sequence[Sequence[str]]) -> str:
 
 def tagger() -> tuple[str, Tagger] | None:
     """Return the name of the tagger that is installed and the function that tags sentences, or None."""
-    for name, load in (("spaCy en_core_web_sm", _spacy), ("NLTK's averaged perceptron", _nltk)):
+    taggers = {
+        "spaCy en_core_web_sm": _spacy,
+        "NLTK's averaged perceptron": _nltk,
+        "TextBlob's pattern tagger": _textblob,
+    }
+    for name, load in taggers.items():
         tag = load()
         if tag is not None:
             return name, tag
     return None
 
 
+def needed_tagger() -> tuple[str, Tagger]:
+    """Return the name of the tagger that is installed and the function that tags sentences.
+
+    Raises:
+        ConfigError: none is installed.
+    """
+    found = tagger()
+    if found is None:
+        raise ConfigError(f"parts of speech: {HINT[0].lower()}{HINT[1:]}")
+    return found
+
+
+def parts_of_speech() -> list[str]:
+    """Return the names of all kinds of words."""
+    return [*dict.fromkeys(_KINDS.values()), _OTHERS, _PUNCTUATION]
+
+
 def kind_of(tag: str) -> str:
     """Return the kind of word of a Penn Treebank tag."""
     if not tag[:1].isalpha():
-        return "punctuation"
-    return next((kind for start, kind in _KINDS.items() if tag.startswith(start)), "others")
+        return _PUNCTUATION
+    return next((kind for start, kind in _KINDS.items() if tag.startswith(start)), _OTHERS)
 
 
 def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
@@ -84,5 +109,20 @@ def _nltk() -> Tagger | None:
 
     def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
         return [[tag for _, tag in model.tag(list(words))] for words in token_lists if words]
+
+    return tag
+
+
+def _textblob() -> Tagger | None:
+    """Return the tagger whose lexicon and rules come with its package."""
+    try:
+        from textblob.en.taggers import PatternTagger
+    except ImportError:
+        return None
+    model = PatternTagger()
+
+    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
+        texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
+        return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
 
     return tag

@@ -12,6 +12,7 @@ from typing import Any
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
+from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.karpathy import read_karpathy
@@ -32,10 +33,10 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
     files = [inputs / file for file in (*spec.annotations, spec.val_list, spec.test_list) if file is not None]
     check_pictures({row.file: row.image_id for row in captions}, images, files[0])
     hashes = [sha256_file(file) for file in files]
-    return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
+    return Built(captions.by_id(), hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
-def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
+def read_coco(spec: CocoDataset, inputs: Path) -> Captions:
     """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``.
 
     Raises:
@@ -54,7 +55,7 @@ def read_coco(spec: CocoDataset, inputs: Path) -> list[Caption]:
     return captions
 
 
-def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], *, partial: bool) -> list[Caption]:
+def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], *, partial: bool) -> Captions:
     """Read plain annotations (``captions_train2014.json`` ...); pictures on no list are for training.
 
     Words are those of ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
@@ -69,7 +70,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
     """
     split = _splits(lists)
     names: dict[int, str] = {}
-    captions: list[Caption] = []
+    captions = Captions()
     caption_ids: set[int] = set()
     for path in annotations:
         parts = read_jsons(path, "captions_*.json")
@@ -125,7 +126,7 @@ def picture_names(image_id: int) -> tuple[str, ...]:
     return (*in_2014, f"{image_id:012d}.jpg")
 
 
-def with_pictures(captions: Sequence[Caption], source: ImageSource) -> list[Caption]:
+def with_pictures(captions: Sequence[Caption], source: ImageSource) -> Captions:
     """Return captions whose ``file`` is the name that the pictures at hand have, of 2014 or of 2017.
 
     A picture that is there under neither name keeps the name of its annotation.
@@ -135,7 +136,9 @@ def with_pictures(captions: Sequence[Caption], source: ImageSource) -> list[Capt
         if caption.image_id not in names:
             tried = (caption.file, *picture_names(caption.image_id))
             names[caption.image_id] = next((name for name in tried if source.locate(name)), caption.file)
-    return [replace(caption, file=names[caption.image_id]) for caption in captions]
+    found = Captions()
+    found.extend(replace(caption, file=names[caption.image_id]) for caption in captions)
+    return found
 
 
 def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karpathy: bool) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from recap.core.errors import DataError, nearest
 from recap.core.hashing import sha256_file
+from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
-from recap.data.files.json_files import read_json_of
+from recap.data.files.json_files import each_of
 from recap.data.vocabulary.text import clean_tokens, is_storable, tokenize
 from recap.settings.datasets.karpathy import KarpathyDataset
 
@@ -22,10 +23,10 @@ def build(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built
     captions = read_karpathy(annotations, merge_restval=spec.merge_restval, member=spec.member)
     source = ImageSource([inputs / images for images in spec.images])
     check_pictures({row.file: row.image_id for row in captions}, source, annotations)
-    return Built(captions, sha256_file(annotations))
+    return Built(captions.by_id(), sha256_file(annotations))
 
 
-def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
+def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> Captions:
     """Read all captions of a Karpathy JSON, or of a zip that holds it.
 
     Image ids are ``cocoid`` where present, else ``imgid``; files are ``filepath/filename`` where there is a filepath.
@@ -39,12 +40,9 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
         DataError: a key is missing, an id is duplicated, a caption is empty, an image is in two splits, or one of
             train, val and test has no image.
     """
-    images = _mapping(read_json_of(annotations, member), str(annotations), "the file").get("images")
-    if not isinstance(images, list) or not images:
-        raise DataError(f"{annotations}: no list of images under the key 'images'; is this a Karpathy JSON?")
-    captions: list[Caption] = []
+    captions = Captions()
     seen = _Seen(annotations)
-    for position, image in enumerate(images):
+    for position, image in enumerate(each_of(annotations, member, "images")):
         captions.extend(_image_captions(image, f"{annotations}: image number {position}", merge_restval, seen))
     need_splits(seen.splits, str(annotations))
     return captions
@@ -116,7 +114,7 @@ def _sentence(sentence: Any, where: str) -> tuple[int, str, list[str]]:
     where = f"{where}, sentid {caption_id}"
     raw = _text(sentence, "raw", where, empty=True)
     tokens = sentence.get("tokens") or []
-    if not isinstance(tokens, list) or not all(isinstance(token, str) and is_storable(token) for token in tokens):
+    if not isinstance(tokens, list) or not set(map(type, tokens)) <= {str} or not is_storable(" ".join(tokens)):
         raise DataError(f"{where}: 'tokens' must be a list of words; correct or remove it")
     words = clean_tokens(tokens) or tokenize(raw)
     if not raw.strip() or not words:

@@ -1,6 +1,7 @@
 """Only for speed: everything here has a plain twin in torch with the same result up to rounding.
 
     Linear, product, fixed_weights   pre-packed weights for the few rows of decoding
+    multiplied                       products by oneDNN, which those of `Linear` are
     deferred_weight_grad             one weight gradient for a loop over time steps
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
@@ -13,6 +14,7 @@ from recap.nn.fast.attention import attended
 from recap.nn.fast.deferred import deferred_weight_grad
 from recap.nn.fast.dropout import Dropout, dropout_mask
 from recap.nn.fast.linear import Linear, fixed_weights, product
+from recap.nn.fast.onednn import multiplied
 from recap.nn.fast.packing import PackedIndex
 from recap.nn.fast.switch import fast
 from recap.nn.fast.uncompiled import prepare_compilation, uncompiled
@@ -26,6 +28,7 @@ __all__ = [
     "dropout_mask",
     "fast",
     "fixed_weights",
+    "multiplied",
     "prepare_compilation",
     "product",
     "uncompiled",

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
+from recap.nn.fast.onednn import multiplied, unbroken
 from recap.nn.fast.switch import fast
 from recap.nn.fast.uncompiled import uncompiled
 
@@ -63,6 +63,7 @@ class DeferredWeightGrad:
         kind = weight.device.type
         if torch.is_autocast_enabled(kind):
             weight = weight.to(torch.get_autocast_dtype(kind))
+        weight = unbroken(weight)  # once, and not for every time step
         self._inputs: list[Tensor] = []
         self._grads: dict[int, Tensor] = {}  # by time step, so that a second backward pass replaces the first
         self._weight: Tensor | None = _Collect.apply(weight, self)
@@ -71,26 +72,26 @@ class DeferredWeightGrad:
     def product(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""
         assert self._weight is not None, "the loop has ended"
-        x = x.to(self._weight.dtype)
-        return _Product.apply(x, self._weight, self)
+        rows: Tensor = _Product.apply(x.to(self._weight.dtype).flatten(0, -2), self._weight, self)
+        return rows.view(*x.shape[:-1], -1)
 
     def close(self) -> None:
         """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
         self._weight = None
 
     def record_input(self, x: Tensor) -> int:
-        """Keep the rows of a product; returns its number."""
-        self._inputs.append(x.detach().flatten(0, -2))
+        """Keep the rows [R, P] of a product; returns its number."""
+        self._inputs.append(x.detach())
         return len(self._inputs) - 1
 
     def record_grad(self, number: int, grad: Tensor) -> None:
-        """Keep the gradient of a product's output."""
-        self._grads[number] = grad.flatten(0, -2)
+        """Keep the gradient of a product's output, [R, Q]."""
+        self._grads[number] = grad
 
     def weight_grad(self) -> Tensor:
         """Return the weight's gradient over all products, [Q, P]."""
         rows = torch.cat([self._inputs[number] for number in self._grads])
-        return torch.cat([*self._grads.values()]).mT @ rows
+        return multiplied(torch.cat([*self._grads.values()]).mT, rows.mT)
 
 
 class _Collect(torch.autograd.Function):
@@ -108,16 +109,16 @@ class _Collect(torch.autograd.Function):
 
 
 class _Product(torch.autograd.Function):
-    """x times the weight, whose gradient goes to the owner."""
+    """Rows x [R, P] times the weight, whose gradient goes to the owner."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
         ctx.save_for_backward(weight)
         ctx.owner, ctx.number = owner, owner.record_input(x)
-        return linear(x, weight)
+        return multiplied(x, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (weight,) = ctx.saved_tensors
         ctx.owner.record_grad(ctx.number, grad)
-        return grad @ weight, None, None
+        return multiplied(grad, weight.mT), None, None

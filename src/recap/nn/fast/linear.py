@@ -18,11 +18,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from recap.nn.fast.deferred import deferred_product
-from recap.nn.fast.switch import fast
+from recap.nn.fast.onednn import learned_product, onednn_product, packed, suits_onednn
 
 MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
 
@@ -65,33 +64,15 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return deferred if bias is None else deferred + bias
     weights = _prepacked.get() if should_prepack(x, weight) else None
     if weights is None:
-        return linear(x, weight, bias)
-    rows = x.reshape(-1, x.shape[-1])
-    out = torch.ops.mkldnn._linear_pointwise(rows, _prepack(weight, weights), bias, "none", [], "")
+        return learned_product(x, weight, bias)
+    out = onednn_product(x.reshape(-1, x.shape[-1]), _prepack(weight, weights), bias)
     return out.view(*x.shape[:-1], len(weight))
 
 
 def should_prepack(x: Tensor, weight: Tensor) -> bool:
     """Return whether a packed weight is faster and this torch can multiply with one."""
     return (
-        weight.numel() >= MIN_PREPACK_SIZE
-        and not torch.is_grad_enabled()
-        and weight.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and not weight.is_inference()
-        and not torch.compiler.is_compiling()
-        and fast()
-        and has_prepacked_product()
-        and x.numel() > 0
-    )
-
-
-def has_prepacked_product() -> bool:
-    """Return whether this torch has oneDNN and the operators used here, which are not part of its public interface."""
-    operators = torch.ops.mkldnn
-    return torch.backends.mkldnn.is_available() and all(
-        hasattr(operators, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
+        weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and suits_onednn(x, weight) and x.numel() > 0
     )
 
 
@@ -100,13 +81,9 @@ def _prepack(weight: Tensor, weights: _Prepacked) -> Tensor:
     known = weights.get(key)
     if known is None or known.version != weight._version:
         weight = weight.detach()
-        known = PrepackedWeight(weight, weight._version, _reordered(weight))
+        known = PrepackedWeight(weight, weight._version, packed(weight))
         weights[key] = known
     return known.packed
-
-
-def _reordered(weight: Tensor) -> Tensor:
-    return torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
 
 class Linear(nn.Linear):

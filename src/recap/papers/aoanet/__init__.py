@@ -8,4 +8,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["AoANetModel"]
 
-RELEASED.register("aoanet", "recap.papers.aoanet.released:rename_official")
+RELEASED.register("aoanet", "recap.papers.aoanet.released:RELEASE")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
+from recap.models.released import Options, Release, agree, layers
 from recap.models.released_names import rename
 
 NORM = [(r"\.a_2$", ".weight"), (r"\.b_2$", ".bias")]
@@ -53,3 +55,27 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         *NORM,
     ]
     return rename(split, rules, known=KNOWN)
+
+
+def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from `infos`.
+
+    Raises:
+        ConfigError: the release's options are of another model.
+    """
+    known = {"caption_model": "aoa", "refine": 1, "refine_aoa": 1, "use_ff": 0, "decoder_type": "AoA", "mean_feats": 1}
+    agree(options, {**known, "multi_head_scale": 1})
+    return {
+        "kind": "aoanet",
+        "d_model": tensors["word_embedding.weight"].shape[1],
+        "heads": options.get("num_heads", 8),
+        "refiner_layers": layers(tensors, "refiner"),
+    }
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=settings,
+    decoding={"beam": 2, "max_length": 20, "finished": "set_aside"},
+    option_of={"max_length": ["max_length", "seq_length"]},
+)

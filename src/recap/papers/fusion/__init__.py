@@ -6,5 +6,10 @@ Guo et al., "Fusion Transformer for Image Captioning". `relative_spatial` has ge
 """
 
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
+from recap.settings.models.base import EXPLAINED, RELEASED
 
 __all__ = ["FusionModel", "JoinedTransformerModel"]
+
+RELEASED.register("fusion", "recap.papers.fusion.released:NOT_IMPORTED")
+EXPLAINED.register("fusion", "recap.papers.fusion.explained:EXPLAINED")
+EXPLAINED.register("joined_transformer", "recap.papers.transformer.explained:EXPLAINED")

@@ -9,4 +9,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["M2Model"]
 
-RELEASED.register("m2", "recap.papers.m2.released:rename_official")
+RELEASED.register("m2", "recap.papers.m2.released:RELEASE")

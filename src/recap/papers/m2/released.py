@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
-from recap.models.released_names import BUFFERS, rename
+from recap.models.released import BUFFERS, Options, Release, layers
+from recap.models.released_names import rename
 
 LAYER_RULES = [
     (r"^encoder\.fc\.", "feature_embedding."),
@@ -49,7 +51,38 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         (r"^decoder\.pos_emb\.weight$", "positions"),
         (r"^decoder\.fc\.", "output."),
     ]
-    renamed = rename({name: x for name, x in state.items() if not BUFFERS.search(name)}, rules, known=KNOWN)
+    renamed = rename(state, rules, known=KNOWN)
     if "positions" in renamed:
         renamed["positions"] = renamed["positions"][1:]
     return renamed
+
+
+def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
+    """Return the settings of the model that tensors belong to: sizes from shapes, the rest as its code ran.
+
+    The release has no file of settings; 8 heads and 50 vectors are written in its code.
+    """
+    inner = tensors["encoder.0.feed_forward.inner.weight"]
+    return {
+        "kind": "m2",
+        "d_model": inner.shape[1],
+        "d_feed_forward": inner.shape[0],
+        "encoder_layers": layers(tensors, "encoder"),
+        "decoder_layers": layers(tensors, "decoder"),
+        "memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2],
+        "max_tokens": len(tensors["positions"]),
+        "positions": "noise",
+        "memory_init": "xavier",
+        "max_vectors": 50,
+        "padded_vectors": "attended",
+    }
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=settings,
+    decoding={"beam": 5, "max_length": 20, "merge_repeats": True},
+    words="torchtext",
+    unused=[BUFFERS],
+    tables=("word_embedding.weight", "output.weight"),
+)

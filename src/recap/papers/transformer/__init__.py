@@ -5,8 +5,9 @@ other papers change, are in `recap.models`.
 """
 
 from recap.papers.transformer.settings import TransformerModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models.base import EXPLAINED, RELEASED
 
 __all__ = ["TransformerModel"]
 
-RELEASED.register("transformer", "recap.papers.transformer.released:rename_official")
+RELEASED.register("transformer", "recap.papers.transformer.released:RELEASE")
+EXPLAINED.register("transformer", "recap.papers.transformer.explained:EXPLAINED")

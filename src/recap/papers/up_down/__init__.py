@@ -9,4 +9,4 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["UpDownModel"]
 
-RELEASED.register("up_down", "recap.papers.up_down.released:rename_official")
+RELEASED.register("up_down", "recap.papers.up_down.released:RELEASE")

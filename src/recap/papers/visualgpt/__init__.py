@@ -4,10 +4,11 @@ Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language M
 the self-resurrecting activation units, `figures` and `gates_figure` the figures of the gates (section 5.6).
 """
 
-from recap.papers.visualgpt.figure_settings import GatesFigure
+from recap.papers.visualgpt.figure_settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models.base import EXPLAINED, RELEASED
 
-__all__ = ["GatesFigure", "VisualGptModel"]
+__all__ = ["GateFunctionsFigure", "GatesFigure", "PartsOfSpeechFigure", "VisualGptModel"]
 
-RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:rename_official")
+RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:RELEASE")
+EXPLAINED.register("visual_gpt", "recap.papers.visualgpt.explained:EXPLAINED")

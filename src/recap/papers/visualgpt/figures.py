@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -13,13 +14,16 @@ from torch.nn.utils.rnn import pad_sequence
 from recap.core.errors import ConfigError, TrainingError
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, PAD
+from recap.data.vocabulary.base import AnyVocabulary
+from recap.data.vocabulary.bpe import BytePairVocabulary
+from recap.data.vocabulary.special import BOS, PAD, UNK
 from recap.evaluation.captioned import BATCH, caption_images
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.papers.visualgpt.figure_settings import GatesFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, write_gates
+from recap.papers.visualgpt.parts_figure import write_part_scores
 from recap.papers.visualgpt.srau import SelfResurrecting
 
 
@@ -27,7 +31,7 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     """Caption all test images with a model and draw the gates behind the words.
 
     Raises:
-        RecapError: a file does not fit, or the model has no gates.
+        RecapError: a file does not fit, the model has no gates, or no tagger is installed.
     """
     (label,) = models.runs
     corpus = Corpus.read(models.corpus)
@@ -35,12 +39,14 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     if not any(caption.words for caption in captions):
         raise TrainingError(f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it longer")
     drawn = generator(0, "gates").choice(len(captions), size=min(figure.count, len(captions)), replace=False).tolist()
+    heading = "  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading]))
+    write_part_scores(captions, printed=figure.printed, heading=heading, out=files)
     write_gates(
         captions=captions,
         shown=[captions[index] for index in drawn],
         files=corpus.files(),
         image_roots=models.image_roots,
-        heading="  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading])),
+        heading=heading,
         out=files,
     )
 
@@ -57,13 +63,22 @@ def _captions_with_gates(
             memory = found.model.encode(found.sources.read(chosen))
         visual, language = (gates[:, :, 0] for gates in visual_gates(found.model, tokens, memory))  # each [L, B, T]
         for index, image in enumerate(chosen):
-            words = found.words(image)
+            pieces = pieces_of_words(found.vocabulary, found.captions[image])
             yield CaptionGates(
                 image,
-                words,
-                visual[:, index, : len(words)].T.tolist(),
-                language[:, index, : len(words)].T.tolist(),
+                [found.vocabulary.decode(found.captions[image][word]) for word in pieces],
+                [visual[:, index, word].mean(1).tolist() for word in pieces],
+                [language[:, index, word].mean(1).tolist() for word in pieces],
             )
+
+
+def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[slice]:
+    """Return the tokens of each word of a caption: one, or several byte pairs."""
+    starts = list(range(len(tokens)))
+    if isinstance(vocabulary, BytePairVocabulary):
+        begins = vocabulary.begins_word
+        starts = [place for place in starts if place == 0 or begins[tokens[place]] or tokens[place] == UNK]
+    return [slice(start, end) for start, end in pairwise([*starts, len(tokens)])]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Figures of VisualGPT's gates: captions colored by visual score, gates by layer, scores by word and part of speech.
+"""Figures of VisualGPT's gates: captions colored by visual score, gates by layer, scores by word.
 
 The visual score of a word is the mean visual gate of the last decoder layer behind it (VisualGPT, section 5.6),
 normalized over all captions to 0 .. 1.
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.spreadsheet import no_formula
 from recap.data.corpus.corpus import VIEWS
-from recap.data.corpus.parts_of_speech import HINT, kind_of, tagger
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import sheet_fonts, side_by_side, wrapped
 from recap.reporting.text import plain
@@ -40,8 +39,9 @@ class CaptionGates:
 
     Attributes:
         image_id: of the image.
-        words: of the caption, T (pieces of words, where the vocabulary has pieces).
-        visual, language: [T][L], means of B_vis and B_lan over the width and the encoder's levels, per decoder layer.
+        words: of the caption, T.
+        visual, language: [T][L], means of B_vis and B_lan over the width, the encoder's levels and a word's pieces, per
+            decoder layer.
     """
 
     image_id: int
@@ -77,8 +77,8 @@ def write_gates(
     heading: str,
     out: Mapping[str, Path],
 ) -> None:
-    """Write ``gates.png`` (gates by layer, words, parts of speech), ``gates.csv`` (scores of words) and ``words.png``
-    (colored captions beside their images).
+    """Write ``gates.png`` (gates by layer, words), ``gates.csv`` (scores of words) and ``words.png`` (colored captions
+    beside their images).
 
     Args:
         captions, shown: of all images, and those that are shown in colors.
@@ -96,7 +96,7 @@ def write_gates(
     sheet = _colored(shown, images, scores, heading)
     with atomic_path(out["words.png"]) as temporary:
         sheet.save(temporary, format="PNG")
-    _draw(captions, by_word, part_scores(captions, scores), heading, out["gates.png"])
+    _draw(captions, by_word, heading, out["gates.png"])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("word", "occurrences", "visual_score"))
@@ -114,41 +114,24 @@ def _by_word(captions: Sequence[CaptionGates], scores: VisualScores) -> dict[str
     return dict(found)
 
 
-def part_scores(captions: Sequence[CaptionGates], scores: VisualScores) -> dict[str, float] | None:
-    """Return the mean visual score of each part of speech, the highest first; None where no tagger is installed."""
-    found = tagger()
-    if found is None:
-        return None
-    _, tag = found
-    spoken = [caption for caption in captions if caption.words]
-    kinds: dict[str, list[float]] = defaultdict(list)
-    for caption, tags in zip(spoken, tag([caption.words for caption in spoken]), strict=True):
-        for one, layers in zip(tags, caption.visual, strict=True):
-            kinds[kind_of(one)].append(scores(layers[-1]))
-    return dict(sorted(((kind, fmean(values)) for kind, values in kinds.items()), key=lambda item: -item[1]))
-
-
 def _draw(
     captions: Sequence[CaptionGates],
     by_word: Mapping[str, list[float]],
-    parts: Mapping[str, float] | None,
     heading: str,
     png: Path,
 ) -> None:
-    """Draw gates by layer, the words of highest and lowest visual score, and parts of speech."""
+    """Draw gates by layer, and the words of highest and lowest visual score."""
     from textwrap import fill
 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = FigureCanvasAgg(Figure(figsize=(13, 8.5), dpi=150, layout="constrained"))
-    grid = canvas.figure.add_gridspec(2, 2, height_ratios=(1, 1.1), width_ratios=(2, 1))
-    _layers(canvas.figure.add_subplot(grid[0, :]), captions)
-    ends, kinds = (canvas.figure.add_subplot(grid[1, column]) for column in (0, 1))
+    canvas = FigureCanvasAgg(Figure(figsize=(9, 8.5), dpi=150, layout="constrained"))
+    layers, ends = canvas.figure.subplots(2, 1, height_ratios=(1, 1.1))
+    _layers(layers, captions)
     _ends(ends, by_word)
-    _parts(kinds, parts)
-    title = canvas.figure.suptitle(fill(plain(heading), 150), fontsize=9)
-    for text in [title, *ends.get_yticklabels(), *kinds.get_yticklabels()]:
+    title = canvas.figure.suptitle(fill(plain(heading), 110), fontsize=9)
+    for text in [title, *ends.get_yticklabels()]:
         text.set_parse_math(False)
     with atomic_path(png) as temporary:
         canvas.figure.savefig(temporary, format="png")
@@ -187,20 +170,6 @@ def _ends(axes: Axes, by_word: Mapping[str, list[float]]) -> None:
     axes.barh([plain(word) for _, word in ends], [score for score, _ in ends], color=COLOURS[0])
     axes.set_title(f"Words of the highest and lowest mean visual score (at least {_OFTEN} times)", fontsize=10)
     axes.tick_params(axis="y", labelsize=7)
-    axes.set_xlim(0, 1)
-
-
-def _parts(axes: Axes, parts: Mapping[str, float] | None) -> None:
-    """Draw the mean visual score of each part of speech, or say that they are not known."""
-    from textwrap import fill
-
-    axes.set_title("Mean visual score by part of speech", fontsize=10)
-    if parts is None:
-        axes.set_axis_off()
-        axes.text(0.02, 0.9, fill(HINT, 46), va="top", fontsize=8, transform=axes.transAxes)
-        return
-    names = list(parts)[::-1]
-    axes.barh(names, [parts[name] for name in names], color="#009e73")
     axes.set_xlim(0, 1)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from recap.models.gpt2_weights import rename_gpt2
-from recap.models.released_names import BUFFERS, rename
+from recap.models.released import BUFFERS, Options, Release, layers
+from recap.models.released_names import rename
 from recap.papers.m2.released import LAYER_RULES
 
 ENCODER = [  # that of the released M2, and the AoA Transformer's
@@ -33,11 +35,14 @@ KNOWN = (
     r"|decoder\.blocks\.\d+\.(cross\.(query|key|value|output)|fusion\.(aoa\.linear|gate\.gates\.[012]))\.(weight|bias)"
 )
 ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")  # parts of a block that GPT-2 does not have
-# What no forward pass reads: square matrices (21.3 M in the decoder), masks, and the word table under its second name.
-UNUSED = re.compile(
-    r"h\.\d+\.enc_dec_attn\.(c_attn\.(weight|bias)|bias|masked_bias)|lm_head\.decoder\.weight"
-    r"|encoder\.layers\.\d+\.mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)"
-)
+# What no forward pass reads; the square matrices of the decoder have 21.3 M numbers.
+UNUSED = [
+    (r"h\.\d+\.enc_dec_attn\.c_attn\.(weight|bias)$", "a matrix that its forward pass does not use"),
+    (r"mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)$", "a matrix that its forward pass does not use"),
+    (r"h\.\d+\.(attn|enc_dec_attn)\.(bias|masked_bias)$", "a causal mask, which is computed"),
+    (r"lm_head\.(decoder\.)?weight$", "the word table under its second name"),
+    BUFFERS,
+]
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -51,8 +56,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     gpt2: dict[str, Tensor] = {}
     for name, value in state.items():
         short = name.removeprefix("decoder.").removeprefix("transformer.")
-        if UNUSED.fullmatch(short) or BUFFERS.search(name):
-            continue
         if name.startswith("encoder."):
             encoder[name] = value
         elif ADDED.match(short):
@@ -61,3 +64,40 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             gpt2[short] = value
     renamed = {f"decoder.{name}": value for name, value in rename_gpt2(gpt2).items()}
     return rename(encoder, ENCODER, known=KNOWN) | rename(added, BLOCK, known=KNOWN) | renamed
+
+
+def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
+    """Return the settings of the model that tensors belong to: sizes from shapes, parts from names.
+
+    The release has no file of settings; heads are 64 wide, and tau (README: 0.2) is an option of its command line.
+    """
+    inner, gpt2 = tensors["encoder.0.feed_forward.inner.weight"], tensors["decoder.blocks.0.feed_forward.inner.weight"]
+    memory, gates, aoa = (any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa."))
+    refined = any(name.startswith("encoder.") and ".aoa." in name for name in tensors)
+    fusion = "aoa_baseline" if refined else "aoa" if aoa else "plain" if not gates else "meshed" if memory else "srau"
+    return {
+        "kind": "visual_gpt",
+        "d_model": gpt2.shape[1],
+        "heads": max(1, gpt2.shape[1] // 64),
+        "d_feed_forward": gpt2.shape[0],
+        "decoder_layers": layers(tensors, "decoder.blocks"),
+        "positions": len(tensors["decoder.position_embedding.weight"]),
+        "encoder_layers": layers(tensors, "encoder"),
+        "d_encoder_feed_forward": inner.shape[0],
+        "encoder": "memory" if memory else "aoa_baseline" if refined else "plain",
+        "fusion": fusion,
+        **({"memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2]} if memory else {}),
+        "max_vectors": 50,
+        "padded_vectors": "attended",
+        "pretrained": False,
+    }
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=settings,
+    decoding={"beam": 5, "max_length": 20, "merge_repeats": True},
+    words="byte_pairs",
+    unused=UNUSED,
+    tables=("decoder.word_embedding.weight",),
+)

@@ -9,5 +9,5 @@ from recap.settings.models.base import RELEASED
 
 __all__ = ["XLanModel", "XTransformerModel"]
 
-RELEASED.register("xlan", "recap.papers.xlan.released:rename_official")
-RELEASED.register("x_transformer", "recap.papers.xlan.released_x_transformer:rename_official")
+RELEASED.register("xlan", "recap.papers.xlan.released:RELEASE")
+RELEASED.register("x_transformer", "recap.papers.xlan.released_x_transformer:RELEASE")

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as torch_dropout
 from torch.nn.functional import linear
 
-from recap.nn.fast import dropout_mask, fast, uncompiled
+from recap.nn.fast import dropout_mask, fast, multiplied, uncompiled
 
 CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
@@ -66,34 +66,34 @@ class _Pool(torch.autograd.Function):
         learning = any(ctx.needs_input_grad)
         columns, width = k.shape[2], len(weight)
         scale = 1 / dropout_mask(q[:0], dropout)[1] if dropout else 1.0
-        scaled, shift = weight.mT * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
-        joint = q.new_empty(*q.shape[:3], columns, width) if learning else q.new_empty(0)
+        scaled, shift = weight * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
+        joint = []  # B' of each chunk
         scores = q.new_empty(*q.shape[:3], columns)
         means = q.new_empty(*q.shape[:3], width)
         for part in _chunks(q, columns):
             pair = _pairs(q[part], k[part])
-            kept = joint[part].view(-1, width) if learning else None
-            flat = torch.addmm(shift, pair.view(-1, q.shape[-1]), scaled, out=kept)
-            flat.relu_()
+            flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
             if dropout:
                 flat.view(-1).mul_(dropout_mask(flat, dropout)[0])
             chunk = flat.view(*pair.shape[:-1], width)
             torch.mv(flat, spatial, out=scores[part].view(-1))
             rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)
             means[part].copy_(torch.matmul(rows, chunk)[:, :, :, 0])
-        ctx.save_for_backward(q, k, weight, spatial, mean_weights, joint)
+            if learning:
+                joint.append(chunk)
+        ctx.save_for_backward(q, k, weight, spatial, mean_weights, *joint)
         ctx.scale = scale
         return scores, means
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, weight, spatial, mean_weights, joint = ctx.saved_tensors
+        q, k, weight, spatial, mean_weights, *joint = ctx.saved_tensors
         d_scores, d_means = grads
         scaled, width = weight * ctx.scale, len(weight)
         d_q, d_k = torch.empty_like(q), torch.empty_like(k)
         d_weight, d_bias, d_spatial = (torch.zeros_like(x) for x in (weight, spatial, spatial))
-        for part in _chunks(q, k.shape[2]):
-            chunk, d_chunk_scores = joint[part], d_scores[part]
+        for part, chunk in zip(_chunks(q, k.shape[2]), joint, strict=True):
+            d_chunk_scores = d_scores[part]
             d_spatial += chunk.view(-1, width).mT @ d_chunk_scores.reshape(-1)
             inner = d_means[part][:, :, :, None] * mean_weights[part][..., None]
             inner = inner.addcmul_(d_chunk_scores[..., None], spatial)
@@ -101,7 +101,7 @@ class _Pool(torch.autograd.Function):
             d_bias += inner.sum(0)
             pair = _pairs(q[part], k[part])
             d_weight.addmm_(inner.mT, pair.view(-1, q.shape[-1]))
-            d_pair = (inner @ scaled).view(pair.shape)  # of q * k
+            d_pair = multiplied(inner, scaled.mT).view(pair.shape)  # of q * k
             torch.sum(torch.mul(d_pair, k[part][:, :, None], out=pair), 3, out=d_q[part])
             torch.sum(d_pair.mul_(q[part][:, :, :, None]), 2, out=d_k[part])
         return d_q, d_k, d_weight * ctx.scale, d_bias * ctx.scale, d_spatial, None, None

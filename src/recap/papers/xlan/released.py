@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
+from torch import Tensor
+
+from recap.models.released import Options, Release, agree, layers
 from recap.models.released_names import rename
 
 X_LINEAR = [
@@ -38,3 +43,42 @@ RULES = [
 ]
 KNOWN = r"(feature_embedding|encoder|word_embedding|lstm|attention|attended|output)\..*(weight|bias)(_[ih]h)?"
 rename_official = partial(rename, rules=RULES, known=KNOWN)
+OPTION_OF = {"beam": ["INFERENCE.BEAM_SIZE"], "max_length": ["MODEL.SEQ_LEN"]}
+BLOCK = "MODEL.BILINEAR"
+
+
+def x_linear_settings(joint: Tensor, d_model: int, options: Options) -> dict[str, Any]:
+    """Return the settings of X-Linear blocks whose shared matrix W_B^k is [J, D / H].
+
+    Raises:
+        ConfigError: the release's configuration is of another model.
+    """
+    heads = d_model // joint.shape[1]
+    agree(options, {f"{BLOCK}.HEAD": heads, f"{BLOCK}.BIFEAT_EMB_ACT": "RELU", "MODEL.WORD_EMBED_ACT": "CELU"})
+    return {
+        "d_model": d_model,
+        "heads": heads,
+        "d_joint": joint.shape[0],
+        "activation": str(options.get(f"{BLOCK}.ACT", "CELU")).lower(),
+        "alpha": options.get(f"{BLOCK}.ELU_ALPHA", 1.3),
+    }
+
+
+def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from `config.yml`.
+
+    Raises:
+        ConfigError: the release's configuration is of another model.
+    """
+    blocks = layers(tensors, "encoder.blocks")
+    agree(options, {"MODEL.TYPE": "XLAN", f"{BLOCK}.ENCODE_LAYERS": blocks, "MODEL.ATT_FEATS_EMBED_ACT": "CELU"})
+    sizes = x_linear_settings(tensors["attention.joint.weight"], len(tensors["feature_embedding.weight"]), options)
+    return {"kind": "xlan", **sizes, "encoder_layers": blocks}
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=settings,
+    decoding={"beam": 3, "max_length": 17, "finished": "set_aside"},
+    option_of=OPTION_OF,
+)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
+from recap.models.released import Options, Release, agree, layers
 from recap.models.released_names import rename
 from recap.nn.positional import sinusoid_table
-from recap.papers.xlan.released import X_LINEAR
+from recap.papers.xlan.released import BLOCK, OPTION_OF, X_LINEAR, x_linear_settings
 from recap.papers.xlan.x_transformer import MAX_POSITIONS
 
 LAYER_RULES = [
@@ -81,3 +83,34 @@ def _positions(table: Tensor) -> Tensor:
             "positions; give a state dict with as many rows"
         )
     return ours
+
+
+def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the X-Transformer that tensors belong to: sizes from shapes, the rest from `config.yml`.
+
+    Raises:
+        ConfigError: the release's configuration is of another model.
+    """
+    depths = {"encoder_layers": layers(tensors, "encoder"), "decoder_layers": layers(tensors, "decoder")}
+    agree(
+        options,
+        {
+            "MODEL.TYPE": "XTransformer",
+            f"{BLOCK}.ENCODE_LAYERS": depths["encoder_layers"],
+            f"{BLOCK}.DECODE_LAYERS": depths["decoder_layers"],
+        },
+    )
+    most = options.get("DATA_LOADER.MAX_FEAT", -1 if options else 50)  # without its file: as its published one has it
+    width = len(tensors["feature_embedding.weight"])
+    return {
+        "kind": "x_transformer",
+        **x_linear_settings(tensors["decoder.0.image.joint.weight"], width, options),
+        "d_feed_forward": len(tensors["decoder.0.update.feed_forward.inner.weight"]),
+        **depths,
+        "max_vectors": None if most == -1 else most,
+    }
+
+
+RELEASE = Release(
+    rename=rename_official, settings=settings, decoding={"beam": 2, "max_length": 17}, option_of=OPTION_OF
+)

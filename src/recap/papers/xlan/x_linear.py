@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue, head_width
-from recap.nn.fast import Dropout, Linear, fast
+from recap.nn.fast import Dropout, Linear, fast, product
 from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
@@ -192,5 +191,5 @@ class FeatureMix(nn.Module):
             both = self.linear(torch.cat([g, x], -1))
         else:
             of_g, of_x = self.linear.weight.chunk(2, 1)
-            both = linear(g, of_g, self.linear.bias) + linear(x, of_x)
+            both = product(g, of_g, self.linear.bias) + product(x, of_x, None)
         return self.norm(self.dropout(both.relu_()) + x)

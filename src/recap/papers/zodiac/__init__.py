@@ -4,8 +4,9 @@
 """
 
 from recap.papers.zodiac.settings import ZodiacModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models.base import EXPLAINED, RELEASED
 
 __all__ = ["ZodiacModel"]
 
-RELEASED.register("zodiac", "recap.papers.zodiac.released:rename_official")
+RELEASED.register("zodiac", "recap.papers.zodiac.released:RELEASE")
+EXPLAINED.register("zodiac", "recap.papers.zodiac.explained:EXPLAINED")

@@ -1,8 +1,40 @@
 """From the parameter names of the released ZoDIAC (zanyarz/zodiac) to ours."""
 
-from functools import partial
+from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from recap.core.errors import ConfigError
+from recap.models.released import SINUSOID, Options, Release
 from recap.models.released_names import rename_annotated
+from recap.papers.transformer.released import OPTION_OF, annotated_settings
 
 # For `layer_norm: unbiased` (docs/reference/parameters.md).
 rename_official = partial(rename_annotated, projections=("query", "intensity_query", "key", "value", "output"))
+GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
+
+
+def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor.
+
+    Raises:
+        ConfigError: the release's options are of another model.
+    """
+    named = options.get("caption_model", "zodiac-sigmoid")
+    if named not in GATES:
+        raise ConfigError(f"the option caption_model is {named!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")
+    sizes = annotated_settings(tensors, options)
+    return {"kind": "zodiac", **sizes, "gate": GATES[named], "rap_scope": "as_released"}
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=settings,
+    decoding={"beam": 5, "max_length": 20, "batch_size": 20},
+    option_of=OPTION_OF,
+    unused=[SINUSOID],
+)

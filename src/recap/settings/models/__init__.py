@@ -10,7 +10,7 @@ from typing import Annotated, cast
 
 from recap.core.errors import ConfigError, nearest
 from recap.core.plugins import HINT
-from recap.settings.models.base import MODELS, RELEASED, ModelConfig, Probability
+from recap.settings.models.base import EXPLAINED, MODELS, RELEASED, ModelConfig, Probability
 
 Model = Annotated[ModelConfig, MODELS]
 

@@ -17,8 +17,11 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 MODELS = Kinds("recap.papers")
-# Kind -> function that gives the tensors of its paper's released checkpoints our names.
+# Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints", {})
+
+# Kind -> its paper's `recap.models.explained.Explained`; other kinds show the weights of their `attention_modules`.
+EXPLAINED = Registry("kind of model with an explanation", {})
 
 
 class ModelConfig(Strict, ABC):

@@ -8,11 +8,14 @@ samples with dropout on and differentiates those passes, which is why it must ke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recap.core.errors import TrainingError
+from recap.data.caption_ids import CaptionIds
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, sample, within
@@ -61,11 +64,11 @@ class SelfCriticalObjective:
     """
 
     def __init__(
-        self, model: Captioner, stage: SelfCritical, *, references: dict[int, list[list[int]]], max_length: int
+        self, model: Captioner, stage: SelfCritical, *, references: Mapping[int, list[list[int]]], max_length: int
     ) -> None:
         self.model, self.stage, self.max_length = model, stage, max_length
-        end = [EOS] if stage.reward_end_token else []
-        ended = {image: [[*row, *end] for row in rows] for image, rows in references.items()}
+        captions = CaptionIds.of(references)
+        ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
         self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
         if stage.bleu4:

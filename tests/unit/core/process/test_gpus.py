@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from helpers.refusals import refused
 from recap.core.errors import RecapError
 from recap.core.process.gpus import VISIBLE, claim, devices
 from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
@@ -71,7 +72,7 @@ def test_a_job_on_the_cpu_takes_none(job):
 def test_more_processes_than_gpus_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(WORKFLOW_VARIABLE, f"name {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
-    with pytest.raises(RecapError, match="3 processes want a GPU each, but there are 2"):
+    with refused(RecapError, "3 processes", "2;", "`processes`"):
         claim("auto", 3)
 
 
@@ -86,3 +87,12 @@ def test_without_a_workflow_the_users_choice_stays(monkeypatch):
     monkeypatch.setenv(VISIBLE, "2,3")
     claim("cuda")
     assert os.environ[VISIBLE] == "2,3"
+
+
+def test_a_job_of_slurm_keeps_the_gpus_that_slurm_gave_it(monkeypatch, tmp_path):
+    """Two jobs of one workflow have one GPU each; both see theirs alone, so a lock on the first would be for both."""
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"name {socket.gethostname()} {tmp_path}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(VISIBLE, "b")
+    claim("cuda")
+    assert os.environ[VISIBLE] == "b" and list(tmp_path.iterdir()) == []

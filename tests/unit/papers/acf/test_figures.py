@@ -113,7 +113,7 @@ def test_maps_are_what_the_layers_attend_with():
     torch.testing.assert_close(shorter.decoder[2], maps.decoder[2][:3, :3])
     classic = cluster_maps(built(TransformerModel.example()), images, torch.tensor([[[1, 4]]]))
     assert classic.encoder == classic.decoder == {}
-    with pytest.raises(ConfigError, match="one image and one caption"):
+    with refused(ConfigError, "one image and one caption", "1 and 2"):
         cluster_maps(model, images, torch.ones(1, 2, 3, dtype=torch.long))
 
 

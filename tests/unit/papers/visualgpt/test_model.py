@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, RecapError
+from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary.words import Vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
@@ -71,21 +71,21 @@ def test_the_aoa_baseline_has_no_place_for_feed_forward_weights_and_says_so(weig
 
 def test_another_vocabulary_is_refused(weights):
     other = Vocabulary([*WORDS.words[1:], "other"], WORDS.rule)
-    with pytest.raises(ConfigError, match="its vocabulary has the hash .* train the language model again"):
+    with refused(ConfigError, weights, "hash", "--vocabulary"):
         model(weights, other)
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "named"),
     [
-        ({"d_model": 8}, "'word_embedding.weight' is .* give both the same sizes"),
-        ({"decoder_layers": 4}, "lacks 'blocks.3.attention_norm.weight' .* lower decoder_layers"),
-        ({"heads": 4}, "has 2 heads, the model 4; give both the same number"),
-        ({"positions": 90}, "'position_embedding.weight' is "),
+        ({"d_model": 8}, ["'word_embedding.weight'", "[11, 16]", "[11, 8]"]),
+        ({"decoder_layers": 4}, ["'blocks.3.attention_norm.weight'", "decoder_layers"]),
+        ({"heads": 4}, ["2 heads", "4"]),
+        ({"positions": 90}, ["'position_embedding.weight'", "[80, 16]", "[90, 16]"]),
     ],
 )
-def test_other_sizes_are_refused(weights, changes, reason):
-    with pytest.raises(ConfigError, match=reason):
+def test_other_sizes_are_refused(weights, changes, named):
+    with refused(ConfigError, weights, *named):
         model(weights, **changes)
 
 
@@ -134,7 +134,7 @@ def test_the_released_gpt2_is_loaded_with_its_word_table_in_the_order_of_our_ids
 def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names(tmp_path):
     file = tmp_path / "model.safetensors"
     save_file(gpt2_state(V), file)
-    with pytest.raises(ConfigError, match="GPT-2's weights go with its byte pairs"):
+    with refused(ConfigError, "model.safetensors", "byte pairs", "`vocabulary: {kind: bpe"):
         model(file)
     save_file({"bert.weight": torch.zeros(2)}, file)
     with refused(ConfigError, "'bert.weight'"):
@@ -142,17 +142,14 @@ def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names
 
 
 def test_files_that_are_no_weights_are_refused(tmp_path, weights):
-    for name, content, reason in [
-        ("model.bin", b"x", "only safetensors files are read"),
-        ("model.safetensors", b"x" * 100, "truncated or no safetensors file"),
-    ]:
+    for name, content in [("model.bin", b"x"), ("model.safetensors", b"x" * 100)]:
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ConfigError, match=reason):
+        with refused(ConfigError, name, "safetensors file"):
             model(tmp_path / name)
-    with pytest.raises(ConfigError, match="no such weights"):
+    with refused(MissingSettings, "missing.safetensors", "`weights`"):
         model(tmp_path / "missing.safetensors")
     save_file({"a": torch.zeros(1)}, weights, metadata={METADATA: json.dumps({"heads": 2, "vocabulary_hash": "0"})})
-    with pytest.raises(RecapError, match="has changed since it was finished"):
+    with refused(ChangedFile, weights):
         model(weights)
 
 
@@ -161,9 +158,9 @@ def test_settings_and_files_of_weights_must_agree(tmp_path):
     assert pretrained_file("language_model:x", tmp_path / "x.safetensors") == tmp_path / "x.safetensors"
     with refused(ConfigError, "--weights"):
         pretrained_file("language_model:x", None)
-    with pytest.raises(ConfigError, match="name no weights"):
+    with refused(ConfigError, f"--weights {tmp_path}", "`weights`"):
         pretrained_file(None, tmp_path)
-    with pytest.raises(ConfigError, match="40 digits"):
+    with refused(ConfigError, "'hub:openai-community/gpt2'", "40 digits"):
         pretrained_file("hub:openai-community/gpt2", None)
 
 
@@ -182,7 +179,7 @@ def test_weights_from_the_hub_are_fetched_at_their_revision(monkeypatch, tmp_pat
         raise OSError("no route to host")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    with pytest.raises(ConfigError, match=r"cannot be fetched \(no route to host\); without a network"):
+    with refused(ConfigError, f"hub:openai-community/gpt2@{revision}", "no route to host", "`inputs`"):
         pretrained_file(f"hub:openai-community/gpt2@{revision}", None)
 
 
@@ -207,7 +204,7 @@ def test_gates_behind_each_token():
     torch.testing.assert_close(visual[1], torch.stack([each[0].mean(-1) for each in seen]).mean(0))
     torch.testing.assert_close(language[1], torch.stack([each[1].mean(-1) for each in seen]).mean(0))
     assert not any(module._forward_hooks for module in found.modules())
-    with pytest.raises(ConfigError, match="has no visual gates"):
+    with refused(ConfigError, "VisualGpt", "fusion srau"):
         visual_gates(built(VisualGptModel.model_validate({**CONFIG.model_dump(), "fusion": "plain"})), tokens, memory)
 
 
@@ -232,9 +229,9 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
     found = built(VisualGptModel.model_validate({**CONFIG.model_dump(), "positions": 4}))
     images, tokens = random_images(CONFIG), random_tokens()
     stepwise(found, images, tokens[..., :4])
-    with pytest.raises(ConfigError, match="a caption of 6 tokens, .* is longer than the 4 learned positions"):
+    with refused(ConfigError, "6 tokens", "4 learned positions", "`positions`", "max_length"):
         log_probabilities(found, images, tokens)
-    with pytest.raises(ConfigError, match="a caption of 5 tokens"):
+    with refused(ConfigError, "5 tokens", "4 learned positions"):
         stepwise(found, images, tokens)
 
 

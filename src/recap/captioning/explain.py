@@ -1,0 +1,163 @@
+"""What a trained run looked at in a photo for each word of its caption, as one page without other files."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from recap.captioning.photo_features import MadeImages
+from recap.captioning.pictures import name_of, read_photo
+from recap.core.errors import DataError
+from recap.core.files.atomic import write_text
+from recap.data.vocabulary.special import BOS
+from recap.evaluation.decode import caption_text, decode_candidates, ending_ids
+from recap.models.explained import Note, explained
+from recap.models.images import Stream
+from recap.reporting.attention import Box, grid_boxes, shaded
+from recap.reporting.text import plain
+from recap.runs.saved import run_model_config
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from recap.captioning.captioner import PhotoCaptioner
+    from recap.captioning.pictures import Photo
+
+_EDGE, _QUALITY = 180, 85  # pixels of a picture's longer edge; of its JPEG
+_STYLE = """\
+body{font:15px/1.4 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}
+section{border-top:1px solid #ccc;padding:.5em 0 1em}.words{display:flex;flex-wrap:wrap;gap:.8em}
+figure{margin:0}figcaption{text-align:center}
+.bar{height:6px;background:#ddd}.bar i{display:block;height:6px;background:#1e3cc8}
+small{color:#555}ul{margin:.3em 0}
+"""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A photo, its caption, and what the run looked at.
+
+    Attributes:
+        photo: its path, or what it was called.
+        picture: upright, in RGB.
+        caption: the best.
+        words: of the caption, T; pieces of words where the vocabulary has pieces.
+        boxes: of the N vectors: left, top, right, bottom as fractions of the picture.
+        weights: [T, N], the attention behind each word, averaged over heads and layers.
+        notes: what else is known, such as gates or clusters.
+    """
+
+    photo: str
+    picture: Image
+    caption: str
+    words: list[str]
+    boxes: list[Box]
+    weights: list[list[float]]
+    notes: list[Note]
+
+
+def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
+    """Return what a run looked at in one photo.
+
+    Args:
+        captioner: the run.
+        photo: as a call of `captioner` takes it; no tuple of views.
+        number: what a photo without a path is called by.
+
+    Raises:
+        DataError: the photo cannot be read, or nothing says where its vectors are.
+        ConfigError: the model has no attention over the image.
+    """
+    name = name_of(photo, number)
+    picture = read_photo(photo, name)
+    model, search, vocabulary = captioner.model, captioner.decoding, captioner.vocabulary
+    images = captioner.features.read([[picture]], model, with_boxes=True)
+    boxes = _boxes(images.main, captioner.run, name)
+    plain_images = captioner.features.read([[picture]], model)
+    endings = ending_ids(search.rules, vocabulary)
+    found = decode_candidates(
+        model, MadeImages(plain_images), [0], search, endings, device=captioner.device, name=captioner.name
+    )
+    tokens = found[0][0].tokens
+    words = [vocabulary.decode([token]) for token in tokens]
+    kind = run_model_config(captioner.run).kind
+    caption = torch.tensor([[[BOS, *tokens]]], device=captioner.device)
+    maps, notes = explained(kind, model, plain_images.to(captioner.device), caption, words)
+    weights = maps[:, : len(boxes)].tolist()
+    boxes = boxes[: len(weights[0])] if weights else boxes  # a model may read the first vectors alone
+    return Explanation(name, picture, caption_text(vocabulary, tokens, search), words, boxes, weights, notes)
+
+
+def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:
+    """Write a page with the photo under each word of its caption, bright where the run looked; all in one file.
+
+    Args:
+        explanations: of photos.
+        run: what the run is called.
+        out: the HTML.
+    """
+    sections = "\n".join(map(_section, explanations))
+    head = f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
+    about = (
+        "Attention over the image behind each word, averaged over heads and layers; brightness is relative to the "
+        "largest weight of the word, which is outlined. It shows what the model read, not why it said the word."
+    )
+    write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
+
+
+def _boxes(stream: Stream, run: Path, name: str) -> list[Box]:
+    """Return where an image's vectors are: their boxes, or the cells of a square grid."""
+    if stream.boxes is not None and stream.sizes is not None and bool((stream.sizes > 0).all()):
+        scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
+        return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
+    vectors = int(stream.mask.sum())
+    side = math.isqrt(vectors)
+    if side * side != vectors:
+        raise DataError(f"{name}: the {vectors} vectors of {run} have no boxes and are no square grid to draw")
+    return grid_boxes(side)
+
+
+def _section(each: Explanation) -> str:
+    scale = _EDGE / max(each.picture.size)
+    width, height = (max(1, round(scale * edge)) for edge in each.picture.size)
+    small = each.picture.resize((width, height))
+    rows = [note for note in each.notes if note.values]
+    figures = [
+        f'<figure><img src="{_jpeg(shaded(small, each.boxes, weights))}" alt="">'
+        f"<figcaption>{_text(word)}{''.join(_bar(note, place) for note in rows)}</figcaption></figure>"
+        for place, (word, weights) in enumerate(zip(each.words, each.weights, strict=True))
+    ]
+    notes = "".join(
+        f"<p>{_text(note.title)}</p><ul>{''.join(f'<li>{_text(line)}</li>' for line in note.lines)}</ul>"
+        for note in each.notes
+        if note.lines
+    )
+    legend = "".join(f"<p><small>bar: {_text(note.title)}</small></p>" for note in rows)
+    return (
+        f"<section><h2>{_text(each.caption)}</h2><p><small>{_text(each.photo)}</small></p>"
+        f'<div class="words"><figure><img src="{_jpeg(small)}" alt=""></figure>{"".join(figures)}</div>'
+        f"{legend}{notes}</section>"
+    )
+
+
+def _bar(note: Note, place: int) -> str:
+    share = min(1.0, max(0.0, note.values[place]))
+    return f'<div class="bar" title="{_text(note.title)}: {share:.2f}"><i style="width:{100 * share:.0f}%"></i></div>'
+
+
+def _jpeg(picture: Image) -> str:
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=_QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _text(text: str) -> str:
+    return escape(plain(text))

@@ -1,0 +1,114 @@
+"""What a model looked at for each word of a caption, for every kind that has attention over the image.
+
+Attentions that pass their weights through an identity are read there (`recap.models.attention_maps`). For the others a
+paper names the attentions and how their weights follow from queries and keys; nothing of the model is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from recap.core.errors import ConfigError
+from recap.models.attention_maps import attention_maps
+from recap.models.base import Captioner
+from recap.models.images import Images
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
+from recap.nn.masks import MASKED_SCORE
+from recap.nn.rows import Rows
+from recap.settings.models import EXPLAINED
+
+Weights: TypeAlias = Callable[[Any, Rows, KeyValue, Tensor | None], Tensor]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What else is said of a caption: a value for each word, or lines about the whole.
+
+    Attributes:
+        title: what it is.
+        values: one for each word, 0 to 1; empty where there are lines.
+        lines: texts.
+    """
+
+    title: str
+    values: Sequence[float] = ()
+    lines: Sequence[str] = ()
+
+
+def no_notes(_model: Captioner, _images: Images, _tokens: Tensor, _words: Sequence[str]) -> list[Note]:
+    """Say nothing else."""
+    return []
+
+
+def head_weights(attention: MultiHeadAttention, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Tensor:
+    """Return the weights of scaled dot-product attention, [B, C, H, T, N]; mask as of `Attention.forward`."""
+    q, k = query.map(attention.query).split_heads(attention.heads), key_value[0]
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    return (scores if mask is None else scores.masked_fill(~mask[:, :, None], MASKED_SCORE)).softmax(-1)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How a kind of model is explained, beside or in place of the weights that it passes through identities.
+
+    Attributes:
+        attentions: model -> its attentions over the main stream of the image; None: `attention_modules` are read.
+        weights: weights of one of them, from what it is called with, [B, C, H, T, N].
+        notes: model, one image, its caption [1, 1, T] with <bos>, the words -> what else is said.
+    """
+
+    attentions: Callable[[Any], Sequence[Attention]] | None = None
+    weights: Weights = head_weights
+    notes: Callable[[Any, Images, Tensor, Sequence[str]], list[Note]] = no_notes
+
+
+@torch.no_grad()
+def explained(
+    kind: str, model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
+) -> tuple[Tensor, list[Note]]:
+    """Return the attention behind each word over the vectors of an image, [T, N], and what else is said.
+
+    Heads and layers are averaged. Rows sum to 1 over all vectors that the model reads.
+
+    Args:
+        kind: of the model.
+        model: in evaluation mode.
+        images: one image.
+        tokens: [1, 1, T + 1], <bos> and the caption.
+        words: T of them.
+
+    Raises:
+        ConfigError: the model has no attention over the image.
+    """
+    how: Explained = EXPLAINED.get(kind) if kind in EXPLAINED.names() else Explained()
+    memory = model.encode(images)
+    if how.attentions is None:
+        maps = attention_maps(model, tokens, memory)
+    else:
+        maps = _watched(model, how.attentions(model), how.weights, tokens, memory)
+    return maps[0, 0, : len(words)], how.notes(model, images, tokens, words)
+
+
+def _watched(
+    model: Captioner, attentions: Sequence[Attention], weights: Weights, tokens: Tensor, memory: Any
+) -> Tensor:
+    """Return the mean weights of attentions, [B, C, T, N], while a model reads captions."""
+    found: list[Tensor] = []
+
+    def watch(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        found.append(weights(module, inputs[0], inputs[1], options.get("attn_mask")).mean(2))
+
+    with ExitStack() as hooks:
+        for attention in attentions:
+            hooks.enter_context(attention.register_forward_pre_hook(watch, with_kwargs=True))
+        model.decode(tokens, memory)
+    if len(found) != len(attentions):
+        raise ConfigError(f"{type(model).__name__}: {len(attentions)} attentions were called {len(found)} times")
+    return torch.stack(found).mean(0)

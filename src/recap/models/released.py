@@ -1,0 +1,87 @@
+"""What a paper says of its released checkpoints: names, settings, words, and what is not needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torch import Tensor
+
+from recap.core.errors import ConfigError
+
+Tensors = Mapping[str, Tensor]
+Options = Mapping[str, Any]  # of the release's configuration; nested keys are joined by dots
+BUFFERS = (r"(^|\.)running_\w+$", "a buffer of its decoding")
+SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is computed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A paper's released checkpoints.
+
+    Attributes:
+        rename: from tensors by their released names to tensors by ours.
+        settings: from tensors by our names, and the release's options, to the keys of our model's settings.
+        decoding: keys of `DecodingSettings` as the release decodes.
+        option_of: key of `DecodingSettings` -> the release's option that has it; the first one that is there.
+        words: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is the last;
+            torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
+        unused: pattern of released names -> why these tensors are left out.
+        tables: our names of the tensors with a row for each word.
+        features: our names of tensors whose columns are those of the visual vectors; the first one that is there.
+    """
+
+    rename: Callable[[Tensors], dict[str, Tensor]]
+    settings: Callable[[Tensors, Options], dict[str, Any]]
+    decoding: Mapping[str, Any]
+    option_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
+    unused: Sequence[tuple[str, str]] = ()
+    tables: Sequence[str] = ("word_embedding.weight", "output.weight", "output.bias")
+    features: Sequence[str] = ("feature_embedding.weight",)
+
+    def left_out(self, state: Tensors) -> dict[str, str]:
+        """Return the released names of tensors that are not needed, each with the reason."""
+        return {name: why for name in state for pattern, why in self.unused if re.search(pattern, name)}
+
+    def renamed(self, state: Tensors) -> dict[str, Tensor]:
+        """Return the tensors that are needed, by our names.
+
+        Raises:
+            ConfigError: a name is none of the release's.
+        """
+        unused = self.left_out(state)
+        return self.rename({name: value for name, value in state.items() if name not in unused})
+
+    def feature_size(self, tensors: Tensors) -> int:
+        """Return the width of the visual vectors."""
+        return next(int(tensors[name].shape[1]) for name in self.features if name in tensors)
+
+    def search(self, options: Options) -> dict[str, Any]:
+        """Return the keys of `DecodingSettings`, those of the release's options first."""
+        said = {
+            key: options[name] for key, names in self.option_of.items() for name in reversed(names) if name in options
+        }
+        return {**self.decoding, **said}
+
+
+def layers(tensors: Tensors, stack: str) -> int:
+    """Return how many layers ``<stack>.0``, ``<stack>.1``, ... there are."""
+    found = (re.match(rf"{re.escape(stack)}\.(\d+)\.", name) for name in tensors)
+    return max((int(each[1]) + 1 for each in found if each), default=0)
+
+
+def agree(options: Options, expected: Mapping[str, Any]) -> None:
+    """Check that the release's options, as far as they are given, are those of its tensors or of our model.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name, value in expected.items():
+        if options.get(name, value) != value:
+            raise ConfigError(
+                f"the option {name} is {options[name]!r} in the release's configuration, and {value!r} in the model "
+                "that is built here; give the configuration that belongs to the checkpoint"
+            )

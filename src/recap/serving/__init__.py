@@ -1,0 +1,1 @@
+"""A trained run as an MLflow model, which answers photos with captions."""

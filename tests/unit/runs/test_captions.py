@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from helpers.generators import karpathy, write_flickr
+from helpers.refusals import refused
+from recap.core.errors import DataError
+from recap.data.corpus.build import build_corpus
+from recap.data.corpus.corpus import Corpus
+from recap.data.vocabulary.bpe import load_byte_pairs
+from recap.data.vocabulary.words import Vocabulary
+from recap.runs.captions import split_captions, training_captions
+
+SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Captions of one to nine words, whose ids are in another order than their images."""
+    folder = tmp_path_factory.mktemp("data")
+    inputs = write_flickr(folder / "in")
+    content = karpathy()
+    words = ["İstanbul", "A", "dog", "runs", "On", "the", "GRASS", "Today", "again"]
+    for image in content["images"]:
+        for number, sentence in enumerate(image["sentences"]):
+            sentence["sentid"] = 1000 - 7 * sentence["sentid"]
+            sentence["tokens"] = words[number : 2 * number + 1]
+    (inputs / "dataset.json").write_text(json.dumps(content))
+    build_corpus(name="tiny", spec=SPEC, inputs=inputs, out=folder / "out")
+    return Corpus.read(folder / "out" / "corpus.parquet")
+
+
+def one_by_one(corpus, vocabulary, ids):
+    found = {}
+    for image, words in zip(corpus.image_ids_of(ids), corpus.token_lists(ids), strict=True):
+        found.setdefault(image, []).append(vocabulary.encode(words))
+    return found
+
+
+def byte_pairs(folder):
+    letters = sorted({letter for word in ("istanbul", "adogrunsonthegrasstodayagain", "ġ̇Äĩ") for letter in word})
+    pieces = ["+=", "<?", "<|endoftext|>", "Ġ", "do", *letters]
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nd o\n")
+    return load_byte_pairs(".", inputs=folder, max_length=9)
+
+
+@pytest.mark.parametrize("kind", ["words", "short words", "byte pairs"])
+def test_ids_are_those_of_each_caption_alone(corpus, kind, tmp_path):
+    if kind == "byte pairs":
+        vocabulary = byte_pairs(tmp_path)
+    else:
+        length = 3 if kind == "short words" else 16
+        vocabulary = Vocabulary.build(
+            corpus.token_lists(split="train")[1:], min_count=2, max_length=length, splits="train"
+        )
+    ids = corpus.caption_ids("train")
+    assert dict(training_captions(corpus, vocabulary, {"caption_ids": ids})) == one_by_one(corpus, vocabulary, ids)
+    few = [ids[7], ids[2], ids[11]]
+    assert dict(training_captions(corpus, vocabulary, {"caption_ids": few})) == one_by_one(corpus, vocabulary, few)
+    test = corpus.caption_ids("test")
+    assert dict(split_captions(corpus, vocabulary, "test")) == one_by_one(corpus, vocabulary, test)
+
+
+def test_a_caption_that_is_not_for_training_is_named(corpus):
+    vocabulary = Vocabulary(["dog"], {"min_count": 1, "max_length": 3, "splits": "train"})
+    ids = [*corpus.caption_ids("train"), corpus.caption_ids("test")[0]]
+    for wrong in (ids, [5000]):
+        with refused(DataError, f"caption id {max(set(wrong) - set(corpus.caption_ids('train')))}"):
+            training_captions(corpus, vocabulary, {"caption_ids": wrong})

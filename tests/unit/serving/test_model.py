@@ -1,0 +1,100 @@
+"""A run as an MLflow model: `mlflow models serve` answers photos, several at a time, and refuses what is no photo."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from recap.cli import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "model"
+    main(["export", "mlflow", str(results.folder), "--out", str(folder)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(model):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(model), "--env-manager", "local"]
+    server = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"],
+        env={**os.environ, "PATH": path},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                urlopen(f"{url}/ping")
+                break
+            except URLError:
+                assert server.poll() is None
+                time.sleep(0.2)
+        yield f"{url}/invocations"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def asked(url, *photos):
+    """Return status and answer for some photos."""
+    records = [{"image": base64.b64encode(photo).decode()} for photo in photos]
+    body = json.dumps({"dataframe_records": records}).encode()
+    try:
+        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as answer:
+            return answer.status, json.loads(answer.read())
+    except HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_nothing_of_the_model_is_pickled(model):
+    assert not [path for path in model.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
+    assert "python_model.pkl" not in (model / "MLmodel").read_text()
+
+
+@pytest.mark.timeout(600)
+def test_photos_are_answered_eight_at_a_time(address, photos, captioner):
+    expected = {path: captioner(path) for path in photos.values()}
+    wanted = [*expected] * 6
+    with ThreadPoolExecutor(8) as several:
+        answers = list(several.map(lambda path: asked(address, path.read_bytes()), wanted))
+    for path, (status, answer) in zip(wanted, answers, strict=True):
+        assert status == 200 and answer["predictions"][0]["caption"] == expected[path]
+    status, answer = asked(address, *(path.read_bytes() for path in expected))
+    assert [each["caption"] for each in answer["predictions"]] == [*expected.values()]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("photo", "sentence"),
+    [(b"no picture", "photo 1: no picture that is read here"), (b"", "photo 1: the file is empty")],
+)
+def test_what_is_no_photo_is_refused_in_a_sentence(address, photo, sentence):
+    status, answer = asked(address, photo)
+    assert status == 400 and sentence in answer["message"] and "Traceback" not in json.dumps(answer)
+
+
+@pytest.mark.timeout(600)
+def test_too_many_photos_are_refused(address):
+    status, answer = asked(address, *[b"x"] * 65)
+    assert status == 400 and "65 photos in one request; send at most 64" in answer["message"]

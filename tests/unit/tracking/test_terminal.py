@@ -1,0 +1,152 @@
+"""`recap runs` and `recap tables`: what is finished, in the terminal."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from helpers.score_files import write_run
+from recap.cli import main
+
+pytestmark = pytest.mark.seconds
+
+SETTING = "scenes/full/tiny/transformer@short"
+IDS = range(6)
+
+
+@pytest.fixture
+def here(results, tmp_path, monkeypatch):
+    """A folder with the results of two profiles; the second has another seed, longer and better."""
+    monkeypatch.chdir(tmp_path)
+    for profile in ("one", "two"):
+        folder = tmp_path / "results" / profile / "runs" / SETTING / f"seed-{'12'[profile == 'two']}" / "xe"
+        shutil.copytree(results.run, folder)
+    config, training = folder / "config.yaml", folder / "training.json"
+    values = yaml.safe_load(config.read_text())
+    values["spec"] |= {"seed": 2, "stage_settings": {**values["spec"]["stage_settings"], "epochs": 30}}
+    config.write_text(yaml.safe_dump(values))
+    training.write_text(json.dumps({**json.loads(training.read_text()), "seed": 2, "epochs": 30, "seconds": 7200.0}))
+    (folder / "SHA256SUMS").unlink()
+    for profile, more in (("one", 0.0), ("two", 0.1)):
+        seed = 1 + (profile == "two")
+        scores = {name: [0.3 + more + 0.02 * i * (1 + more) for i in IDS] for name in ("BLEU-4", "CIDEr")}
+        write_run(tmp_path / "results" / profile / "scores" / SETTING / f"seed-{seed}" / "xe", scores, ids=IDS)
+    return tmp_path
+
+
+def said(capsys, *words):
+    main(list(words))
+    return capsys.readouterr().out
+
+
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    captured = capsys.readouterr()
+    assert stopped.value.code == 2 and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_runs_of_all_profiles_are_listed_with_what_they_cost_and_score(here, capsys):
+    lines = said(capsys, "runs", "ls").splitlines()
+    assert len(lines) == 3 and lines[0].split()[0] == "run"
+    first, second = lines[1:]
+    assert first.startswith("one: transformer seed 1 xe") and second.startswith("two: transformer seed 2 xe")
+    assert "0.03 M" in first and first.split()[-1] == "35.00"
+    assert [*second.split()[-4:-2], second.split()[-1]] == ["30", "2.00", "45.50"]
+    assert said(capsys, "runs", "ls", "seed-2").splitlines()[1:] == [second]
+    shutil.rmtree(here / "results" / "one" / "scores")
+    assert said(capsys, "runs", "ls", "seed-1").splitlines()[1].split()[-1] == "-"
+
+
+def test_a_run_is_shown_by_its_folder_key_name_or_a_part(here, capsys):
+    folder = f"results/two/runs/{SETTING}/seed-2/xe"
+    shown = said(capsys, "runs", "show", folder)
+    for name in (f"two/{SETTING}/seed-2/xe", "transformer seed 2 xe", "seed-2"):
+        assert said(capsys, "runs", "show", name) == shown
+    assert "  CIDEr: 45.50" in shown and "  training_seconds: 7200" in shown and "  seed: 2" in shown
+    assert "is in 2 runs, such as one/" in refused(capsys, "runs", "show", "transformer")
+    assert "there is no run 'seed-7'" in refused(capsys, "runs", "show", "seed-7")
+
+
+def test_two_runs_are_compared_in_settings_and_over_images(here, capsys):
+    lines = said(capsys, "runs", "compare", "seed-1", "seed-2").splitlines()
+    assert lines[0] == "transformer seed 1 xe -> transformer seed 2 xe"
+    assert "  seed 1 -> 2" in lines and "  stage_settings.epochs 20 -> 30" in lines
+    assert any(line.startswith("  CIDEr: 35.00 -> 45.50 (+10.50); p over 6 images <0.001") for line in lines)
+    metrics = here / "results" / "two" / "scores" / SETTING / "seed-2" / "xe" / "metrics.json"
+    values = json.loads(metrics.read_text())
+    metrics.write_text(json.dumps({**values, "signature": values["signature"].replace("tok:ptb", "tok:none")}))
+    metrics.with_name("SHA256SUMS").unlink(missing_ok=True)
+    assert "not comparable: tok is 'ptb' in one and 'none' in the other" in said(
+        capsys, "runs", "compare", "seed-1", "seed-2"
+    )
+
+
+def test_a_finished_table_is_printed(here, capsys):
+    for profile in ("one", "two"):
+        folder = here / "reports" / profile / "tables"
+        folder.mkdir(parents=True)
+        (folder / "mine_t1.md").write_text(f"table of {profile}")
+    assert said(capsys, "tables", "show", "mine/t1", "--profile", "two").strip() == "table of two"
+    both = said(capsys, "tables", "show", "mine/t1")
+    assert "reports/one/tables/mine_t1.md:" in both and "table of one" in both and "table of two" in both
+    assert "did you mean 'mine_t1'" in refused(capsys, "tables", "show", "mine/t2")
+
+
+@pytest.fixture
+def photographed(here, results):
+    """The same, with the data set of both profiles, and captions of its test images; one of them is hostile."""
+    for profile in ("one", "two"):
+        shutil.copytree(results.data, here / "results" / profile / "data" / "scenes")
+        (scores,) = (here / "results" / profile / "scores").glob("**/seed-*/xe")
+        ids = sorted(item["image_id"] for item in json.loads((results.scores / "captions.test.json").read_text()))
+        write_run(scores, {"CIDEr": [0.1 * (place + 3 * (profile == "two")) for place in range(len(ids))]}, ids=ids)
+        captions = [{"image_id": i, "caption": f"{profile} </script><img src=x onerror=alert(1)> {i}"} for i in ids]
+        (scores / "captions.test.json").write_text(json.dumps(captions))
+    return here
+
+
+def page_data(page):
+    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photographed, capsys):
+    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    page = (photographed / "gallery.html").read_text()
+    data = page_data(page)
+    assert data["systems"] == ["transformer seed 1 xe", "transformer seed 2 xe"] and data["metrics"] == ["CIDEr"]
+    assert len(data["photos"]) == 6 and "all images" in data["about"]
+    photo = data["photos"][2]
+    assert photo["scores"] == [[20.0], [50.0]] and len(photo["references"]) == 5
+    assert photo["captions"][1].startswith("two </script>") and photo["src"].startswith("data:image/jpeg;base64,")
+    assert page.count("</script>") == 2 and "<img src=x" not in page and "http" not in page
+    said(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
+    few = page_data((photographed / "few.html").read_text())
+    assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
+    assert "2 of 6, drawn at random" in few["about"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
+    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
+    done = subprocess.run(
+        ["chromium", *options, f"file://{photographed / 'gallery.html'}"], capture_output=True, text=True, timeout=120
+    )
+    assert "6 of 6 images" in done.stdout and done.stdout.count("<article>") == 6
+    assert "difference 30.0" in done.stdout and "&lt;img src=x" in done.stdout and "<img src=x" not in done.stdout
+
+
+def test_runs_that_do_not_compare_have_no_gallery(photographed, capsys):
+    (scores,) = (photographed / "results" / "two" / "scores").glob("**/seed-*/xe")
+    values = json.loads((scores / "metrics.json").read_text())
+    (scores / "metrics.json").write_text(
+        json.dumps({**values, "signature": values["signature"].replace("tok:ptb", "tok:none")})
+    )
+    assert "cannot be compared: tok is" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
+    shutil.rmtree(scores)
+    assert "was not evaluated" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
+    assert not (photographed / "g.html").exists()
