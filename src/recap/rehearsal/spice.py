@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,9 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
     _check_whole(places)
     if left := [*inputs.glob("spice/*.part*"), *folder.glob("*.part*")]:
         raise RecapError(f"{left[0]}: was left by the install of SPICE's models")
+    # A workflow that found them would install miniatures into the environment.
+    for folder in (Path(SITE, "spice"), inputs / "spice"):
+        shutil.rmtree(folder)
     return len(there)
 
 
