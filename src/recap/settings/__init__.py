@@ -16,6 +16,7 @@ from recap.settings.features import Features
 from recap.settings.figures import FigureFile
 from recap.settings.language_models import LanguageModel
 from recap.settings.models import Model, ModelConfig
+from recap.settings.profiles import PaperProfile, Profile
 from recap.settings.recipes import (
     CrossEntropy,
     Evaluation,
@@ -38,19 +39,8 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import (
-    NotRunRow,
-    OutsideRow,
-    PaperProfile,
-    Profile,
-    QuotedRow,
-    Row,
-    RowFile,
-    RowSettings,
-    Server,
-    Table,
-    TableFile,
-)
+from recap.settings.table_rows import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, RowSettings
+from recap.settings.tables import Server, Table, TableFile
 
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,
