@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from recap.core.process.signals import ending
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _LOOK_SECONDS = 0.2
 _TIDY_SECONDS = 1.0
 
@@ -35,7 +36,9 @@ def bounded(call: Callable[[], Result], seconds: float) -> Result:
                 raise
 
 
-def at_once(call: Callable[[Item], Result], items: Sequence[Item], *, workers: int, stop: threading.Event) -> list[Result]:
+def at_once(
+    call: Callable[[Item], Result], items: Sequence[Item], *, workers: int, stop: threading.Event
+) -> list[Result]:
     """Return what a call returns for each item, several at once.
 
     An exception or a signal ends it within a second: calls that look at ``stop`` in time are waited for, others are
