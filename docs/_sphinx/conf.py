@@ -11,6 +11,7 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
+from diagrams import draw_diagrams  # noqa: E402
 from reference import write_reference  # noqa: E402
 
 from recap import __version__  # noqa: E402
@@ -64,7 +65,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def setup(app: Sphinx) -> None:
     """Write the reference before Sphinx reads the pages; show what it cannot color as plain text."""
-    for language in ("csv", "mermaid"):
-        app.add_lexer(language, TextLexer)
+    app.add_lexer("csv", TextLexer)
+    app.connect("doctree-read", draw_diagrams)
     app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "reference" / "generated"))
     app.connect("autodoc-process-docstring", as_plain_text, priority=400)  # napoleon has 500

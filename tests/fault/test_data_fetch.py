@@ -3,9 +3,11 @@
 import gzip
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -270,6 +272,47 @@ def test_a_killed_download_goes_on_where_it_was(tmp_path):
         assert site.starts("a") == kept
     assert (tmp_path / "in/d/a").read_bytes() == content
     assert left(tmp_path) == ["a", "a.fetched.json"]
+
+
+@contextmanager
+def a_server_that_never_answers():
+    """Accept connections on 127.0.0.1, and say nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening, f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def stopped(arguments, listening):
+    """Start a command, end it by SIGTERM when it waits for an answer; return its process, seconds and messages."""
+    child = subprocess.Popen([sys.executable, "-m", "recap", "data", *arguments], stderr=subprocess.PIPE, text=True)
+    listening.settimeout(60)
+    with closing(listening.accept()[0]) as waiting:
+        waiting.recv(1)
+        child.terminate()
+        begun = time.monotonic()
+        said = child.communicate(timeout=20)[1]
+    return child, time.monotonic() - begun, said.splitlines()
+
+
+@pytest.mark.parametrize("command", ["fetch", "check-addresses"])
+def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_path, command):
+    with a_server_that_never_answers() as (listening, url):
+        listed(tmp_path, line("d/a", f"{url}/a", b"x"), line("d/b", f"{url}/b", b"x"))
+        places = ["--list", str(tmp_path / "list.csv"), "--into", str(tmp_path / "in")]
+        child, seconds, said = stopped([command, "d/*", *places], listening)
+    assert (child.returncode, len(said)) == (143, 1), said
+    assert "stopped by SIGTERM" in said[0]
+    assert seconds < 10  # it is two; 60 is how long it waits for an answer
+
+
+def test_web_pictures_end_as_soon(tmp_path):
+    with a_server_that_never_answers() as (listening, url):
+        (tmp_path / "t.tsv").write_text("".join(f"a dog\t{url}/{number}.jpg\n" for number in range(20)))
+        arguments = ["conceptual-download", "--tsv", str(tmp_path / "t.tsv"), "--out", str(tmp_path / "out")]
+        child, seconds, said = stopped(arguments, listening)
+    assert (child.returncode, len(said)) == (143, 1), said
+    assert "stopped by SIGTERM" in said[0]
+    assert seconds < 10
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".jpg", ".part")]
 
 
 def test_a_download_killed_before_it_got_its_name(tmp_path):

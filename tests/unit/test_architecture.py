@@ -1,6 +1,7 @@
 """docs/explanation/architecture.md draws the imports of packages, and says of each what its docstring says."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -63,6 +64,31 @@ def test_the_table_of_packages_is_current():
 
 def test_every_package_has_a_layer():
     assert sorted(" | ".join(layers()).replace("recap.", "").split(" | ")) == packages()
+
+
+# Names with an underscore that are public: of named tuples, of syntax trees, and the end of a process.
+PUBLIC = {"_replace", "_fields", "_exit"}
+OWN = {"self", "cls", "vocabulary"}
+
+
+def underscored(path):
+    """Yield what a file takes of a dependency's names that begin with an underscore."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (name for name in names if re.search(r"(^|\.)_[a-z]", name))
+        if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+            own = isinstance(node.value, ast.Name) and node.value.id in OWN
+            if not own and node.attr not in PUBLIC:
+                yield ast.unparse(node)
+
+
+def test_every_private_interface_is_in_the_table():
+    table = PAGE.partition("## Private interfaces of dependencies")[2]
+    files = [(SOURCE, path) for path in SOURCE.rglob("*.py")] + [(ROOT, path) for path in ROOT.glob("workflow/*.py")]
+    found = {path.relative_to(folder).as_posix() for folder, path in files if any(underscored(path))}
+    assert found and {path for path in found if f"`{path}`" not in table} == set()
+    assert len(re.findall("^[|] [A-Za-z]+ [|]", table, re.MULTILINE)) - 1 <= 5  # without the heading
 
 
 def test_it_can_be_read_at_one_sitting():

@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import save_file
 
 from helpers.backbones import backbone, tensors_of
+from helpers.clip import save_clip
 from helpers.tiny_workspace import ROOT
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
@@ -82,6 +83,7 @@ class Guide:
         # In place of weights from the hub.
         (self.folder / "resources").mkdir()
         save_file(tensors_of(backbone()), self.folder / "resources" / WEIGHTS)
+        save_clip(self.folder / "clip")
 
     def follow(self, page, *, slow):
         """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""

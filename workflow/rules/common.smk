@@ -11,6 +11,7 @@ from recap.plan.run import file_name, run_named
 from recap.settings.versions import list_of, read_versions
 
 from workflow.load import load, load_planned, refuse
+from workflow.directives import limits, one_of
 from workflow.planned import passed_on
 from workflow.specs import SpecText
 
@@ -38,7 +39,6 @@ DEVICE = PROFILE.execution.device
 GPU = int(uses_gpus(PROFILE.execution))
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())))
-MOST = 3  # times the limits of the plan that a job gets at last
 
 
 wildcard_constraints:
@@ -60,11 +60,6 @@ def as_json(value):
     return SpecText.written(value, Path(WORK) / "specs")
 
 
-def one_of(names):
-    """Return the regular expression that matches these names and nothing else."""
-    return "|".join(map(re.escape, names)) or "(?!)"
-
-
 def may_grow(stores):
     """Return feature stores as inputs whose times do not count: one that grows makes no run again.
 
@@ -76,18 +71,6 @@ def may_grow(stores):
 def growing_features(wildcards):
     """Return the feature stores of a run, which may grow."""
     return may_grow(PATHS.features(wildcards))
-
-
-def limits(need):
-    """Return the limits of a rule's jobs for the cluster that runs them; ``need`` gives those of some wildcards.
-
-    A job that failed and is tried again (`--retries`) may have more memory and time, up to `MOST` times the plan's.
-    """
-    return {
-        "mem_mb": lambda wildcards, attempt: need(wildcards).mem_mb * min(attempt, MOST),
-        "runtime": lambda wildcards, attempt: need(wildcards).runtime * min(attempt, MOST),
-        "disk_mb": lambda wildcards: need(wildcards).disk_mb,
-    }
 
 
 def table_id(wildcards):

@@ -1,10 +1,15 @@
-"""Feature vectors of all pictures of a data set in one packed file."""
+"""Feature vectors of all pictures of a data set in one packed file.
+
+Data sets with the same pictures share it. `{dataset}` is the one whose name its folder has, which need not be one of
+the plan; captions and pictures are those of the first of the plan that reads it.
+"""
 
 from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.plan.inputs import used_features
 from recap.plan.jobs import extractor_code, extractor_spec
+from recap.plan.shared_stores import readers
 from recap.plan.source import code_digest
-from recap.plan.used_images import not_fewer, sent_parts, used_subsets
+from recap.plan.used_images import corpora_of, not_fewer, sent_parts, used_subsets
 
 from workflow.records import read_record
 
@@ -46,15 +51,35 @@ def features_weights(wildcards):
     return PATHS.outside_files("features", wildcards.features)
 
 
+def reader_of(wildcards):
+    """Return the data set whose captions and pictures a store is made from."""
+    return readers(PLAN, wildcards.dataset, wildcards.features)[0]
+
+
+def corpus_of_features(wildcards):
+    """Return the captions that say which pictures there are."""
+    return PATHS.of_dataset(reader_of(wildcards), "corpus.parquet")
+
+
+def boxes_of_pictures(wildcards):
+    """Return the boxes that an extractor learns first."""
+    return PATHS.of_dataset(reader_of(wildcards), "boxes.json")
+
+
 def products_of_features(wildcards):
     """Return what an extractor reads beside the corpus: for true areas of scenes, else none."""
     products = PLAN.get("features", wildcards.features).products()
-    return [PATHS.of_dataset(wildcards.dataset, product) for product in products]
+    return [PATHS.of_dataset(reader_of(wildcards), product) for product in products]
+
+
+def pictures_to_learn(wildcards):
+    """Return the pictures that the weights of an extractor are trained on."""
+    return PATHS.images(reader_of(wildcards))
 
 
 def pictures_of(wildcards):
     """Return the pictures that an extractor reads; imported features need none."""
-    return images_of(wildcards) if PLAN.get("features", wildcards.features).from_pictures else []
+    return pictures_to_learn(wildcards) if PLAN.get("features", wildcards.features).from_pictures else []
 
 
 def part_options(wildcards, output):
@@ -78,6 +103,11 @@ def subsets_of_features(wildcards):
     return not_fewer(used_subsets(PATHS, wildcards), record.get("input") or [])
 
 
+def corpora_of_subsets(wildcards):
+    """Return the captions that a list of images is made from: of all data sets that share the store."""
+    return corpora_of(PATHS, wildcards, subsets_of_features(wildcards))
+
+
 def features_where(condition):
     """Return the constraint of the wildcard `features` to those in use whose settings fulfil a condition."""
     return one_of(name for name in used_features(PATHS) if condition(PLAN.get("features", name)))
@@ -90,8 +120,8 @@ def store_limits():
 
 rule pretrain:
     input:
-        boxes=f"{R}/data/{{dataset}}/boxes.json",
-        images=images_of,
+        boxes=boxes_of_pictures,
+        images=pictures_to_learn,
     output:
         BACKBONE,
     log:
@@ -113,8 +143,8 @@ rule pretrain:
 
 rule tune:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        images=images_of,
+        corpus=corpus_of_features,
+        images=pictures_to_learn,
         weights=features_weights,
     output:
         BACKBONE,
@@ -138,7 +168,7 @@ rule tune:
 rule used_images:
     """What features are made of: the images that some run reads."""
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        corpora=corpora_of_subsets,
         subsets=subsets_of_features,
     output:
         USED,
@@ -149,14 +179,14 @@ rule used_images:
         parts=lambda wildcards: sent_parts(PATHS, wildcards),
     shell:
         "{RECAP} --log-file {log:q}"
-        " data used --corpus {input.corpus:q} --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
+        " data used --corpus {input.corpora:q} --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
 
 
 rule extractor:
     """What runs depend on in place of a store, which is another file whenever it grows."""
     input:
         # Pictures that a rule fetches are there when the corpus is, and change their folder's time until then.
-        corpus=ancient(f"{R}/data/{{dataset}}/corpus.parquet"),
+        corpus=lambda wildcards: ancient(corpus_of_features(wildcards)),
         images=pictures_of,
         weights=features_weights,
         trained=PATHS.trained_backbone,
@@ -179,7 +209,7 @@ rule extractor:
 
 rule features:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        corpus=corpus_of_features,
         used=USED,
         images=pictures_of,
         weights=features_weights,
@@ -222,7 +252,7 @@ rule features:
 # the environment of the other rules is used, and the command says how to get detectron2 if it is not there.
 rule detector_features:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+        corpus=corpus_of_features,
         used=USED,
         images=pictures_of,
         weights=features_weights,

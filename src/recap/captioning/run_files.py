@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Annotated
 
@@ -165,7 +166,7 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
     if not paths and results:
         folder, name = results / "features" / made_from.spec.dataset, made_from.spec.features
         whole = folder / f"{name}.h5"
-        paths = [whole] if is_file(whole) else [folder / f"{part}.h5" for part in name.split("+")]
+        paths = [whole] if is_file(whole) else [_store(folder / f"{part}.h5") for part in name.split("+")]
     missing = [path for path in paths if not is_file(path)]
     if missing or not paths:
         looked = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
@@ -186,6 +187,12 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
             f"{expected}); give those with --features FILE"
         )
     return stores
+
+
+def _store(own: Path) -> Path:
+    """Return a feature store, in the folder of its data set or of another, which has the same pictures."""
+    shared = own.parent.parent.glob(f"*/{escape(own.name)}")
+    return own if is_file(own) else next(iter(sorted(shared)), own)
 
 
 def results_of(run: Path) -> Path | None:

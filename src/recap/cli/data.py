@@ -107,8 +107,10 @@ def _add_used(commands: Commands) -> None:
     )
     parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
     parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
-    paths(parser, "corpus", out="image ids, one a line")
-    parser.set_defaults(function=calls("recap.data.subsets.used:write_used", "corpus subsets parts out"))
+    text = "corpus.parquet of the data set; of all data sets with its pictures, where they share a feature store"
+    parser.add_argument("--corpus", type=Path, nargs="+", required=True, dest="corpora", metavar="PATH", help=text)
+    paths(parser, out="image ids, one a line")
+    parser.set_defaults(function=calls("recap.data.subsets.used:write_used", "corpora subsets parts out"))
 
 
 def _add_wanted(commands: Commands) -> None:

@@ -10,7 +10,7 @@ from recap.core.errors import ConfigError
 from recap.plan.paths import Stores
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.plan.used_images import sources
+from recap.plan.shared_stores import readers, sources
 from recap.settings import Stage, Subset
 from recap.settings.datasets import DatasetConfig
 from recap.settings.datasets.counts import Counts
@@ -73,6 +73,14 @@ class Amounts:
             )
         return counts
 
+    def pictured(self, store: Stores) -> Counts:
+        """Return the images of the first data set that reads a store; all of these have the same.
+
+        Raises:
+            UnknownSize: its parameter file does not say.
+        """
+        return self.counts(readers(self.plan, store.dataset, store.features)[0])
+
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
@@ -125,14 +133,16 @@ class Amounts:
     def used_images(self, store: Stores) -> int:
         """Return how many images a feature store holds: the expected union of all draws, validation and test.
 
-        The draws of one seed are nested, so that its largest counts; those of different seeds are independent.
+        The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with
+        the same pictures, are independent.
         """
-        counts = self.counts(store.dataset)
-        largest: dict[int, float] = {}
+        counts, sharing = self.pictured(store), readers(self.plan, store.dataset, store.features)
+        largest: dict[tuple[str, int], float] = {}
         for run in self.plan.trained():
-            if run.dataset == store.dataset and store.features in self._sources(run.features):
+            if run.dataset in sharing and store.features in self._sources(run.features):
                 share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
-                largest[run.seed] = max(share, largest.get(run.seed, 0.0))
+                draws = run.dataset, run.seed
+                largest[draws] = max(share, largest.get(draws, 0.0))
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test
 

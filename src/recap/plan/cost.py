@@ -63,7 +63,7 @@ class StoreCost:
     """One feature store.
 
     Attributes:
-        dataset, features: its name.
+        dataset, features: its name; the data set is the one whose name its folder has.
         images: in it.
         all_images: of its data set.
         bytes: of the file; None where a parameter file does not say how large its vectors are.
@@ -156,7 +156,7 @@ class Costs:
         dataset, features = store.dataset, store.features
         streams = self.amounts.stored(dataset, features)
         number = _NUMBER_BYTES[self.plan.get("features", features).dtype]
-        images, everything = self.amounts.used_images(store), self.amounts.counts(dataset).images
+        images, everything = self.amounts.used_images(store), self.amounts.pictured(store).images
         of_vectors = (stream.vectors * (stream.width * number + stream.beside) for stream in streams.values())
         each = _PER_IMAGE + _OFFSET * len(streams) + sum(of_vectors)
         return StoreCost(

@@ -8,6 +8,7 @@ from pathlib import Path
 from recap.plan.paths import Paths
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.shared_stores import store_folder
 from recap.settings import ModelConfig
 from recap.settings.datasets import WebPictures
 from recap.settings.language_models import LANGUAGE_MODEL
@@ -121,13 +122,17 @@ def pictures_to_fetch(paths: Paths) -> dict[str, WebPictures]:
 
 
 def used_stores(plan: RunPlan) -> list[Run]:
-    """Return a run for each feature store: those of the scored runs, and those that these are made from."""
+    """Return a run for each feature store: those of the scored runs, and those that these are made from.
+
+    Its data set is the one whose name the folder of the store has.
+    """
     todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     while todo:
         run = todo.pop(0)
-        if (run.dataset, run.features) not in stores:
-            stores[run.dataset, run.features] = run
+        folder = store_folder(plan, run.dataset, run.features)
+        if (folder, run.features) not in stores:
+            stores[folder, run.features] = replace(run, dataset=folder)
             settings = plan.get("features", run.features)
             todo += [replace(run, features=name) for name in (settings.boxes_from(), settings.cells_from()) if name]
     return list(stores.values())

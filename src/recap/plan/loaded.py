@@ -8,7 +8,7 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.plan.variants import Variant
 from recap.settings import Recipe
-from recap.settings.params import load_named
+from recap.settings.params import base_files, load_named
 
 
 class LoadedFiles:
@@ -23,6 +23,7 @@ class LoadedFiles:
         self._files: dict[tuple[str, str], Any] = {}
         self._variants: dict[tuple[str, str], Variant] = {}
         self._variants_loaded: dict[str, Any] = {}
+        self._same_pictures: dict[str, str] = {}
 
     def asked_by(self, section: str, name: str, who: str) -> Any:
         """Return a config object; an error also names the table, row or profile that asks for it."""
@@ -51,6 +52,15 @@ class LoadedFiles:
         """Return a config object as plain JSON values, complete with defaults."""
         values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
         return values
+
+    def same_pictures(self, dataset: str) -> str:
+        """Return the name of the lowest base of a data set that has the same pictures; looked up once."""
+        if dataset not in self._same_pictures:
+            bases = [Path(source).stem for source, _ in base_files(self.params, "datasets", dataset)]
+            pictures = self.get("datasets", dataset).pictures()
+            equal = (name for name in bases if self.get("datasets", name).pictures() == pictures)
+            self._same_pictures[dataset] = next(equal)
+        return self._same_pictures[dataset]
 
     def variant(self, section: str, name: str) -> Variant:
         """Return a part of a path as file and changes."""

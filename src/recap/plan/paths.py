@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from recap.plan.outside_rows import ScoredFile
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.shared_stores import readers, store_folder
 from recap.plan.submissions import Submission
 from recap.settings import ModelConfig
 from recap.settings.datasets import PICTURES
@@ -20,7 +21,10 @@ SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
 class Stores(Protocol):
-    """Names the feature stores of a data set, one or several joined by ``+``: a run, or the wildcards of a rule."""
+    """Names the feature stores of a data set, one or several joined by ``+``: a run, or the wildcards of a rule.
+
+    Of one store it may also be the folder that it lies in, which is the name of a data set with the same pictures.
+    """
 
     @property
     def dataset(self) -> str:
@@ -82,12 +86,16 @@ class Paths:
         return [self.outside(file) for file in self.plan.get("datasets", dataset).vocabulary.outside_files()]
 
     def store(self, dataset: str, features: str) -> str:
-        """Return a feature store."""
+        """Return a feature store; as below, the data set is the one whose name its folder has."""
         return f"{self.results}/features/{dataset}/{features}.h5"
 
     def features(self, run: Stores) -> list[str]:
         """Return the stores of a run, one for each of its features."""
-        return [self.store(run.dataset, name) for name in self.plan.feature_names(run.features)]
+        return [self.store(self._folder(run, name), name) for name in self.plan.feature_names(run.features)]
+
+    def corpora(self, store: Stores) -> list[str]:
+        """Return the captions of the data sets that read a store; each has all of its pictures."""
+        return [self.of_dataset(name, "corpus.parquet") for name in readers(self.plan, store.dataset, store.features)]
 
     def used_images(self, dataset: str, features: str) -> str:
         """Return the list of the images that a store must hold."""
@@ -99,7 +107,7 @@ class Paths:
 
     def extractors(self, run: Stores) -> list[str]:
         """Return the notes of what makes the stores of a run."""
-        return [self.extractor(run.dataset, name) for name in self.plan.feature_names(run.features)]
+        return [self.extractor(self._folder(run, name), name) for name in self.plan.feature_names(run.features)]
 
     def backbone(self, dataset: str, features: str) -> str:
         """Return the weights of an extractor that are trained first."""
@@ -108,23 +116,26 @@ class Paths:
     def trained_backbone(self, run: Stores) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
-        return [self.backbone(run.dataset, run.features)] if trained else []
+        return [self.backbone(self._folder(run, run.features), run.features)] if trained else []
 
     def made_from(self, run: Stores) -> list[str]:
         """Return the notes of what makes the stores that a store is made from."""
         settings = self.plan.get("features", run.features)
         names = (settings.boxes_from(), settings.cells_from())
-        return [self.extractor(run.dataset, name) for name in names if name]
+        return [self.extractor(self._folder(run, name), name) for name in names if name]
 
     def boxes(self, run: Stores) -> list[str]:
         """Return the store whose boxes are cut out, if any."""
         name = self.plan.get("features", run.features).boxes_from()
-        return [self.store(run.dataset, name)] if name else []
+        return [self.store(self._folder(run, name), name)] if name else []
 
     def cells(self, run: Stores) -> list[str]:
         """Return the store whose grid is pooled, if any."""
         name = self.plan.get("features", run.features).cells_from()
-        return [self.store(run.dataset, name)] if name else []
+        return [self.store(self._folder(run, name), name)] if name else []
+
+    def _folder(self, run: Stores, features: str) -> str:
+        return store_folder(self.plan, run.dataset, features)
 
     def language_model(self, dataset: str, name: str) -> str:
         """Return the weights of a language model; its report has the suffix ``.json``."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.plan.paths import SUBSETS, Paths, Stores
-from recap.plan.run_plan import RunPlan
+from recap.plan.shared_stores import readers, sources
 from recap.plan.submissions import VAL
 from recap.settings.datasets.conceptual import ConceptualDataset
 
@@ -21,19 +21,27 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
     """
     plan = paths.plan
-    found: dict[tuple[str, int | None], str] = {}
+    found: dict[tuple[str, str, int | None], str] = {}
+    sharing = readers(plan, store.dataset, store.features)
     for run in plan.trained():
-        if run.dataset == store.dataset and store.features in sources(plan, run.features):
+        if run.dataset in sharing and store.features in sources(plan, run.features):
             whole = plan.get("subsets", run.subset).fraction == 1
-            found.setdefault((run.subset, None if whole else run.seed), paths.subset(run))
+            found.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
     return sorted(found.values())
 
 
 def sent_parts(paths: Paths, store: Stores) -> list[str]:
     """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
     plan = paths.plan
-    runs = [each.run for each in plan.submissions() if each.run.dataset == store.dataset]
+    sharing = readers(plan, store.dataset, store.features)
+    runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
     return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
+
+
+def corpora_of(paths: Paths, store: Stores, subsets: list[str]) -> list[str]:
+    """Return the corpora that a list of images is made from: of the data sets that read the store, and of subsets."""
+    drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}
+    return sorted({*paths.corpora(store), *drawn_from})
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
@@ -71,16 +79,3 @@ def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
 def tsv_of_draws(paths: Paths, survivors: str) -> str:
     """Return the TSV that web pictures are drawn from."""
     return paths.outside(paths.plan.get("datasets", next(iter(web_draws(paths, survivors)))).train)
-
-
-def sources(plan: RunPlan, features: str) -> set[str]:
-    """Return the features of a run, with those whose boxes or cells they are made from."""
-    found: set[str] = set()
-    todo = list(plan.feature_names(features))
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found.add(name)
-            settings = plan.get("features", name)
-            todo += [each for each in (settings.boxes_from(), settings.cells_from()) if each]
-    return found

@@ -18,12 +18,14 @@ from recap.reporting.markdown import markdown_table
 from recap.reporting.paper_formats import paper_markdown
 
 PROSE = "prose"  # folder below that of the pages
+EARLIER = "Runs of earlier versions, whose result files were not kept. This section is written by hand; no command can make its numbers again."
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     """Write ``<name>.md``: for each scale its finished tables, verdicts on claims, and a paragraph of prose if any.
 
-    The prose of a scale is ``prose/<profile>.md`` in the same folder.
+    The prose of a scale is ``prose/<profile>.md`` in the same folder. ``prose/<name>_earlier.md`` is the page's last
+    section: runs of earlier versions whose files are gone.
 
     Args:
         name: of the paper or profile.
@@ -38,9 +40,11 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
         RecapError: a finished file is damaged.
     """
     command = " ".join(["recap report docs", name, *_scale_words(plans), "--into", into.as_posix()])
-    lines = [f"# Results of {name}", "", f"Made by `{command}` from `results/`. A change by hand is lost.", ""]
+    lines = [f"# Results of {name}", "", f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost.", ""]
     for plan in plans:
         lines += _section(plan, into)
+    if earlier := _kept(into / PROSE / f"{name}_earlier.md"):
+        lines += ["## Earlier runs", "", EARLIER, "", earlier]
     page = into / f"{name}.md"
     write_text(page, "\n".join(lines).rstrip("\n") + "\n")
     log.info(f"{page}: {counted(len(plans), 'scale')}")
@@ -80,15 +84,18 @@ def _state(done: Progress, tables: Sequence[ShownTable]) -> str:
 
 def _prose(path: Path) -> str:
     """Return the paragraph of a scale, on one line; nothing where there is no such file."""
-    if not path.is_file():
-        return ""
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8; save it as UTF-8") from error
+    text = _kept(path)
     if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
         raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
     return " ".join(text.split())
+
+
+def _kept(path: Path) -> str:
+    """Return a text that is kept by hand; nothing where there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8; save it as UTF-8") from error
 
 
 def _below(markdown: str) -> str:

@@ -12,7 +12,7 @@ from recap.reporting.printed import P_LINE, doubt_marks, note_mark, own_not_run_
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import column_info, heading
-from recap.settings.tables import WHOLE_ROW
+from recap.settings.table_rows import WHOLE_ROW
 from recap.statistics.comparison import UNITS
 
 NONE = "--"

@@ -14,7 +14,7 @@ from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
 from recap.settings.columns import RUN_COLUMNS, column_info, heading
 from recap.settings.metrics import server_names
-from recap.settings.tables import WHOLE_ROW
+from recap.settings.table_rows import WHOLE_ROW
 from recap.statistics.comparison import SIGNIFICANT
 
 RUN = "run"

@@ -7,7 +7,7 @@ from typing import Any
 
 from recap.reporting.text import Footnotes, plain
 from recap.settings.columns import heading
-from recap.settings.tables import P_UNITS, WHOLE_ROW
+from recap.settings.table_rows import P_UNITS, WHOLE_ROW
 
 P_LINE = "p, printed"
 

@@ -15,7 +15,9 @@ from recap.settings.execution import Execution, ExecutionFile
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
 from recap.settings.language_models import LanguageModel
+from recap.settings.metrics import METRICS
 from recap.settings.models import Model, ModelConfig
+from recap.settings.profiles import PaperProfile, Profile
 from recap.settings.recipes import (
     CrossEntropy,
     Evaluation,
@@ -38,19 +40,11 @@ from recap.settings.schedules import (
 )
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import (
-    NotRunRow,
-    OutsideRow,
-    PaperProfile,
-    Profile,
-    QuotedRow,
-    Row,
-    RowFile,
-    RowSettings,
-    Server,
-    Table,
-    TableFile,
-)
+from recap.settings.table_rows import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, RowSettings
+from recap.settings.tables import Server, Table, TableFile
+
+# Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every evaluation.
+METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")
 
 SECTIONS: dict[str, Any] = {
     "datasets": Dataset,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 from recap.core.errors import nearest
 from recap.settings.base import Strict
 from recap.settings.columns import table_columns
-from recap.settings.tables import Id
+from recap.settings.names import Id
 
 
 def _known_metrics(names: list[str]) -> list[str]:

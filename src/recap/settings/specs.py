@@ -22,7 +22,8 @@ from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.selections import Selection
 from recap.settings.studies import Study
 from recap.settings.subsets import Subset
-from recap.settings.tables import Stages, Table
+from recap.settings.table_rows import Stages
+from recap.settings.tables import Table
 from recap.settings.vocabulary import VocabularyConfig
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError, nearest
 from recap.settings.base import Strict
-from recap.settings.tables import Id
+from recap.settings.names import Id
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]

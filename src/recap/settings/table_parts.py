@@ -12,7 +12,9 @@ from pydantic import Field, model_validator
 
 from recap.core.errors import nearest
 from recap.settings.model_figures import TableFigure
-from recap.settings.tables import Doubt, Id, PFits, Printed, PrintedP, RowSettings, TrainedRow, UnscaledTable
+from recap.settings.names import Id
+from recap.settings.table_rows import Doubt, PFits, Printed, PrintedP, RowSettings, TrainedRow
+from recap.settings.tables import UnscaledTable
 
 _BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")  # keys of a row that have a value for each part
 

@@ -1,16 +1,18 @@
 """Limits of the collection server's connections, so that clients that stall cannot lock raters out or keep it running.
 
 A connection has `REQUEST_SECONDS` for a whole request, header and body, and `RESPONSE_SECONDS` to read the response. If
-too many are open, the one that has kept its request unfinished for longest is closed in favor of a new one.
+too many are open, the one that has kept its request unfinished for longest is closed in favor of a new one. uvicorn has
+neither limit; its protocol works behind each connection here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 30.0
@@ -18,6 +20,9 @@ RESPONSE_SECONDS = 300.0  # a form with its pictures inside, over a slow line
 _MOST = 500  # open connections
 _HANDLES = 4096  # that the process asks for
 _OTHER_HANDLES = 64  # besides connections
+
+Message = MutableMapping[str, Any]  # of the ASGI
+_open: dict[tuple[str, int], Connection] = {}  # by the client's address and port
 
 
 def raise_handles() -> None:
@@ -41,50 +46,99 @@ def most_connections() -> int:
     return max(1, min(_MOST, handles - 4 * backlog() - _OTHER_HANDLES))
 
 
-class LimitedConnection(H11Protocol):
-    """One connection, closed when it takes too long."""
+class Connection(asyncio.Protocol):
+    """One connection, closed when it takes too long.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._most = most_connections()
-        self._timer: asyncio.TimerHandle | None = None
-        self._receiving = False
-        self._since = self.loop.time()
+    Attributes:
+        arrived: whether its request is whole.
+        since: when it was opened, on the clock of the event loop.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._http = H11Protocol(**options)
+        self._loop = asyncio.get_running_loop()
+        self.arrived = False
+        self.since = self._loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a new connection; of too many, close another."""
-        super().connection_made(transport)
-        self._watch()
-        if len(self.connections) > self._most:
-            others = [other for other in self.connections if isinstance(other, LimitedConnection) and other is not self]
-            slowest = min(others, key=lambda other: (not other._receiving, other._since))
-            self.connections.discard(slowest)
-            slowest.transport.abort()
+        if len(_open) >= most_connections():
+            min(_open.values(), key=lambda other: (other.arrived, other.since)).abort()
+        self._transport = transport
+        self._client = transport.get_extra_info("peername")
+        self._timer = self._loop.call_later(REQUEST_SECONDS, self.abort)
+        _open[self._client] = self
+        self._http.connection_made(transport)
 
-    def data_received(self, data: bytes) -> None:
-        """Take what the client sent."""
-        super().data_received(data)
-        self._watch()
+    def request_arrived(self) -> None:
+        """Set the time limit of the response."""
+        if not self.arrived:
+            self.arrived = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(RESPONSE_SECONDS, self.abort)
+
+    def abort(self) -> None:
+        """Close the connection, whatever it does."""
+        self._forget()
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        if self._timer is not None:
-            self._timer.cancel()
-        super().connection_lost(exc)
+        self._forget()
+        self._http.connection_lost(exc)
 
-    def shutdown(self) -> None:
-        """End the connection because the server ends: a request that is not whole is not waited for."""
-        super().shutdown()
-        if self._receiving:
-            self.transport.abort()
+    def data_received(self, data: bytes) -> None:
+        """Pass on what the client sent."""
+        self._http.data_received(data)
 
-    def _watch(self) -> None:
-        """Set the time limit of what the connection does now: send a request, or read the response."""
-        receiving = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        if self._timer is not None:
-            if receiving and self._receiving:
-                return  # bytes that trickle in gain no time
-            self._timer.cancel()
-        self._receiving, self._since = receiving, self.loop.time()
-        seconds = REQUEST_SECONDS if receiving else RESPONSE_SECONDS
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
+    def eof_received(self) -> None:
+        """Pass on that the client sends no more."""
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pass on that the client reads too slowly."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on that the client reads again."""
+        self._http.resume_writing()
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        if _open.get(self._client) is self:
+            del _open[self._client]
+
+
+class Server(uvicorn.Server):
+    """A server that does not wait at its end for requests that are not whole."""
+
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        """Close unfinished requests, then answer the others."""
+        for connection in [each for each in _open.values() if not each.arrived]:
+            connection.abort()
+        await super().shutdown(sockets)
+
+
+def watched(app: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return an ASGI application that tells its connection when the request is whole."""
+
+    async def call(
+        scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        def arrived() -> None:
+            if connection := _open.get(scope["client"]):
+                connection.request_arrived()
+
+        async def receiving() -> Message:
+            message = await receive()
+            if not message.get("more_body"):
+                arrived()
+            return message
+
+        async def sending(message: Message) -> None:
+            arrived()  # of a request without a body, nothing is received
+            await send(message)
+
+        await app(scope, receiving, sending)
+
+    return call

@@ -41,6 +41,7 @@ _BYTES = 16  # of randomness in a token
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have as many
 HEADERS = {
     "Cache-Control": "no-store",
+    "Connection": "close",  # a connection is one request, which has its time limit
     "Content-Security-Policy": f"{policy()}; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -180,15 +181,15 @@ def serve(app: Starlette, port: int) -> None:
     """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests that have arrived are answered first."""
     import uvicorn
 
-    from recap.studies.connections import LimitedConnection, backlog, raise_handles
+    from recap.studies.connections import Connection, Server, backlog, raise_handles, watched
 
     raise_handles()
     log.info(f"serving on http://127.0.0.1:{port}, until Ctrl-C")
-    uvicorn.run(
-        app,
+    config = uvicorn.Config(
+        watched(app),
         host=LOCAL[0],
         port=port,
-        http=LimitedConnection,
+        http=Connection,
         lifespan="off",
         backlog=backlog(),
         timeout_graceful_shutdown=STOP_SECONDS,
@@ -196,3 +197,4 @@ def serve(app: Starlette, port: int) -> None:
         log_level="error",
         server_header=False,
     )
+    Server(config).run()

@@ -8,7 +8,9 @@ from helpers.refusals import refused
 from helpers.report_results import ReportFolder, write_claim
 from recap.cli import main
 from recap.core.errors import DataError
-from recap.profile_report.docs import write_docs
+from recap.profile_report.docs import EARLIER, write_docs
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 
 pytestmark = pytest.mark.seconds
 
@@ -61,6 +63,24 @@ def test_one_paragraph_of_prose_is_taken_and_more_is_refused(profile):
         prose.write_text(more)
         with refused(DataError, prose):
             write_docs("tiny", scales, Path("docs"))
+
+
+def test_what_is_kept_of_earlier_runs_ends_the_page_and_says_so(profile):
+    kept = Path("docs/prose/tiny_earlier.md")
+    kept.parent.mkdir(parents=True)
+    kept.write_text("### On scenes\n\n| a |\n|---|\n| 1.5 |\n")
+    page = write_docs("tiny", [profile.plan()], Path("docs")).read_text()
+    assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{kept.read_text()}")
+    assert "were not kept" in EARLIER
+    kept.unlink()
+    assert "Earlier" not in write_docs("tiny", [profile.plan()], Path("docs")).read_text()
+
+
+@pytest.mark.parametrize("kept", sorted(path.name for path in (RESULTS / "prose").glob("*.md")))
+def test_every_text_that_is_kept_by_hand_is_in_its_page(kept):
+    text, stem = (RESULTS / "prose" / kept).read_text(), Path(kept).stem
+    page = (RESULTS / f"{stem.partition('_')[0]}.md").read_text()
+    assert (text if stem.endswith("_earlier") else " ".join(text.split())) in page
 
 
 def test_the_command_writes_the_page_of_a_profile(profile, capsys):

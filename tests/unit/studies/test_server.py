@@ -177,7 +177,7 @@ def test_a_connection_that_trickles_is_closed_in_time(monkeypatch):
     async def trickle():
         import uvicorn
 
-        options = {"http": connections.LimitedConnection, "lifespan": "off", "log_level": "error"}
+        options = {"http": connections.Connection, "lifespan": "off", "log_level": "error"}
         server = uvicorn.Server(uvicorn.Config(answer, port=0, **options))
         running = asyncio.create_task(server.serve())
         while not server.started:

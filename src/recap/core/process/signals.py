@@ -71,10 +71,11 @@ class GracefulStop(ContextDecorator):
 
     Args:
         name: of the job, for the log line.
+        then: what the log line says of the next start.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, then: str = "the same command starts this step again") -> None:
+        self.name, self.then = name, then
         self._logged = False
         self._handled: AbstractContextManager[None] | None = None
 
@@ -87,7 +88,7 @@ class GracefulStop(ContextDecorator):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stopped = isinstance(error, SystemExit | KeyboardInterrupt) and self.received is not None and not self._logged
-        leave = self.exit("the same command starts this step again") if stopped else None
+        leave = self.exit(self.then) if stopped else None
         if self._handled is not None:
             self._handled.__exit__(None, None, None)
         if leave is not None:

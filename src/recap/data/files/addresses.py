@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
+from recap.core.process.bounded import at_once
+from recap.core.process.signals import GracefulStop
 from recap.data.files.redirects import DownloadError, guarded_session, reason_of
 from recap.settings.versions import OutsideFile
 
@@ -29,6 +31,7 @@ class Answer:
     bytes: int | None
 
 
+@GracefulStop("check-addresses")
 def check_addresses(files: Sequence[OutsideFile], *, timeout: float, workers: int) -> list[Answer]:
     """Ask each address of some files once, by HEAD: nothing is downloaded.
 
@@ -38,8 +41,8 @@ def check_addresses(files: Sequence[OutsideFile], *, timeout: float, workers: in
         workers: addresses asked at once.
     """
     asked = [(file, url) for file in files for url in file.urls]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda each: _answer(*each, timeout=timeout), asked))
+    stop = threading.Event()
+    return at_once(lambda each: _answer(*each, timeout=timeout), asked, workers=workers, stop=stop)
 
 
 def write_answers(path: Path, answers: Sequence[Answer], today: date) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +16,8 @@ from recap.core.errors import DataError, RecapError
 from recap.core.files.atomic import atomic_path, naming_full_disk
 from recap.core.files.json_files import write_json
 from recap.core.log import log
+from recap.core.process.bounded import at_once
+from recap.core.process.signals import GracefulStop
 from recap.core.progress import byte_bar
 from recap.data.files.download import Transfer, download, locked_part, restart, version_file
 from recap.data.files.redirects import DownloadError
@@ -49,26 +50,22 @@ def fetch_files(
     Raises:
         DataError: a file is not available, or is not what its hash says; the other files are finished first.
     """
-    stop, lock = threading.Event(), threading.Lock()
+    stop, lock = transfer.stop or threading.Event(), threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with closing(byte_bar("fetch", total=total)) as bar, ThreadPoolExecutor(workers) as pool:
+    with GracefulStop("fetch", "the same command continues"), closing(byte_bar("fetch", total=total)) as bar:
 
         def one(file: OutsideFile) -> Fetched | RecapError:
+            progress = _mover(bar, lock)
             try:
                 with naming_full_disk(into / file.name):
-                    return fetch_file(
-                        file, into=into, source=source, transfer=replace(transfer, progress=_mover(bar, lock))
-                    )
+                    told = replace(transfer, progress=progress, stop=stop)
+                    return fetch_file(file, into=into, source=source, transfer=told)
             except RecapError as error:
                 return error
             except OSError as error:
                 return DataError(f"{into / file.name}: cannot be read or written ({error}); correct the folder")
 
-        try:
-            done = list(pool.map(one, files))
-        except BaseException:
-            stop.set()
-            raise
+        done = at_once(one, files, workers=workers, stop=stop)
     failed = [result for result in done if isinstance(result, RecapError)]
     for error in failed[1:]:
         log.error(f"recap: {error}")

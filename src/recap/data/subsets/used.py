@@ -14,11 +14,11 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
 
 
-def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
+def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
     """Write the ids of all images that runs on these subsets read, one a line, ascending.
 
     Args:
-        corpus: the corpus that the subsets were drawn from.
+        corpora: of the data sets that the subsets were drawn from, all with the same pictures.
         subsets: JSON files of subsets.
         out: the list.
         parts: folders of pictures' names, such as val2014, all of which are captioned.
@@ -26,11 +26,15 @@ def write_used(*, corpus: Path, subsets: Sequence[Path], out: Path, parts: Seque
     Raises:
         DataError: a subset is of another corpus.
     """
-    source = Corpus.read(corpus)
-    found = [source.image_id[source.split != "train"]]
-    found += [source.image_ids_of(read_subset(path)["caption_ids"]) for path in subsets]
-    if parts:
-        folders = tuple(f"{part}/" for part in parts)
+    sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
+    found = [source.image_id[source.split != "train"] for source in sources.values()]
+    for path in subsets:
+        drawn = read_subset(path)
+        if drawn["dataset"] not in sources:
+            raise DataError(f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to --corpus")
+        found.append(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]))
+    folders = tuple(f"{part}/" for part in parts)
+    for source in sources.values() if parts else ():
         found.append(np.array([image for image, file in source.files().items() if file.startswith(folders)], np.int64))
     write_text(out, "".join(f"{image_id}\n" for image_id in np.unique(np.concatenate(found)).tolist()))
     checksums.record(out)

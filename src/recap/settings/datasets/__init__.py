@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -31,10 +31,12 @@ class DatasetConfig(NamesFiles):
     Attributes:
         reader: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind.
         products: files that the reader writes beside corpus.parquet.
+        of_captions: keys that say nothing of the pictures and of their ids.
     """
 
     reader: ClassVar[str]
     products: ClassVar[tuple[str, ...]] = ()
+    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
     # For `recap plan`, never in a dump: no file is made from them.
@@ -51,6 +53,10 @@ class DatasetConfig(NamesFiles):
     def known_counts(self) -> Counts | None:
         """Return how many images and captions there are; None: the settings do not say."""
         return self.counts
+
+    def pictures(self) -> dict[str, Any]:
+        """Return what decides which pictures there are; data sets where it is equal share their feature stores."""
+        return self.model_dump(exclude=set(self.of_captions))
 
     def picture_sources(self) -> list[str]:
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""

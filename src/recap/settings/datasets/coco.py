@@ -21,6 +21,7 @@ class CocoDataset(DatasetConfig):
     """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists of pictures."""
 
     reader: ClassVar[str] = "recap.data.datasets.coco:build"
+    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary", "annotations", "val_list", "test_list", "partial")
 
     kind: Literal["coco"]
     annotations: list[OutsideFile] = Field(

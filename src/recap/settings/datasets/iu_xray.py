@@ -18,6 +18,7 @@ class IuXrayDataset(DatasetConfig):
 
     reader: ClassVar[str] = "recap.data.datasets.iu_xray.reader:build"
     products: ClassVar[tuple[str, ...]] = (PICTURES, "studies.csv", "counts.md")
+    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary", "max_words")
 
     kind: Literal["iu_xray"]
     reports: OutsideFile = Field(

@@ -1,0 +1,147 @@
+"""CLIPScore and RefCLIPScore: how near captions are to the picture, and to the references, in CLIP's space.
+
+Hessel et al. 2021, "CLIPScore: A Reference-free Evaluation Metric for Image Captioning". With a caption c, the
+references R of its image and the picture v, each encoded by CLIP, and texts after the words "A photo depicts":
+
+    CLIPScore(c, v) = 2.5 max(cos(c, v), 0)
+    RefCLIPScore(c, R, v) = harmonic mean of CLIPScore(c, v) and max(max_{r in R} cos(c, r), 0)
+
+The paper takes CLIP's ViT-B/32. recap has no weights: ``RECAP_CLIP`` names a folder with a CLIP, as transformers saves
+it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from recap.core.device import select_device
+from recap.core.errors import MetricError, first_line
+from recap.core.hashing import sha256_file
+from recap.core.progress import progress
+from recap.data.corpus.build import CORPUS
+from recap.data.corpus.corpus import Corpus
+from recap.data.files.images import ImageSource
+from recap.features.torchvision_ops import ensure_torchvision
+from recap.metrics.base import Captions, Metric, Result
+from recap.reporting.figures import side_by_side
+from recap.settings.datasets import PICTURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from PIL.Image import Image
+    from torch import Tensor
+
+FOLDER, IMAGES = "RECAP_CLIP", "RECAP_CLIP_IMAGES"
+TENSORS = "model.safetensors"
+WEIGHT = 2.5  # w of the paper
+PROMPT = "A photo depicts "
+_BATCH = 32  # images at a time
+
+
+class ClipScore(Metric):
+    """Mean of each score; pictures are those given, else of ``RECAP_CLIP_IMAGES``, else those beside the corpus."""
+
+    names: ClassVar[tuple[str, ...]] = ("CLIPScore", "RefCLIPScore")
+    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"pictures"})
+
+    def __init__(self) -> None:
+        self._sha256 = ""
+
+    def version(self) -> dict[str, str]:
+        """Return the beginning of the sha256 of the weights: scores of other weights are not compared."""
+        return {"clip": self._sha256[:8]}
+
+    def score(self, captions: Captions) -> Result:
+        """Return both scores.
+
+        Raises:
+            MetricError: transformers, the weights or the pictures are missing, or the weights are no CLIP.
+            DataError: a picture is missing or damaged.
+        """
+        clip, picture = Clip(_folder()), captions.picture if captions.pictures else _pictures(captions)
+        self._sha256 = clip.sha256
+        per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
+        for first in progress(range(0, len(captions.ids), _BATCH), name="CLIPScore", unit="batches"):
+            ids = captions.ids[first : first + _BATCH]
+            texts = [[captions.hypotheses[image], *captions.references[image]] for image in ids]
+            pictures, words = clip.encode([picture(image) for image in ids], sum(texts, []))
+            for image, seen, own in zip(ids, pictures, words.split([len(each) for each in texts]), strict=True):
+                score = WEIGHT * max(float(own[0] @ seen), 0.0)
+                nearest = max(float((own[1:] @ own[0]).max()), 0.0)
+                per_image["CLIPScore"][image] = score
+                per_image["RefCLIPScore"][image] = 2 * score * nearest / (score + nearest) if score + nearest else 0.0
+        return Result({name: fmean(values.values()) for name, values in per_image.items()}, per_image)
+
+
+class Clip:
+    """Both towers of a CLIP, from a folder with its configuration, tensors (safetensors alone), tokenizer and sizes."""
+
+    def __init__(self, folder: Path) -> None:
+        ensure_torchvision()
+        try:
+            from transformers import CLIPImageProcessor, CLIPModel, CLIPTokenizer
+            from transformers.utils import logging
+        except ImportError as error:
+            raise MetricError("CLIPScore needs transformers; install it with: pip install 'recap[clip]'") from error
+
+        logging.disable_progress_bar()
+        own: dict[str, Any] = {"local_files_only": True}
+        try:
+            loading = {**own, "use_safetensors": True, "output_loading_info": True}
+            model, loaded = CLIPModel.from_pretrained(folder, **loading)
+            self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
+            self.tokenizer = CLIPTokenizer.from_pretrained(folder, **own)
+        except Exception as error:  # whatever transformers raises for files of another form
+            raise MetricError(
+                f"{folder}: holds no CLIP that transformers reads ({first_line(error)}); fetch the whole folder again"
+            ) from error
+        if missing := sorted(loaded["missing_keys"]):
+            raise MetricError(f"{folder / TENSORS}: has no tensor {missing[0]!r} ({len(missing)} such); fetch it again")
+        self.device = select_device("auto")
+        self.model: Any = model.eval().to(self.device)
+        self.sha256 = sha256_file(folder / TENSORS)
+
+    def encode(self, pictures: list[Image], texts: list[str]) -> tuple[Tensor, Tensor]:
+        """Return unit vectors of pictures [B, D] and of texts [T, D], which are cut at the model's longest input."""
+        import torch
+
+        words = self.tokenizer(
+            [PROMPT + text for text in texts],
+            padding=True,
+            truncation=True,
+            max_length=self.model.config.text_config.max_position_embeddings,
+            return_tensors="pt",
+        )
+        pixels = self.processor(images=pictures, return_tensors="pt")
+        with torch.inference_mode():
+            out = self.model(**words.to(self.device), **pixels.to(self.device))
+        unit = torch.nn.functional.normalize
+        return unit(out.image_embeds, dim=-1).cpu(), unit(out.text_embeds, dim=-1).cpu()
+
+
+def _folder() -> Path:
+    """Return the folder of the weights."""
+    name = os.environ.get(FOLDER)
+    if name and (Path(name) / TENSORS).is_file():
+        return Path(name)
+    raise MetricError(
+        f"CLIPScore needs a CLIP, and {FOLDER} is {f'{name}, which has no {TENSORS}' if name else 'not set'}; "
+        f"set it to a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
+    )
+
+
+def _pictures(captions: Captions) -> Callable[[int], Image]:
+    """Return what opens the picture of an image; several views stand side by side."""
+    corpus = captions.product(CORPUS)
+    named = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name]
+    if not named and not (corpus.parent / PICTURES).exists():
+        raise MetricError(
+            f"CLIPScore looks at the pictures, and {corpus.parent} has no {PICTURES}; "
+            f"set {IMAGES} to their folders or zips, with {os.pathsep!r} between them"
+        )
+    source, views = ImageSource(named or [corpus.parent / PICTURES]), Corpus.read(corpus).views()
+    return lambda image: side_by_side([source.open_rgb(file) for file in views[image]])
