@@ -1,31 +1,65 @@
-"""Trains a tiny model: alone, or started by torchrun as one of several processes.
+"""Trains a tiny model: alone, or started by torchrun as one of several processes, whose second may be killed.
 
-Arguments: folder for the state; epochs (2); kind of model, whose example without dropout is trained.
+Arguments: folder for the state; then NAME=VALUE as `train` takes them.
 """
 
+import itertools
+import os
+import signal
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from helpers.model_cases import RandomStore, still
+from helpers.model_cases import RandomStore, changed, still
 from helpers.training import CAPTIONS, Store, V
 from recap.models.images import InputSpec
 from recap.models.registry import build_model, model_config
-from recap.settings import CrossEntropy
+from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.loop import Training
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.logged import Logged
+from recap.training.objectives.self_critical import SelfCriticalObjective
 from recap.training.step import OptimizerStep
 from recap.training.validation import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
 VALIDATION = {image: rows for image, rows in CAPTIONS.items() if image < 7}  # shares of four and three images
+TRAINED = {image: rows[: 1 + image % 2] for image, rows in CAPTIONS.items() if image < 11}  # unequal numbers of tokens
 CONFIG = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16, **STILL}
 CONFIG |= {"encoder_layers": 1, "decoder_layers": 1}
+USUAL = {"learning_rate": 0.01, "images_per_batch": 5}
+STAGES = {
+    # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
+    "smooth": CrossEntropy(epochs=2, epsilon=1e-2, clip_value=None, **USUAL),
+    "xe": CrossEntropy(epochs=4, clip_norm=0.1, label_smoothing=0.1, weight_average=0.9, **USUAL),
+    # Beams draw no random numbers, which would be others in each process.
+    "scst": SelfCritical(epochs=4, sampling="beam", baseline="greedy", cross_entropy=0.3, samples=3, **USUAL),
+}
+
+
+class DoubleStore(Store):
+    """The same features in float64."""
+
+    def read(self, image_ids):
+        return changed(super().read(image_ids), lambda stream: replace(stream, values=stream.values.double()))
+
+
+@contextmanager
+def no_float32(active):
+    """Within, `float` leaves float64 as it is: objectives take logits in bf16 to float32 by it."""
+    plain = torch.Tensor.float
+    if active:
+        torch.Tensor.float = lambda self: self if self.dtype == torch.float64 else plain(self)
+    try:
+        yield
+    finally:
+        torch.Tensor.float = plain
 
 
 def with_a_number(objective):
@@ -38,37 +72,69 @@ def with_a_number(objective):
     return logged
 
 
-def train(folder: Path, epochs: int = 2, kind: str | None = None) -> Training:
-    """Eleven images in batches of five, so that the last batch has one image and one process has none."""
+def objective_of(model, stage):
+    if isinstance(stage, SelfCritical):
+        return SelfCriticalObjective(model, stage, references=TRAINED, max_length=4)
+    return with_a_number(CrossEntropyObjective(model, stage))
+
+
+def watched(step, group, die_at):
+    """Return what will hold the gradients of the first update; the last process is killed before one update."""
+    update, gradients, done = step.optimizer.step, [], itertools.count()
+
+    def watched_update():
+        if next(done) == die_at and group.rank == group.size - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if not gradients:
+            gradients.extend(parameter.grad.clone() for parameter in step.model.parameters())
+        update()
+
+    step.optimizer.step = watched_update
+    return gradients
+
+
+def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1") -> Training:
+    """Eleven images in batches of five, so that the last batch has one image and one process has none.
+
+    Args:
+        folder: for the state and what is trained.
+        epochs: the stage's own by default.
+        kind: of the model, whose example without dropout is trained.
+        stage: one of `STAGES`.
+        dtype: of weights and features.
+        die_at: the update, counted from 0, before which the last process is killed.
+    """
     torch.manual_seed(0)
     group = init_group(torch.device("cpu"))
+    settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(model_configs()[kind].example()) if kind else model_config(CONFIG)
-    store = RandomStore(config) if kind else Store()
-    model = build_model(config, InputSpec(store.sizes, V))
-    # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
-    stage = CrossEntropy(epochs=epochs, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, clip_value=None)
-    captions = {image: rows for image, rows in CAPTIONS.items() if image < 11}
+    double = dtype == "float64"
+    store = RandomStore(config) if kind else DoubleStore() if double else Store()
+    model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))
     loop = Training(
         step=OptimizerStep(
             model=model,
-            objective=with_a_number(CrossEntropyObjective(model, stage)),
-            stage=stage,
+            objective=objective_of(model, settings),
+            stage=settings,
             d_model=16,
             group=group,
             state=folder,
         ),
-        batches=CaptionBatches(features=store, captions=captions, images_per_batch=5, seed=3),
-        validate=validator(model, stage, store, VALIDATION, 4, group, "worker"),
+        batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),
+        validate=validator(model, settings, store, VALIDATION, 4, group, "worker"),
         identity={"settings": {}},
         name="tiny",
         checkpoint_minutes=1e-9,
     )
-    loop.run()
-    torch.save(model.state_dict(), folder / f"rank-{group.rank}-of-{group.size}.pt")
+    gradients = watched(loop.step, group, int(die_at))
+    with no_float32(double):
+        loop.run()
+    found = {"weights": model.state_dict(), "gradients": gradients}
+    torch.save(found, folder / f"rank-{group.rank}-of-{group.size}.pt")
     group.destroy()
     return loop
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    train(Path(sys.argv[1]), *(int(epochs) for epochs in sys.argv[2:3]), *sys.argv[3:])
+    train(Path(sys.argv[1]), **dict(each.split("=", 1) for each in sys.argv[2:]))

@@ -1,6 +1,7 @@
 """A Slurm of its own in a folder: a controller and two nodes on this machine; an installed Slurm's files are not read.
 
-Node n1 is in the partitions `cpu` and `both`; n2, which has two stand-in GPUs, in `gpu` and `both`.
+Node n1 is in the partitions `cpu` and `both`; n2, which has two stand-in GPUs, in `gpu` and `both`. Jobs of the
+partition `first` preempt those of `cpu`, which go back into the queue.
 """
 
 import os
@@ -39,10 +40,13 @@ JobAcctGatherParams=OverMemoryKill
 AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SchedulerParameters=sched_interval=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 GresTypes=gpu
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMemory=32000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=32000 Gres=gpu:2
 PartitionName=cpu Nodes=n1 Default=YES MaxTime=INFINITE State=UP
+PartitionName=first Nodes=n1 PriorityTier=10 MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP
 PartitionName=both Nodes=n1,n2 MaxTime=INFINITE State=UP
 """
@@ -119,9 +123,8 @@ class Cluster:
     def stop(self) -> None:
         """Cancel all jobs and end the daemons."""
         if "slurmctld" in self.daemons:
-            self.said("scancel", "--partition=cpu")
-            self.said("scancel", "--partition=gpu")
-            self.said("scancel", "--partition=both")
+            for partition in ("cpu", "first", "gpu", "both"):
+                self.said("scancel", f"--partition={partition}")
         for daemon in reversed(self.daemons.values()):
             daemon.terminate()
             try:

@@ -221,6 +221,18 @@ def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alo
     assert "processes" not in spec(workspace, alone[0]) and "gpu=1" in alone[0] and " threads: " not in alone[0]
 
 
+def test_only_trainings_of_several_processes_ask_for_several_nodes(workspace):
+    workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 4")
+    words = ("train_all", "--dry-run", "--quiet", "host")
+    said = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 2}",)).stdout
+    jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
+    (together,), (alone,) = ([job for job in jobs if f"model={kind}" in job] for kind in ("zodiac", "transformer"))
+    assert "nodes=2, tasks=2, tasks_per_gpu=0, cpus_per_task=2" in together and "mpi=srun" in together
+    assert "nodes" not in alone and "mpi" not in alone
+    done = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 3}",))
+    assert "recap: execution.nodes: 3 nodes cannot share 4 processes equally" in done.stderr
+
+
 def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 5")

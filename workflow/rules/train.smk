@@ -1,7 +1,7 @@
 """Training: cross-entropy, then self-critical from the best cross-entropy weights."""
 
 from recap.plan.identities import TRAINING, job_code
-from recap.plan.run_spec import execution, run_spec
+from recap.plan.run_spec import execution, nodes, run_spec
 
 
 def train_inputs(stage):
@@ -44,6 +44,26 @@ def all_gpus(wildcards):
     return processes(wildcards) * GPU
 
 
+def on_several(value):
+    """Return the function that gives a resource of trainings on several nodes; others do not have it."""
+
+    def resource(wildcards):
+        count = nodes(PLAN, wildcards.recipe)
+        return value(wildcards, count) if count > 1 else None
+
+    return resource
+
+
+# For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
+SEVERAL_NODES = {
+    "mpi": on_several(lambda wildcards, count: "srun"),
+    "nodes": on_several(lambda wildcards, count: count),
+    "tasks": on_several(lambda wildcards, count: count),
+    "tasks_per_gpu": on_several(lambda wildcards, count: 0),
+    "cpus_per_task": on_several(lambda wildcards, count: all_threads(wildcards) // count),
+}
+
+
 rule train_xe:
     input:
         unpack(train_inputs("xe")),
@@ -59,6 +79,7 @@ rule train_xe:
     threads: all_threads
     resources:
         **train_limits("xe"),
+        **SEVERAL_NODES,
         gpu=all_gpus,
     params:
         spec=train_spec("xe"),
@@ -88,6 +109,7 @@ rule train_scst:
     threads: all_threads
     resources:
         **train_limits("scst"),
+        **SEVERAL_NODES,
         gpu=all_gpus,
     params:
         spec=train_spec("scst"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -177,18 +178,34 @@ def evaluate(a: Arguments) -> None:
 def become_processes(spec: RunSpec, execution: ExecutionFile) -> None:
     """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
 
+    In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
+
     Raises:
-        ConfigError: several processes would read the spec from standard input.
+        ConfigError: several processes would read the spec from standard input, or the nodes cannot share them equally.
     """
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
     if spec.processes > 1 and "-" in sys.argv:
         raise ConfigError(f"--spec -: {spec.processes} processes cannot all read standard input; name a file")
-    claim(execution.device, spec.processes)
+    here = execution.per_node(spec.processes) if "SLURM_JOB_ID" in os.environ else spec.processes
+    claim(execution.device, here)
     if spec.processes > 1:
+        nodes = spec.processes // here
         python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
-        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(spec.processes), "--no-python"]
-        os.execv(sys.executable, [*python, *torchrun, *python, "recap", *sys.argv[1:]])
+        srun, where = _several_nodes(nodes, execution.threads * here) if nodes > 1 else ([], ["--standalone"])
+        torchrun = ["torch.distributed.run", *where, "--nproc-per-node", str(here), "--no-python"]
+        command = [*srun, *python, *torchrun, *python, "recap", *sys.argv[1:]]
+        os.execvp(command[0], command)
+
+
+def _several_nodes(nodes: int, threads: int) -> tuple[list[str], list[str]]:
+    """Return the srun that starts a command on every node, and where its torchruns meet: on this node."""
+    with socket.socket() as found:
+        found.bind(("", 0))
+        port = found.getsockname()[1]
+    srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", f"--cpus-per-task={threads}", "--kill-on-bad-exit"]
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={socket.gethostname()}:{port}"]
+    return srun, [f"--nnodes={nodes}", *meeting, f"--rdzv-id={os.environ['SLURM_JOB_ID']}"]
 
 
 def _labelled(execution: ExecutionFile, series: str) -> AbstractContextManager[None]:

@@ -91,9 +91,8 @@ class Clip:
         logging.disable_progress_bar()
         own: dict[str, Any] = {"local_files_only": True}
         try:
-            self.model, loaded = CLIPModel.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, **own
-            )
+            loading = {**own, "use_safetensors": True, "output_loading_info": True}
+            model, loaded = CLIPModel.from_pretrained(folder, **loading)
             self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
             self.tokenizer = CLIPTokenizer.from_pretrained(folder, **own)
         except Exception as error:  # whatever transformers raises for files of another form
@@ -103,7 +102,7 @@ class Clip:
         if missing := sorted(loaded["missing_keys"]):
             raise MetricError(f"{folder / TENSORS}: has no tensor {missing[0]!r} ({len(missing)} such); fetch it again")
         self.device = select_device("auto")
-        self.model.eval().to(self.device)
+        self.model: Any = model.eval().to(self.device)
         self.sha256 = sha256_file(folder / TENSORS)
 
     def encode(self, pictures: list[Image], texts: list[str]) -> tuple[Tensor, Tensor]:

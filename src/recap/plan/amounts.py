@@ -10,7 +10,7 @@ from recap.core.errors import ConfigError
 from recap.plan.paths import Stores
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.plan.shared_stores import readers, sources, store_folder
+from recap.plan.shared_stores import readers, sources
 from recap.settings import Stage, Subset
 from recap.settings.datasets import DatasetConfig
 from recap.settings.datasets.counts import Counts
@@ -136,11 +136,10 @@ class Amounts:
         The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with
         the same pictures, are independent.
         """
-        counts = self.pictured(store)
+        counts, sharing = self.pictured(store), readers(self.plan, store.dataset, store.features)
         largest: dict[tuple[str, int], float] = {}
         for run in self.plan.trained():
-            folder = store_folder(self.plan, run.dataset, store.features)
-            if folder == store.dataset and store.features in self._sources(run.features):
+            if run.dataset in sharing and store.features in self._sources(run.features):
                 share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
                 draws = run.dataset, run.seed
                 largest[draws] = max(share, largest.get(draws, 0.0))

@@ -11,6 +11,7 @@ from recap.core.errors import ConfigError
 from recap.core.files.yaml_files import read_mapping
 from recap.core.process.gpus import devices
 from recap.plan.run_plan import RunPlan
+from recap.plan.run_spec import nodes
 from recap.settings import Execution
 from recap.settings.params import load_profile, refuse_other_scale
 
@@ -77,9 +78,9 @@ def _check_recipes(plan: RunPlan) -> None:
             raise ConfigError(
                 f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test"
             )
+        here = recipe.processes // nodes(plan, name)
         # None here: the jobs are those of a cluster, whose nodes have them.
-        if gpus and number and recipe.processes > number:
+        if gpus and number and here > number:
             raise ConfigError(
-                f"recipe {name!r}: {recipe.processes} processes want a GPU each, but there are {number}; "
-                "set `processes` lower"
+                f"recipe {name!r}: {here} processes want a GPU each, but there are {number}; set `processes` lower"
             )

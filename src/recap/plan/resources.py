@@ -14,6 +14,7 @@ from recap.plan.amounts import UnknownSize
 from recap.plan.cost import Costs, EvaluationCost, TrainingCost, state_bytes
 from recap.plan.load import uses_gpus
 from recap.plan.run import Run
+from recap.plan.run_spec import nodes
 from recap.plan.step_costs import ASSUMED_TFLOPS
 from recap.plan.submissions import Submission
 from recap.settings.datasets import PICTURES
@@ -37,7 +38,7 @@ class Need:
     """Limits of one job.
 
     Attributes:
-        mem_mb: memory in MB.
+        mem_mb: memory in MB, of each node.
         runtime: minutes.
         disk_mb: MB that it writes, the work that it leaves in case it is killed among them.
     """
@@ -71,7 +72,7 @@ class Resources:
         except UnknownSize:
             return UNKNOWN
         processes = self.plan.recipe(run.recipe).processes
-        memory = processes * (_PROGRAM_MB + cost.memory / _MB)
+        memory = processes / nodes(self.plan, run.recipe) * (_PROGRAM_MB + cost.memory / _MB)
         return _need(memory, self._minutes(cost) / processes, (cost.weights + state_bytes(cost)) / _MB)
 
     def _evaluation(self, run: Run) -> Need:

@@ -36,3 +36,13 @@ def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
 def execution(plan: RunPlan, recipe: str) -> Execution:
     """Return how the jobs of a recipe's runs are computed: the profile's word counts before the recipe's."""
     return plan.profile.execution.over(plan.recipe(recipe).execution)
+
+
+def nodes(plan: RunPlan, recipe: str) -> int:
+    """Return how many nodes of a cluster a training of a recipe takes.
+
+    Raises:
+        ConfigError: they cannot share its processes equally.
+    """
+    processes = plan.recipe(recipe).processes
+    return processes // execution(plan, recipe).per_node(processes)

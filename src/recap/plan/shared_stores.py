@@ -15,8 +15,9 @@ def store_folder(plan: RunPlan, dataset: str, features: str) -> str:
     return dataset if learned else plan.same_pictures(dataset)
 
 
-def readers(plan: RunPlan, folder: str, features: str) -> list[str]:
-    """Return the data sets of a plan whose stores lie in a folder."""
+def readers(plan: RunPlan, dataset: str, features: str) -> list[str]:
+    """Return the data sets of a plan whose stores lie in the folder of a data set's."""
+    folder = store_folder(plan, dataset, features)
     found = [name for name in plan.datasets() if store_folder(plan, name, features) == folder]
     return found or [folder]
 

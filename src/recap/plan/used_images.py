@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.plan.paths import SUBSETS, Paths, Stores
-from recap.plan.run import Run
-from recap.plan.run_plan import RunPlan
-from recap.plan.shared_stores import sources, store_folder
+from recap.plan.shared_stores import readers, sources
 from recap.plan.submissions import VAL
 from recap.settings.datasets.conceptual import ConceptualDataset
 
@@ -24,8 +22,9 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     """
     plan = paths.plan
     found: dict[tuple[str, str, int | None], str] = {}
+    sharing = readers(plan, store.dataset, store.features)
     for run in plan.trained():
-        if _reads(plan, run, store):
+        if run.dataset in sharing and store.features in sources(plan, run.features):
             whole = plan.get("subsets", run.subset).fraction == 1
             found.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
     return sorted(found.values())
@@ -34,7 +33,9 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
 def sent_parts(paths: Paths, store: Stores) -> list[str]:
     """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
     plan = paths.plan
-    return [VAL] if any(_reads(plan, each.run, store) for each in plan.submissions()) else []
+    sharing = readers(plan, store.dataset, store.features)
+    runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
+    return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
 
 
 def corpora_of(paths: Paths, store: Stores, subsets: list[str]) -> list[str]:
@@ -78,9 +79,3 @@ def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
 def tsv_of_draws(paths: Paths, survivors: str) -> str:
     """Return the TSV that web pictures are drawn from."""
     return paths.outside(paths.plan.get("datasets", next(iter(web_draws(paths, survivors)))).train)
-
-
-def _reads(plan: RunPlan, run: Run, store: Stores) -> bool:
-    """Return whether a run reads a store, or one that is made from it."""
-    read = store.features in sources(plan, run.features)
-    return read and store_folder(plan, run.dataset, store.features) == store.dataset

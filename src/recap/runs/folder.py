@@ -83,7 +83,7 @@ def write_run(
             "best_val_cider_d": counters.best,
             "seconds": round(counters.seconds, 1),
             "device": str(device),
-            **execution.model_dump(mode="json", exclude={"device", "extraction_parts", "keep_state"}),
+            **execution.model_dump(mode="json", exclude={"device", "nodes", "extraction_parts", "keep_state"}),
             "feature_hash": made_from["feature_hash"],
             "config_hash": value_hash(spec),
             "git_commit": commit(),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from recap.core.errors import ConfigError
 from recap.settings.base import Strict
 
 
@@ -18,6 +19,9 @@ class Execution(Strict):
 
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
     threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
+    nodes: PositiveInt = Field(
+        1, description="machines of a Slurm cluster that share the `processes` of a training; other jobs have one"
+    )
     tf32: bool = Field(
         True, description="a GPU's float32 products of a training in TF32 (10 bits of mantissa); false: in full float32"
     )
@@ -35,6 +39,17 @@ class Execution(Strict):
     keep_state: bool = Field(
         False, description="refuse to start over if there is a state of other settings, inputs or source"
     )
+
+    def per_node(self, processes: int) -> int:
+        """Return how many of the processes of a training each of its nodes has; one process is on one node.
+
+        Raises:
+            ConfigError: the nodes cannot share them equally.
+        """
+        here, left = divmod(processes, self.nodes if processes > 1 else 1)
+        if left:
+            raise ConfigError(f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally")
+        return here
 
     def over(self, defaults: Execution) -> Execution:
         """Return ``defaults`` with what is set here in their place."""

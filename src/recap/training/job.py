@@ -167,7 +167,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
         load_weights(model, inputs.init / "model.safetensors")
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
-    objective = _objective(model, spec.stage_settings, inputs)
+    objective = _objective(model, spec.stage_settings, inputs, group)
     features: FeatureSources | ResidentFeatures = inputs.features
     if execution.features_in_memory:
         features = ResidentFeatures(inputs.features, list(inputs.captions), group.device)
@@ -272,10 +272,12 @@ def warn_if_no_better(name: str, counters: Counters) -> None:
         )
 
 
-def _objective(model: Captioner, settings: Stage, inputs: Inputs) -> Objective:
+def _objective(model: Captioner, settings: Stage, inputs: Inputs, group: Group) -> Objective:
     if isinstance(settings, SelfCritical):
         return SelfCriticalObjective(model, settings, references=inputs.captions, max_length=inputs.max_length)
     assert isinstance(settings, CrossEntropy)
+    if settings.truncate_to_words and group.size > 1:
+        raise ConfigError("xe.truncate_to_words: cuts at the most words of a whole batch; train with one process")
     begins_word = _begins_word(inputs.vocabulary) if settings.truncate_to_words else None
     return CrossEntropyObjective(model, settings, begins_word)
 

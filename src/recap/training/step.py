@@ -75,12 +75,16 @@ class OptimizerStep:
             steps=steps,
         )
         logged = self._loss(batch, progress)
-        (num_tokens,) = self.group.all_reduce_sum(logged.num_tokens)
+        num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
         weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
+        loss = logged.loss * weight  # the mean over the tokens of all processes; one process alone multiplies by 1
+        if logged.added is not None:
+            loss = loss + logged.added * (logged.num_added / num_added)
         self.optimizer.zero_grad(set_to_none=True)
-        if batch.image_ids:  # the mean over the tokens of all processes; one process alone multiplies by 1
-            (logged.loss * weight).backward()
-        value = logged.loss.item()  # asked when all is queued: a GPU is never without work before this
+        if batch.image_ids:
+            loss.backward()
+            loss = loss / weight
+        value = loss.item()  # asked when all is queued: a GPU is never without work before this
         if not math.isfinite(value):
             reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
             raise self._stopped(batch, progress, reason)

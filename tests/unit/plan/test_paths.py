@@ -65,8 +65,8 @@ def test_wildcards_stand_for_a_run(params):
     run = run_named({**names, "seed": "1", "stage": "scst"})
     assert run == plan_of().scored()[0]
     assert run_named(names, seed=1, stage="scst") == run
-    wildcards = SimpleNamespace(dataset="d", features="tiny_grid")
-    assert paths_of().features(wildcards) == ["results/tiny/features/d/tiny_grid.h5"]
+    wildcards = SimpleNamespace(dataset="tiny_photos", features="tiny_grid")
+    assert paths_of().features(wildcards) == ["results/tiny/features/tiny_photos/tiny_grid.h5"]
 
 
 def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(params):

@@ -17,11 +17,15 @@ class Logged:
         num_tokens: what the loss and the numbers weigh where several processes share a batch.
         numbers: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on
             a GPU stay there until the step is queued.
+        added: scalar that is added to the loss, the mean over `num_added` other tokens; None for nothing.
+        num_added: what it weighs where several processes share a batch.
     """
 
     loss: Tensor
     num_tokens: int
     numbers: dict[str, float | Tensor] = field(default_factory=dict)
+    added: Tensor | None = None
+    num_added: int = 0
 
 
 @torch.no_grad()

@@ -91,14 +91,16 @@ class SelfCriticalObjective:
         captions = token_mask[..., 0].numel()
         count = num_tokens if self.stage.loss_over == "tokens" else captions * self.max_length
         loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype), count)
-        if self.stage.cross_entropy:
-            loss = loss + self.stage.cross_entropy * self.teacher_forcing(memory, batch.tokens)
         numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         numbers |= policy_numbers(policy.detach(), sampled[token_mask])
         if baseline is not None:
             name = "reward_greedy" if self.stage.baseline == "greedy" else "reward_beam"
             numbers[name] = baseline.mean().item()
-        return Logged(loss, count, numbers | {"length": num_tokens / captions})
+        numbers["length"] = num_tokens / captions
+        if not self.stage.cross_entropy:
+            return Logged(loss, count, numbers)
+        added, num_added = self.teacher_forcing(memory, batch.tokens)
+        return Logged(loss, count, numbers, self.stage.cross_entropy * added, num_added)
 
     def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
         """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""
@@ -163,9 +165,9 @@ class SelfCriticalObjective:
             allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True))
         return allowed, token_mask
 
-    def teacher_forcing(self, memory: Memory, tokens: Tensor) -> Tensor:
-        """Cross-entropy of the references [B, C, T + 1] per token."""
+    def teacher_forcing(self, memory: Memory, tokens: Tensor) -> tuple[Tensor, int]:
+        """Return the cross-entropy of the references [B, C, T + 1] per token, and the number of tokens."""
         inputs, targets = tokens[..., :-1], tokens[..., 1:]
         token_mask = targets != PAD
         logits = self.model.logits(self.model.decode_words(inputs, token_mask, memory))
-        return cross_entropy(logits.float(), targets[token_mask])
+        return cross_entropy(logits.float(), targets[token_mask]), len(logits)
