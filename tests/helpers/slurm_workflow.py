@@ -67,7 +67,7 @@ use rule trained as train_xe with:
         "out/limited",
     resources:
         mem_mb=3000,
-        runtime=4,
+        runtime=60,
         slurm_partition="cpu",
 
 
