@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from recap.core.process.gpus import devices
-from recap.data.corpus.parts_of_speech import GET, tagger
+from recap.data.corpus.parts_of_speech import GET, has_tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice_models import spice_models_missing
 from recap.plan.inputs import used_stores
@@ -46,7 +46,7 @@ def _of_metrics(plan: RunPlan) -> Iterator[Tool]:
     if "SPICE" in metrics:
         get = f"recap data spice --into {plan.profile.inputs}, or the workflow with --config fetch=true"
         yield Tool("SPICE's models", not spice_models_missing(), "SPICE is 'not run' in every table", get)
-    yield Tool("tagger", tagger() is not None, "data cards and figures lack parts of speech", GET)
+    yield Tool("tagger", has_tagger(), "data cards and figures lack parts of speech", GET)
 
 
 def _of_features(plan: RunPlan) -> Iterator[Tool]:

@@ -86,10 +86,10 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
     def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
-        projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
-        state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
         hidden = []
         with deferred_weight_grad():
+            projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
+            state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
             for token in projected.unbind(2):
                 state = self.advance(token, state)
                 hidden.append(self.hidden(state))

@@ -12,7 +12,7 @@ class LSTMCell(nn.LSTMCell):
 
     def project_input(self, part: Tensor, first: int) -> Tensor:
         """Project the entries [..., P] of the input that begin at column `first` -> [..., 4 * R]."""
-        return product(part, self.weight_ih[:, first : first + part.shape[-1]], None)
+        return product(part, self.weight_ih, None, first=first)
 
     def step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """One time step: projected input [..., 4 * R], state h and c [..., R] -> new h and c."""

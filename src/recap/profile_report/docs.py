@@ -18,7 +18,10 @@ from recap.reporting.markdown import markdown_table
 from recap.reporting.paper_formats import paper_markdown
 
 PROSE = "prose"  # folder below that of the pages
-EARLIER = "Runs of earlier versions, whose result files were not kept. This section is written by hand; no command can make its numbers again."
+EARLIER = (
+    "Runs of earlier versions, whose result files were not kept. "
+    "This section is written by hand; no command can make its numbers again."
+)
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
@@ -40,7 +43,12 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
         RecapError: a finished file is damaged.
     """
     command = " ".join(["recap report docs", name, *_scale_words(plans), "--into", into.as_posix()])
-    lines = [f"# Results of {name}", "", f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost.", ""]
+    lines = [
+        f"# Results of {name}",
+        "",
+        f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost.",
+        "",
+    ]
     for plan in plans:
         lines += _section(plan, into)
     if earlier := _kept(into / PROSE / f"{name}_earlier.md"):

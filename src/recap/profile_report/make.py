@@ -56,9 +56,11 @@ def make_report(plan: RunPlan) -> Path:
     page = folder / "report.html"
     write_text(page, html_page(title=title, progress=done, sections=sections))
     log.info(f"{page}: {done.sentence}")
-    sheets = [sheet for table in tables if (sheet := folder / "figures" / f"{table.name}_captions.png").is_file()]
-    contents, pictures = [*claims, *studies], [figure for figure in drawn if figure.address]
-    write_pdf(PdfReport(title, done.sentence, contents, tables, pictures, sheets, made_from), page.with_suffix(".pdf"))
+    drawn_sheets = ((table.paper.title, folder / "figures" / f"{table.name}_captions.png") for table in tables)
+    sheets = [(name, sheet) for name, sheet in drawn_sheets if sheet.is_file()]
+    pictures = [figure for figure in drawn if figure.address]
+    pdf = PdfReport(title, done.sentence, claims, tables, studies, pictures, sheets, made_from)
+    write_pdf(pdf, page.with_suffix(".pdf"))
     return page
 
 

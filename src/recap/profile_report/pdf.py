@@ -22,8 +22,9 @@ from recap.reporting.paper_formats import paper_latex
 
 _SECONDS = 300
 _HEAD = r"""\documentclass[10pt,a4paper]{article}
+\IfFileExists{cmap.sty}{\usepackage{cmap}}{}
 \usepackage[T1]{fontenc}
-\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
+\IfFileExists{lmodern.sty}{\usepackage{lmodern}}{\IfFileExists{mathptmx.sty}{\usepackage{mathptmx}}{}}
 \usepackage[utf8]{inputenc}
 \usepackage{textcomp,booktabs,graphicx}
 \usepackage[margin=20mm]{geometry}
@@ -41,14 +42,18 @@ _HEAD = r"""\documentclass[10pt,a4paper]{article}
 
 @dataclass(frozen=True)
 class PdfReport:
-    """What the PDF has: heading, how far the profile is, claims and studies, tables, figures, sheets, origins."""
+    """What the PDF has: heading, how far the profile is, and the parts of the page in its order.
+
+    `sheets` are the contact sheets, with the titles of their tables.
+    """
 
     title: str
     state: str
-    contents: Sequence[Content]
+    claims: Sequence[Content]
     tables: Sequence[ShownTable]
+    studies: Sequence[Content]
     figures: Sequence[ShownFigure]
-    sheets: Sequence[Path]
+    sheets: Sequence[tuple[str, Path]]
     origins: Sequence[Origin]
 
 
@@ -68,7 +73,7 @@ def write_pdf(report: PdfReport, out: Path) -> bool:
 def _compile(program: str, report: PdfReport, out: Path) -> str:
     """Write the PDF, or return why there is none."""
     with TemporaryDirectory(prefix="recap-pdf-") as folder:
-        pictures = [*(figure.file for figure in report.figures), *report.sheets]
+        pictures = [*(figure.file for figure in report.figures), *(sheet for _, sheet in report.sheets)]
         for number, file in enumerate(pictures):
             shutil.copyfile(file, Path(folder) / f"picture{number}.png")
         (Path(folder) / "report.tex").write_text("\n".join(_lines(report)), encoding="utf-8")
@@ -93,12 +98,14 @@ def _lines(report: PdfReport) -> Iterator[str]:
     yield _HEAD
     yield rf"{{\LARGE\bfseries {escape(report.title)}}}\par\medskip {escape(report.state)}\par"
     yield r"\tableofcontents"
-    for content in report.contents:
-        yield from _content(content)
+    for claims in report.claims:
+        yield from _content(claims)
     yield rf"\clearpage\section{{Tables}}{_preliminary(report.tables)}"
     for table in report.tables:
         yield rf"\subsection{{{escape(table.paper.title)}}}"
         yield paper_latex(table.paper, table.name)
+    for study in report.studies:
+        yield from _content(study)
     for number, (title, caption) in enumerate(_pictures(report)):
         if number in (0, len(report.figures)):
             yield rf"\clearpage\section{{{'Samples' if number == len(report.figures) else 'Figures'}}}"
@@ -114,7 +121,7 @@ def _lines(report: PdfReport) -> Iterator[str]:
 
 def _pictures(report: PdfReport) -> Iterator[tuple[str, str]]:
     yield from ((figure.title, figure.caption) for figure in report.figures)
-    yield from ((f"Table {sheet.stem.removesuffix('_captions')}", "") for sheet in report.sheets)
+    yield from ((title, "") for title, _ in report.sheets)
 
 
 def _preliminary(tables: Sequence[ShownTable]) -> str:
@@ -126,7 +133,7 @@ def _content(content: Content) -> Iterator[str]:
     """Yield a table of blocks as paragraphs, which may break over pages as a tabular cannot."""
     yield rf"\section{{{escape(content.title)}}}{{\small {escape(content.scale)}\par}}"
     for block in content.blocks:
-        yield rf"\textbf{{{escape(block.label)}}}\par"
+        yield rf"\textbf{{{escape(block.label)}}}\par\nopagebreak"
         for line in block.lines:
             named = zip(content.columns, line.entries, strict=True)
             values = ", ".join(f"{column} {entry.text}" for column, entry in named if entry.text != NONE)

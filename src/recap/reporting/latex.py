@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recap.reporting.content import Block, Content, Entry
+from recap.reporting.latex_pages import pages
 from recap.reporting.text import plain
 
 _SPECIAL = {
@@ -58,18 +59,34 @@ def _escape_char(char: str) -> str:
 
 
 def latex_table(content: Content, name: str) -> str:
-    """Return a ``table*`` environment, as wide as a page of two columns; a comment names the packages it needs."""
-    columns = content.columns
+    """Return ``table*`` environments, as wide as a page of two columns; a comment names the packages they need.
+
+    A float that is taller than a page loses its end, so a long table is continued in further ones.
+    """
     scale = rf" \textbf{{{escape(content.scale)}}}" if content.scale else ""
-    lines = [
-        f"% made by recap: table {escape(name)}; changes are lost when it is rebuilt",
-        PACKAGES,
-        r"\begin{table*}[tbp]",
-        r"\centering",
-        rf"\caption{{{escape(content.title)}.{scale}}}",
-        rf"\label{{tab:{label_name(name)}}}",
-        r"\medskip",
-        r"\footnotesize" if len(columns) <= _MAX_COLUMNS else r"\scriptsize",
+    captions = [
+        rf"\caption{{{escape(content.title)}.{scale}}}" + "\n" + rf"\label{{tab:{label_name(name)}}}",
+        rf"\addtocounter{{table}}{{-1}}\caption{{{escape(content.title)}, continued.}}",
+    ]
+    blocks = [_block(block, len(content.columns)) for block in content.blocks]
+    parts = pages(blocks, _notes(content), caption=len(content.title) + len(content.scale), small=_small(content))
+    lines = [f"% made by recap: table {escape(name)}; changes are lost when it is rebuilt", PACKAGES]
+    for number, (shown, notes) in enumerate(parts):
+        lines += [r"\begin{table*}[tbp]", r"\centering", captions[min(number, 1)], r"\medskip"]
+        lines += [*(_tabular(content, shown) if shown else ()), *(_below(notes) if notes else ()), r"\end{table*}"]
+    return "\n".join(lines) + "\n"
+
+
+def _small(content: Content) -> bool:
+    return len(content.columns) > _MAX_COLUMNS
+
+
+def _tabular(content: Content, blocks: list[list[str]]) -> list[str]:
+    """Return blocks as a tabular with the headings, with a little space between the blocks."""
+    spaced = [line for block in blocks for line in (r"\addlinespace", *block)][1:]
+    columns = content.columns
+    return [
+        r"\scriptsize" if _small(content) else r"\footnotesize",
         r"\setlength{\tabcolsep}{3pt}",
         *fitted(
             [
@@ -77,15 +94,12 @@ def latex_table(content: Content, name: str) -> str:
                 r"\toprule",
                 " & ".join(["", *(escape(column) for column in columns)]) + r" \\",
                 r"\midrule",
-                *_body(content),
+                *spaced,
                 r"\bottomrule",
                 r"\end{tabular}",
             ]
         ),
-        *_notes(content),
-        r"\end{table*}",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def fitted(tabular: list[str]) -> list[str]:
@@ -101,12 +115,6 @@ def fitted(tabular: list[str]) -> list[str]:
 def label_name(name: str) -> str:
     """Return the name of a table as a label."""
     return "".join(char if char.isalnum() else "-" for char in name)
-
-
-def _body(content: Content) -> list[str]:
-    """Return the blocks, with a little space between them."""
-    blocks = [[r"\addlinespace", *_block(block, len(content.columns))] for block in content.blocks]
-    return [line for block in blocks for line in block][1:]
 
 
 def _block(block: Block, columns: int) -> list[str]:
@@ -157,6 +165,9 @@ def _notes(content: Content) -> list[str]:
     notes = footnotes(content.footnotes) + [escape(note) for note in content.notes]
     # A line may end after each field of a signature.
     fields = [escape(text).replace(r"\textbar{}", r"\textbar{}\allowbreak ") for text in content.signatures]
-    notes += [rf"Signature: \texttt{{{text}}}." for text in fields]
+    return notes + [rf"Signature: \texttt{{{text}}}." for text in fields]
+
+
+def _below(notes: list[str]) -> list[str]:
     body = "\\par\n".join(notes)
     return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\scriptsize\raggedright", body, r"\end{minipage}"]

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.operators import Operators
 from recap.nn.fast import Dropout, Linear, deferred_weight_grad, dropout_mask, fixed_weights
 from recap.nn.fast.deferred import DeferredWeightGrad
 from recap.nn.fast.linear import MIN_PREPACK_SIZE
+from recap.nn.fast.onednn import unbroken
 from recap.nn.recurrent import LSTMCell
 from recap.papers.xlan.bilinear import bilinear_pool, plain_bilinear_pool
 
@@ -161,9 +163,27 @@ def test_a_loop_leaves_nothing_behind_for_the_collector(monkeypatch):
                 out = layer(h)
         out.sum().backward()
         del h, c, x, out
-        assert len(kept) == 4 and all(deferred() is None for deferred in kept)
+        assert len(kept) == 3 and all(deferred() is None for deferred in kept)
     finally:
         gc.enable()
+
+
+def test_parts_of_a_weight_share_one_gradient_tensor():
+    cell, xs = LSTMCell(7, 4), torch.randn(5, 6, 3)
+    with deferred_weight_grad():
+        h = c = xs.new_zeros(5, 4)
+        for x in xs.unbind(1):
+            h, c = cell.step(cell.project_input(x, 0) + cell.project_input(h, 3), h, c)
+    with Operators() as called:
+        h.sum().backward()
+    assert "aten.slice_backward.default" not in called.names  # it fills a tensor of the whole weight's size
+    assert called.names.count("aten.new_zeros.default") == 1
+
+
+def test_a_part_is_copied_line_by_line():
+    part = torch.arange(24.0).view(4, 6)[:, 2:]
+    assert torch.equal(unbroken(part.mT), part.mT) and unbroken(part.mT).mT.is_contiguous()
+    assert torch.equal(unbroken(part), part) and unbroken(part).is_contiguous()
 
 
 def test_deferred_gradient_under_bf16():

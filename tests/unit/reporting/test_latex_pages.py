@@ -52,6 +52,18 @@ def test_a_table_that_fits_a_column_stands_in_one(written, table_id):
     assert (width(tables[table_id]) <= COLUMN) == (TABLES[table_id] == "table")
 
 
+def test_a_table_that_is_longer_than_a_page_is_continued(written):
+    tables, folder = written
+    text = latex_of(folder, "xlan/t1", "")
+    floats = re.findall(r"\\begin\{table\*\}.*?\\end\{table\*\}", text, re.DOTALL)
+    assert len(floats) > 1 and max(each.count(r" \\") for each in floats) < 70
+    assert text.count(r"\label{") == 1 and text.count("continued.") == text.count(r"\addtocounter") == len(floats) - 1
+    labels = re.findall(r"\\multicolumn\{\d+\}\{@\{\}l\}\{\\textbf\{(.*)\}\} ", text)
+    assert len(labels) == len(set(labels)) == len(tables["xlan/t1"].rows)
+    assert floats[-1].count("Signature:") == text.count("Signature:") > 0
+    assert latex_of(folder, "recap/demo", "").count(r"\begin{table*}") == 1
+
+
 def pages(folder, page, font, ending):
     """Set all tables in two columns; return the log and, table by table, the natural width of its lines."""
     size, column, text = PAGES[page]
@@ -87,6 +99,7 @@ def test_no_line_is_wider_than_its_column(written, page, font):
     for ending in (".paper", ""):
         log, widths = pages(folder, page, font, ending)
         assert "Overfull \\hbox" not in log, re.findall(r"Overfull \\hbox.*", log)
+        assert "Float too large" not in log, re.findall(r"Float too large.*", log)
         if not ending:
             continue
         for table_id, environment in TABLES.items():

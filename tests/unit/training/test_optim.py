@@ -7,6 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from helpers.operators import Operators
 from recap.settings import (
     ConstantSchedule,
     CosineSchedule,
@@ -108,6 +109,18 @@ def test_clipping():
     weight.grad = torch.tensor([3.0, 4.0, 0.0, 0.0])
     clip_gradients([weight], stage(clip_norm=None, clip_value=None))
     assert weight.grad.tolist() == [3.0, 4.0, 0.0, 0.0]
+
+
+def test_clipping_by_value_passes_over_a_gradient_once():
+    torch.manual_seed(0)
+    weights = [torch.nn.Parameter(torch.zeros(7)) for _ in range(3)]
+    for weight in weights[:2]:  # the last has no gradient
+        weight.grad = torch.randn(7)
+    expected = [weight.grad.clamp(-0.1, 0.1) for weight in weights[:2]]
+    with Operators() as called:
+        clip_gradients(weights, stage(clip_norm=None, clip_value=0.1))
+    assert called.names == ["aten.clamp_.default"] * 2
+    assert all(torch.equal(weight.grad, right) for weight, right in zip(weights, expected, strict=False))
 
 
 def test_optimisers():

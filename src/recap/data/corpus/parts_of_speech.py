@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 from recap.core.errors import ConfigError
 
@@ -44,6 +45,12 @@ def tagger() -> tuple[str, Tagger] | None:
         if tag is not None:
             return name, tag
     return None
+
+
+def has_tagger() -> bool:
+    """Return whether a tagger is installed; one whose package brings its model is not loaded, which takes seconds."""
+    complete = (("textblob",), ("spacy", "en_core_web_sm"))
+    return any(all(map(find_spec, packages)) for packages in complete) or _nltk() is not None
 
 
 def needed_tagger() -> tuple[str, Tagger]:

@@ -57,11 +57,13 @@ def fixed_weights() -> Iterator[None]:
         _prepacked.reset(token)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x [..., P] times weight [Q, P], plus bias [Q] -> [..., Q]."""
-    deferred = deferred_product(x, weight)
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
+    """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [..., Q]."""
+    deferred = deferred_product(x, weight, first)
     if deferred is not None:
         return deferred if bias is None else deferred + bias
+    if x.shape[-1] < weight.shape[1]:
+        weight = weight[:, first : first + x.shape[-1]]
     weights = _prepacked.get() if should_prepack(x, weight) else None
     if weights is None:
         return learned_product(x, weight, bias)

@@ -53,7 +53,9 @@ class _Product(torch.autograd.Function):
 
 def unbroken(matrix: Tensor) -> Tensor:
     """Copy a part of a larger matrix: there oneDNN falls back to loops that take seconds."""
-    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
+    if matrix.is_contiguous() or matrix.mT.is_contiguous():
+        return matrix
+    return matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()  # lines as they lie: no turning
 
 
 def suits_onednn(x: Tensor, weight: Tensor) -> bool:

@@ -1,0 +1,54 @@
+"""What a GPU is asked for in a step of cross-entropy: kernels and waits, counted on a device that computes nothing.
+
+docs/explanation/gpu.md has the numbers. Not counted: clipping and the optimizer, which take a few launches of many
+tensors each. Counted too high: dropout, three kernels here and one on a GPU.
+"""
+
+import pytest
+import torch
+
+from helpers.counting_device import DEVICE, CountingDevice
+from recap.models.images import Images, InputSpec
+from recap.models.registry import build_model
+from recap.nn.fast import attention
+from recap.settings import CrossEntropy
+from recap.training.batches import Batch
+from recap.training.objectives.cross_entropy import CrossEntropyObjective
+
+pytestmark = pytest.mark.seconds
+IMAGES, CAPTIONS, VECTORS, FEATURES, VOCABULARY = 10, 5, 50, 2048, 9488
+# Of the papers' sizes: launches at 15 tokens, and for each further token.
+MOST = {"transformer": (960, 0), "m2": (720, 0), "x_transformer": (2740, 0), "xlan": (3130, 167)}
+
+
+@pytest.fixture
+def step(monkeypatch):
+    """Return a function that counts forward and backward pass of a model of its paper's size."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)  # it does not know the device
+    address = torch.Tensor.data_ptr
+    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda x: x.untyped_storage()._cdata if x.is_meta else address(x))
+
+    def counted(kind, tokens):
+        with DEVICE:
+            model = build_model({"kind": kind}, InputSpec.of(FEATURES, VOCABULARY))
+            images = Images.of(torch.empty(IMAGES, VECTORS, FEATURES), torch.empty(IMAGES, VECTORS, dtype=torch.bool))
+            captions = torch.empty(IMAGES, CAPTIONS, tokens + 1, dtype=torch.long)
+        objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=0.1))
+        with CountingDevice(real=IMAGES * CAPTIONS * tokens) as device:
+            monkeypatch.setattr(attention, "scaled_dot_product_attention", device.attention)
+            loss = objective(Batch([*range(IMAGES)], images, captions)).loss
+            device.note("backward")
+            loss.backward()
+        return device
+
+    return counted
+
+
+@pytest.mark.parametrize("kind", MOST)
+def test_launches_and_waits_of_a_step(kind, step):
+    most, of_a_token = MOST[kind]
+    short, long = step(kind, 15), step(kind, 16)
+    assert 0.95 * most < len(short.launches) <= most  # a lower count is to be written into the page
+    assert len(long.launches) - len(short.launches) == of_a_token
+    assert [what for what, _ in short.waits] == ["length", "length"]  # real tokens of captions, and of targets
+    assert all(at < short.launches.index("backward") for _, at in short.waits)
