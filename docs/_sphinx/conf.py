@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-import mlflow  # noqa: F401  # autodoc imports with TYPE_CHECKING true, under which fastapi, which MLflow brings, fails
+import mlflow.pyfunc  # noqa: F401  # autodoc imports with TYPE_CHECKING true, under which fastapi and pyfunc fail
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 

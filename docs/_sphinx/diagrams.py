@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 from grandalf.graphs import Edge, Graph, Vertex
 from grandalf.layouts import SugiyamaLayout
 from grandalf.routing import route_with_lines
+from networkx import DiGraph, transitive_reduction
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -54,8 +55,8 @@ def edges(text: str) -> list[tuple[str, str]]:
 
 
 def picture(text: str) -> str:
-    """Return a flowchart as SVG, layer below layer, in the colors of the page."""
-    arrows = edges(text)
+    """Return a flowchart as SVG, layer below layer, in the colors of the page, without arrows that others imply."""
+    arrows = list(transitive_reduction(DiGraph(edges(text))).edges)
     boxes: dict[str, Any] = {name: Vertex(name) for name in dict.fromkeys(name for arrow in arrows for name in arrow)}
     lines = [Edge(boxes[start], boxes[end]) for start, end in arrows]
     for name, box in boxes.items():
@@ -77,7 +78,7 @@ def picture(text: str) -> str:
     drawn += [_box(name, box.view) for name, box in boxes.items()]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="{" ".join(f"{each:.0f}" for each in size)}" '
-        f'style="width:max(100%,{0.75 * size[2]:.0f}px)"><style>{STYLE}</style>'
+        f'style="width:max(100%,{0.6 * size[2]:.0f}px)"><style>{STYLE}</style>'
         '<marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">'
         f'<polygon points="0 0, 7 3, 0 6" style="fill:currentColor"/></marker>{"".join(drawn)}</svg>'
     )

@@ -83,10 +83,11 @@ class Guide:
         # In place of weights from the hub.
         (self.folder / "resources").mkdir()
         save_file(tensors_of(backbone()), self.folder / "resources" / WEIGHTS)
-        save_clip(self.folder / "clip")
 
     def follow(self, page, *, slow):
         """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
+        if "RECAP_CLIP" in page.read_text(encoding="utf-8"):
+            save_clip(self.folder / "clip")
         script, shown, last = ["set -e -o pipefail"], {}, 0
         for number, block in enumerate(blocks(page)):
             if block.language == "text":

@@ -90,9 +90,9 @@ class Clip:
 
         logging.disable_progress_bar()
         own: dict[str, Any] = {"local_files_only": True}
+        read: Any = CLIPModel.from_pretrained  # its annotation leaves out that it returns a pair here
         try:
-            loading = {**own, "use_safetensors": True, "output_loading_info": True}
-            model, loaded = CLIPModel.from_pretrained(folder, **loading)
+            model, loaded = read(folder, use_safetensors=True, output_loading_info=True, **own)
             self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
             self.tokenizer = CLIPTokenizer.from_pretrained(folder, **own)
         except Exception as error:  # whatever transformers raises for files of another form
@@ -102,7 +102,7 @@ class Clip:
         if missing := sorted(loaded["missing_keys"]):
             raise MetricError(f"{folder / TENSORS}: has no tensor {missing[0]!r} ({len(missing)} such); fetch it again")
         self.device = select_device("auto")
-        self.model: Any = model.eval().to(self.device)
+        self.model = model.eval().to(self.device)
         self.sha256 = sha256_file(folder / TENSORS)
 
     def encode(self, pictures: list[Image], texts: list[str]) -> tuple[Tensor, Tensor]:

@@ -11,9 +11,10 @@ from recap.plan.claims import planned_claims
 from recap.plan.load import unchecked_plan
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
+from recap.plan.studies import planned_studies
 from recap.rehearsal.cut import cut_rows
 from recap.rehearsal.prepare import prepare, rehearsable
-from recap.rehearsal.small import write_small, write_yaml
+from recap.rehearsal.small import read_rehearsal, write_small, write_yaml
 from recap.rehearsal.workflow import PLUGIN, job_counts
 from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
@@ -51,6 +52,20 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(sma
     assert {stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage} == {1000}
     assert {recipe.evaluation.max_length for recipe in recipes} == {8}
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
+
+
+def test_the_test_split_has_images_for_every_setup_and_gold_item_of_the_studies(small):
+    plans = [planned(small, paper) for paper in rehearsable(PARAMS)]
+    studies = [study for plan in plans for study in planned_studies(plan).values()]
+    assert max(len(study.setups) for study in studies) == 3
+    held_out = read_rehearsal(small).held_out_images
+    assert all(study.images * len(study.setups) + study.gold.count <= held_out for study in studies)
+
+
+def test_samples_are_as_short_as_decoded_captions(small):
+    plans = [planned(small, paper) for paper in rehearsable(PARAMS)]
+    lengths = {plan.get("datasets", run.dataset).vocabulary.max_length for plan in plans for run in plan.trained()}
+    assert lengths == {8}
 
 
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))

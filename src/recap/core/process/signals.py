@@ -29,6 +29,7 @@ class _Flag:
     received: int | None = None
     deferred = False
     handled = False
+    logged = False
 
 
 _flag = _Flag()
@@ -53,7 +54,7 @@ def exit_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        _flag.handled, _flag.received = False, None
+        _flag.handled, _flag.received, _flag.logged = False, None, False
         ending.clear()
 
 
@@ -76,7 +77,6 @@ class GracefulStop(ContextDecorator):
 
     def __init__(self, name: str, then: str = "the same command starts this step again") -> None:
         self.name, self.then = name, then
-        self._logged = False
         self._handled: AbstractContextManager[None] | None = None
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class GracefulStop(ContextDecorator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stopped = isinstance(error, SystemExit | KeyboardInterrupt) and self.received is not None and not self._logged
+        stopped = isinstance(error, SystemExit | KeyboardInterrupt) and self.received is not None and not _flag.logged
         leave = self.exit(self.then) if stopped else None
         if self._handled is not None:
             self._handled.__exit__(None, None, None)
@@ -114,7 +114,7 @@ class GracefulStop(ContextDecorator):
 
     def exit(self, message: str) -> SystemExit:
         """Log that the job was stopped, with ``message``, and return the exception to raise."""
-        self._logged = True
+        _flag.logged = True  # also for a context around this one
         number = self.received or signal.SIGTERM  # another process of the training may have received it
         log.info(f"{self.name}: stopped by {signal.Signals(number).name}; {message}")
         return SystemExit(128 + number)

@@ -98,6 +98,13 @@ def test_ctrl_c_of_a_job_by_hand_is_one_line_and_130(capsys):
     assert capsys.readouterr().err == "train: stopped by SIGINT; the same command starts this step again\n"
 
 
+def test_a_training_that_saved_its_state_says_so_and_nothing_else(capsys):
+    with pytest.raises(SystemExit, match="143"), GracefulStop("train"), GracefulStop("loop") as stop, stop.deferred():
+        signal.raise_signal(signal.SIGTERM)
+        raise stop.exit("the state is saved")
+    assert capsys.readouterr().err == "loop: stopped by SIGTERM; the state is saved\n"
+
+
 @pytest.mark.slow
 def test_a_command_that_imports_all_the_time_ends_when_signalled():
     code = """
