@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,7 @@ def test_features_that_a_photo_cannot_have_are_one_sentence(results, monkeypatch
         self.attributes = {**self.attributes, "extractor": json.dumps(described)}
 
     monkeypatch.setattr(FeatureStore, "_take", other)
+    monkeypatch.setitem(sys.modules, "detectron2", None)  # absent, also where it is installed
     with refused(error, *named):
         recap.load(results.run, device="cpu")
 
