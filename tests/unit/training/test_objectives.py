@@ -179,5 +179,6 @@ def gradients(loop, stage, batch):
     """Gradients of the loss of one batch."""
     loop.step.objective.stage = stage
     loop.model.zero_grad()
-    loop.step.objective(batch).loss.backward()
+    logged = loop.step.objective(batch)
+    (logged.loss + (0 if logged.added is None else logged.added)).backward()
     return [parameter.grad.clone() for parameter in loop.model.parameters()]
