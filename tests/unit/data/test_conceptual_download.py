@@ -112,7 +112,7 @@ def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, t
     monkeypatch.setattr(conceptual_shards, "SHARD", 20)
     monkeypatch.setattr(conceptual_download, "SHARD", 20)
     urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]
-    counts = run(tmp_path, urls, attempts=1, rounds=3)
+    counts = run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)
     assert {web.asked[f"/flaky/{number}.jpg"] for number in range(20, 20 + failing)} == {asked}
     assert counts["ok"] == (59 if failing == 1 else 60)
     assert all(web.asked[f"/ok/{number}.jpg"] == 1 for number in range(20))
