@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recap.core.files.atomic import write_text
-from recap.core.files.checksums import check
+from recap.core.files.checksums import check, record
 from recap.core.files.json_files import read_json
 from recap.core.log import log
 from recap.plan.paths import Paths
@@ -60,7 +60,8 @@ def make_report(plan: RunPlan) -> Path:
     sheets = [(name, sheet) for name, sheet in drawn_sheets if sheet.is_file()]
     pictures = [figure for figure in drawn if figure.address]
     pdf = PdfReport(title, done.sentence, claims, tables, studies, pictures, sheets, made_from)
-    write_pdf(pdf, page.with_suffix(".pdf"))
+    made = [file] if write_pdf(pdf, file := page.with_suffix(".pdf")) else []
+    record(page, *made)  # Snakemake's records leave out the PDF, which only some machines make
     return page
 
 

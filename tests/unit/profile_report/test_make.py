@@ -9,8 +9,10 @@ from PIL import Image
 
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
+from recap.artifacts.verify import problems
 from recap.cli import main
 from recap.core.errors import RecapError
+from recap.core.files import checksums
 from recap.profile_report.make import make_report
 from recap.profile_report.page import duration, sort_key
 
@@ -123,6 +125,7 @@ def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(prof
     profile.write_all()
     make_report(profile.plan())
     assert Path("reports/tiny/report.pdf").read_bytes().startswith(b"%PDF"), capfd.readouterr().err
+    assert not [each for each in problems(Path("reports/tiny")) if "report.pdf" in each]
 
 
 @pytest.mark.parametrize("program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"])
@@ -136,10 +139,12 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     earlier = tmp_path / "reports" / "tiny" / "report.pdf"
     earlier.parent.mkdir(parents=True)
     earlier.write_bytes(b"%PDF")
+    checksums.record(earlier)
     make_report(profile.plan())
     said = capfd.readouterr().err
     assert ("no booktabs.sty" if program else "pdflatex is not installed") in said
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
+    assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
 
 
 def test_the_command_prints_where_the_page_is(profile, capsys):
