@@ -262,7 +262,7 @@ def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(works
     file = workspace.folder / "work/tiny/execution/short.yaml"
     assert "device: cpu\nthreads: 1\n" in file.read_text()
     after = workspace.dry_run(*words, config=("execution={threads: 2, compile: true}",))
-    assert "threads: 2\ntf32: true\ncompile: true\n" in file.read_text()
+    assert "threads: 2\nnodes: 1\ntf32: true\ncompile: true\n" in file.read_text()
     commands = [sorted(line for line in said.splitlines() if " train --spec " in line) for said in (before, after)]
     assert len(commands[0]) == 3 and commands[0] == commands[1]
     assert all("--spec work/tiny/specs/" in line and "{" not in line for line in commands[0])
