@@ -134,11 +134,11 @@ def _panel(image: Image, each: ClusterMap, layers: Sequence[int] | None) -> Imag
     below = max([len(lines) for lines in chips.values()] or [0]) * (_CHIP + 2)
     trees: list[tuple[str, Mapping[int, Partition], Sequence[str]]] = [
         ("tree of words", each.words_of_layer, each.words),
-        ("tree of patches", each.patches_of_layer, []),
+        ("tree of feature vectors", each.patches_of_layer, []),
     ]
     trees = [each_tree for each_tree in trees if any(each_tree[1].values())]  # an empty caption has no tree
     words = sum(fonts["plain"].getlength(f"{plain(word)}  ") for word in each.words)
-    title = plain(f"{each.label}: {' '.join(each.words)}")
+    title = plain(f"{each.label}: {' '.join(each.words) or '(empty caption)'}")
     width = max(
         _GAP + (1 + max(len(shown), 3)) * step,
         round(words) + 3 * _GAP,
