@@ -14,6 +14,14 @@ _COLORS = ("red", "blue", "green", "white", "black", "brown")
 _THINGS = ("dog", "cat", "man", "woman", "train", "bird", "horse", "boat")
 _VERBS = ("sits", "stands", "waits", "rests", "moves")
 _PLACES = ("grass", "sand", "street", "table", "water", "snow")
+# The small words of COCO's captions: recipes name some on which no caption may end.
+_ENDS = (
+    "for an hour in May",
+    "at the end of it",
+    "before or after it is dark",
+    "with others that are close to it",
+    "upon which I am told",
+)
 _VAL2014 = 500_000  # ids of pictures of val2014 and of test2014 start here
 _TEST2014 = 600_000
 CAPTIONS = 5  # captions of a photo of COCO
@@ -96,7 +104,8 @@ class World:
 def sentence(number: int, way: int = 0) -> str:
     """Return a caption of a picture; each ``way`` says something else."""
     draw = _words(number, way)
-    return f"A {draw(_COLORS)} {draw(_THINGS)} {draw(_VERBS)} on the {draw(_PLACES)} near a {draw(_THINGS)}."
+    place, end = draw(_PLACES), _ENDS[way % len(_ENDS)]
+    return f"A {draw(_COLORS)} {draw(_THINGS)} {draw(_VERBS)} on the {place} near a {draw(_THINGS)} {end}."
 
 
 def report(number: int) -> str:

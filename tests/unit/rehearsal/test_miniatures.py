@@ -4,6 +4,9 @@ import csv
 import json
 import tarfile
 import zipfile
+from collections import Counter
+from dataclasses import replace
+from itertools import chain
 from shutil import unpack_archive
 
 import pytest
@@ -11,11 +14,14 @@ import torch
 
 from helpers.importing import run_import
 from helpers.refusals import refused
+from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.rehearsal.files import write_list, write_outside_file
 from recap.rehearsal.world import World
+from recap.settings.param_files import names
+from recap.settings.params import load_named
 from recap.settings.versions import LIST, read_versions
 
 WORLD = World(train=8, held_out=2, web=6, studies=5, address="http://127.0.0.1:1")
@@ -43,6 +49,16 @@ def members(path):
 def corpus_of(folder, **spec):
     build_corpus(name="x", spec=spec, inputs=folder, out=folder / "corpus")
     return Corpus.read(folder / "corpus" / "corpus.parquet")
+
+
+def test_captions_have_every_word_that_a_recipe_of_the_papers_names(tmp_path):
+    world = replace(WORLD, train=12, held_out=7)  # as many as in a rehearsal
+    for name in ("karpathy/caption_datasets.zip", "coco/train2014.zip", "coco/val2014.zip"):
+        write_outside_file(name, world, tmp_path)
+    counts = Counter(chain.from_iterable(corpus_of(tmp_path, **COCO, partial=True).token_lists()))
+    recipes = [load_named(ROOT / "params", "recipes", name) for name in names(ROOT / "params", "recipes")]
+    named = {word for recipe in recipes for word in recipe.evaluation.rules.bad_endings}
+    assert "an" in named and not {word for word in named if counts[word] < 6}
 
 
 def test_karpathys_zip_and_pictures_become_a_corpus(tmp_path, written):
