@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from recap.core.log import log
 
 PREFIX = "recap"  # of the names of jobs: slurm-jobname-prefix in profiles/slurm
+_JOB_NAME = re.compile(f"{PREFIX}_[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")  # the plugin adds a UUID
 _ENDING_SECONDS = 180.0  # for jobs that were cancelled: longer than any cluster's KillWait
 _PAUSE = 1.0
 
@@ -49,7 +51,7 @@ def jobs_here() -> list[str]:
         return []  # another batch system
     lines = _slurm("squeue", "--me", "--noheader", "--format=%A|%j|%Z").splitlines()
     found = [line.split("|", 2) for line in lines]
-    return [number for number, name, folder in found if name.startswith(f"{PREFIX}_") and Path(folder) == Path.cwd()]
+    return [number for number, name, folder in found if _JOB_NAME.fullmatch(name) and Path(folder) == Path.cwd()]
 
 
 def _slurm(*command: str) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 from recap.plan.resources import Need
 
 MOST = 3  # times the limits of the plan that a job gets at last
+# On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own comes KillWait (30 s)
+# before SIGKILL, too short for a large batch. In a profile, `--set-resources` of the command line would take its place.
+STOPPED_BEFORE_LIMIT = {"slurm_extra": "--signal=TERM@180"}
 
 
 def one_of(names: Iterable[str]) -> str:

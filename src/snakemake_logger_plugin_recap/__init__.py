@@ -137,12 +137,13 @@ class LogHandler(LogHandlerBase):
         self._ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Print which job failed and the reason that its command recorded, else what Snakemake says of it."""
+        """Print which job failed and the reason that its command recorded, else what a cluster or Snakemake says."""
         errors = [error for error in self._errors if error.thread == record.thread]
         self._errors = [error for error in self._errors if error not in errors]
         file = _failure(record)
         recorded = file is not None and file.exists()
-        reason = file.read_text(encoding="utf-8") if file is not None and recorded else "killed, or out of memory?"
+        unknown = _on_cluster(record) or "killed, or out of memory?"
+        reason = file.read_text(encoding="utf-8") if file is not None and recorded else unknown
         name = self._names.get(record.jobid, record.rule_name)
         self._failures[record.jobid] = f"{name}: {reason}"
         self._print(f"{_clock()} FAILED  {self._duration(record.jobid)}: {reason}")
@@ -182,6 +183,15 @@ def _failure(record: Any) -> Path | None:
     if start is None or FAILURES_VARIABLE not in os.environ:
         return None
     return failure_file(Path(os.environ[FAILURES_VARIABLE]), arguments[start:])
+
+
+def _on_cluster(record: Any) -> str:
+    """Return what a cluster says of a job that failed, with the cluster's log of it; "" if none ran the job."""
+    said = (
+        (getattr(record, "rule_msg", None) or "").partition("\n")[0].partition("For further error details")[0].strip()
+    )
+    begun = said and "external_jobid" in record.aux
+    return f"{said} Its log: {os.path.relpath(record.log[-1])}" if begun else said
 
 
 def _clock() -> str:

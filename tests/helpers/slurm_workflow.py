@@ -13,6 +13,7 @@ import sys
 sys.path.insert(0, {root!r})
 from recap.core.log import configure
 from workflow.cluster import cancel_left_jobs, stop_with_cluster
+from workflow.directives import STOPPED_BEFORE_LIMIT
 from workflow.folder_lock import lock_folder
 
 configure()
@@ -66,9 +67,8 @@ use rule trained as train_xe with:
     output:
         "out/limited",
     resources:
+        **STOPPED_BEFORE_LIMIT,
         mem_mb=3000,
-        runtime=60,
-        slurm_partition="cpu",
 
 
 use rule trained as spread with:

@@ -51,7 +51,7 @@ def test_a_stopped_workflow_goes_on_where_its_job_was_and_never_runs_it_twice(tr
     first = training.start("trained")
     at_work(training, first)
     first.send_signal(how)
-    first.communicate(timeout=120)
+    first.communicate(timeout=240)  # the plugin ends when it next asks for states, after three minutes at most
     assert first.returncode != 0
     second = training.start("trained")
     while second.poll() is None and not training.run.exists():
@@ -91,11 +91,12 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     done = prepared.train("unbroken_minutes", stage_settings=MINUTES)
     assert done.returncode == 0, done.stderr
     limited = trains(small, prepared, "limited", "unbroken_minutes", stage_settings=MINUTES)
-    process = limited.start("train_xe")
+    # As docs/guides/slurm.md has it: what the command line sets leaves the signal of the rule.
+    process = limited.start("train_xe", "--set-resources", "train_xe:runtime=60", "train_xe:slurm_partition=cpu")
     at_work(limited, process)
     (number,) = limited.mine("RUNNING")
     so_far = limited.cluster.said("squeue", "-h", "-j", number, "-o", "%M")
-    # The profile has the signal come three minutes before the limit; Slurm looks for what is due twice a minute.
+    # The signal comes three minutes before the limit; Slurm looks for what is due twice a minute.
     minutes = int(so_far.rpartition(":")[0]) + 3
     limited.cluster.said("scontrol", "update", f"JobId={number}", f"TimeLimit={minutes}")
     ends_as_unbroken(limited, process)

@@ -11,7 +11,7 @@ from recap.plan.run import file_name, run_named
 from recap.settings.versions import list_of, read_versions
 
 from workflow.load import load, load_planned, refuse
-from workflow.directives import limits, one_of
+from workflow.directives import STOPPED_BEFORE_LIMIT, limits, one_of
 from workflow.planned import passed_on
 from workflow.specs import SpecText
 

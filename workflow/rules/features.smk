@@ -227,6 +227,7 @@ rule features:
     threads: 2
     resources:
         **store_limits(),
+        **STOPPED_BEFORE_LIMIT,
         gpu=lambda wildcards: GPU if pictures_of(wildcards) else 0,
         execution=features_execution,
     params:
@@ -267,6 +268,7 @@ rule detector_features:
     threads: 2
     resources:
         **store_limits(),
+        **STOPPED_BEFORE_LIMIT,
         gpu=GPU,
         execution=features_execution,
     params:

@@ -23,6 +23,7 @@ rule language_model:
     threads: 2
     resources:
         **limits(NEEDS.weights),
+        **STOPPED_BEFORE_LIMIT,
         gpu=GPU,
     params:
         spec=lambda wildcards: as_json(PLAN.spec("language_models", wildcards.language_model)),

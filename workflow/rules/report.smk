@@ -90,6 +90,7 @@ if CLAIMS:
             md=CLAIM_FILES[3],
         log:
             f"{LOGS}/claims.log",
+        localrule: True
         params:
             spec=lambda wildcards: as_json(CLAIMS.model_dump(mode="json")),
             code=code_digest("recap.statistics.claims", "recap.reporting.claims"),

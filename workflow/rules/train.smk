@@ -80,6 +80,7 @@ rule train_xe:
     resources:
         **train_limits("xe"),
         **SEVERAL_NODES,
+        **STOPPED_BEFORE_LIMIT,
         gpu=all_gpus,
     params:
         spec=train_spec("xe"),
@@ -110,6 +111,7 @@ rule train_scst:
     resources:
         **train_limits("scst"),
         **SEVERAL_NODES,
+        **STOPPED_BEFORE_LIMIT,
         gpu=all_gpus,
     params:
         spec=train_spec("scst"),
