@@ -32,19 +32,19 @@ def search(
     return run
 
 
-def transformer() -> Case:
+def transformer(images: int = 10) -> Case:
     """6+6 layers of width 512, random weights, against encoding the prefix anew for every word."""
-    return _against("beam.transformer", plain.beam_search)
+    return _against("beam.transformer", plain.beam_search, images)
 
 
-def transformer_cached() -> Case:
+def transformer_cached(images: int = 10) -> Case:
     """The same against caches that are concatenated and copied."""
-    return _against("beam.transformer.cached", cached.beam_search)
+    return _against("beam.transformer.cached", cached.beam_search, images)
 
 
-def _against(name: str, released: Callable[..., Tensor]) -> Case:
+def _against(name: str, released: Callable[..., Tensor], images: int) -> Case:
     model, slow = (m.eval() for m in models("transformer"))
-    data, ours = batch(), search(model)
+    data, ours = batch(images), search(model, images=images)
 
     def reference() -> Tensor:
         return released(slow, *vectors(data), 5, LENGTH)
@@ -52,7 +52,7 @@ def _against(name: str, released: Callable[..., Tensor]) -> Case:
     same = (ours() == reference()).float().mean().item()
     return Case(
         name,
-        f"6+6 layers, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
+        f"6+6 layers, {images} images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
         ours,
         reference,
         agreement=f"{100 * same:.1f} % of the words equal",
