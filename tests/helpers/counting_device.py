@@ -50,7 +50,7 @@ class CountingDevice(TorchDispatchMode):
         self.note(kind)
         return answer
 
-    def attention(self, query, key, value, attn_mask=None):
+    def attention(self, query, key, value, attn_mask=None, is_causal=False):
         """Stand for torch's fused attention: one kernel, and one for its gradient."""
         self.note("attention" if attn_mask is None else "masked attention")
         return _Attention.apply(query, key, value, self)
