@@ -12,6 +12,7 @@ from benchmarks.shapes import models
 
 CASES: dict[str, Callable[[], Case]] = {
     "reward.cider_d": reward.cider_d,
+    "evaluation": reward.evaluation,
     "beam.transformer": beam.transformer,
     "beam.transformer.5": partial(beam.transformer, images=5),
     "beam.transformer.cached": beam.transformer_cached,
