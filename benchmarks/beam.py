@@ -9,6 +9,7 @@ from torch import Tensor
 from benchmarks import cached, plain
 from benchmarks.figures import Case
 from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
+from benchmarks.step import floor
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
@@ -32,19 +33,19 @@ def search(
     return run
 
 
-def transformer() -> Case:
+def transformer(images: int = 10) -> Case:
     """6+6 layers of width 512, random weights, against encoding the prefix anew for every word."""
-    return _against("beam.transformer", plain.beam_search)
+    return _against("beam.transformer", plain.beam_search, images)
 
 
-def transformer_cached() -> Case:
+def transformer_cached(images: int = 10) -> Case:
     """The same against caches that are concatenated and copied."""
-    return _against("beam.transformer.cached", cached.beam_search)
+    return _against("beam.transformer.cached", cached.beam_search, images)
 
 
-def _against(name: str, released: Callable[..., Tensor]) -> Case:
+def _against(name: str, released: Callable[..., Tensor], images: int) -> Case:
     model, slow = (m.eval() for m in models("transformer"))
-    data, ours = batch(), search(model)
+    data, ours = batch(images), search(model, images=images)
 
     def reference() -> Tensor:
         return released(slow, *vectors(data), 5, LENGTH)
@@ -52,8 +53,9 @@ def _against(name: str, released: Callable[..., Tensor]) -> Case:
     same = (ours() == reference()).float().mean().item()
     return Case(
         name,
-        f"6+6 layers, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
+        f"6+6 layers, {images} images x 50 regions, beam 5, {LENGTH} words of {WORDS}",
         ours,
         reference,
         agreement=f"{100 * same:.1f} % of the words equal",
+        more=lambda: floor(ours),
     )

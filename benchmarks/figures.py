@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -30,10 +31,15 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def clocks(function: Callable[[], object]) -> tuple[float, float]:
-    """Return wall-clock and processor seconds of one call; they differ where threads or other programs take part."""
-    start, processor = time.perf_counter(), time.process_time()
+    """Return wall-clock and processor seconds of one call, those of programs that it starts and waits for with them."""
+    start, processor = time.perf_counter(), _processor_seconds()
     function()
-    return time.perf_counter() - start, time.process_time() - processor
+    return time.perf_counter() - start, _processor_seconds() - processor
+
+
+def _processor_seconds() -> float:
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + others.ru_utime + others.ru_stime
 
 
 def measure(case: Case, rounds: int) -> dict[str, object]:

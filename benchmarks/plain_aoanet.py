@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu, linear
 
+from benchmarks.plain_x_linear import State, mean
 from recap.nn.dot_product import DotProductAttention
 from recap.papers.aoanet.model import AoANet
 
@@ -34,8 +35,8 @@ def key_value(of: DotProductAttention, x: Tensor) -> tuple[Tensor, Tensor]:
     return linear(x, of.key.weight, of.key.bias), linear(x, of.value.weight, of.value.bias)
 
 
-def encode(model: AoANet, features: Tensor, mask: Tensor) -> Tensor:
-    """Features [R, N, F] -> refined [R, N, D]."""
+def encode(model: AoANet, features: Tensor, mask: Tensor) -> State:
+    """Refine the vectors [R, N, F] of rows."""
     embedding = model.feature_embedding
     x = model.feature_dropout(torch.relu(linear(features, embedding.weight, embedding.bias)))
     x = x.masked_fill(~mask[..., None], 0)
@@ -44,20 +45,24 @@ def encode(model: AoANet, features: Tensor, mask: Tensor) -> Tensor:
         found = attend(of.attention, query, key_value(of.attention, query), ~mask[:, None, None])
         joined = of.aoa.dropout(torch.cat([found, query], -1))
         x = x + layer.around.dropout(glu(linear(joined, of.aoa.linear.weight, of.aoa.linear.bias), -1))
-    return model.refiner_norm(x)
+    x = model.refiner_norm(x)
+    return {"fixed.x": x, "fixed.mask": mask, "fixed.g": mean(x, mask)}
 
 
-def scores(model: AoANet, words: Tensor, refined: Tensor, mask: Tensor) -> Tensor:
-    """Teacher forcing word by word: [R, T] -> scores [R, T, V]."""
-    image = (refined * mask[..., None]).sum(1) / mask.sum(1)[:, None]
-    pair, hidden = key_value(model.attention, refined), ~mask[:, None, None]
-    h = c = context = torch.zeros_like(image)
-    found = []
-    for word in words.unbind(1):
-        x = model.word_dropout(torch.relu(model.word_embedding(word)))
-        joined = torch.cat([x, image + model.context_dropout(context)], -1)
-        h, c = nn.LSTMCell.forward(model.lstm, joined, (h, c))
-        attended = attend(model.attention, model.query_norm(h)[:, None], pair, hidden)[:, 0]
-        context = glu(linear(torch.cat([attended, h], -1), model.aoa.linear.weight, model.aoa.linear.bias), -1)
-        found.append(linear(model.output_dropout(context), model.output.weight, model.output.bias).log_softmax(-1))
-    return torch.stack(found, 1)
+def start(model: AoANet, encoded: State) -> State:
+    """Keys of the decoder's attention, projected once, and a zero state."""
+    k, v = key_value(model.attention, encoded["fixed.x"])
+    zero = torch.zeros_like(encoded["fixed.g"][:, 0])
+    return encoded | {"fixed.k": k, "fixed.v": v, "h": zero, "c": zero, "context": zero}
+
+
+def step(model: AoANet, words: Tensor, state: State) -> tuple[Tensor, State]:
+    """Words [R] -> scores [R, V] and the new state."""
+    word = model.word_dropout(torch.relu(model.word_embedding(words)))
+    joined = torch.cat([word, state["fixed.g"][:, 0] + model.context_dropout(state["context"])], -1)
+    h, c = nn.LSTMCell.forward(model.lstm, joined, (state["h"], state["c"]))
+    pair, hidden = (state["fixed.k"], state["fixed.v"]), ~state["fixed.mask"][:, None, None]
+    attended = attend(model.attention, model.query_norm(h)[:, None], pair, hidden)[:, 0]
+    context = glu(linear(torch.cat([attended, h], -1), model.aoa.linear.weight, model.aoa.linear.bias), -1)
+    scores = linear(model.output_dropout(context), model.output.weight, model.output.bias)
+    return scores, state | {"h": h, "c": c, "context": context}

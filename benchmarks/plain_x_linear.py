@@ -21,6 +21,7 @@ from benchmarks.plain import PAD
 from recap.papers.xlan.x_linear import FeatureMix, Projection, XLinear
 
 State = dict[str, Tensor]  # of rows; what begins with "fixed" is never reordered
+Start = Callable[[Any, State], State]  # what an encoder gave -> the state before the first word
 Step = Callable[[Any, Tensor, State], tuple[Tensor, State]]
 
 
@@ -120,11 +121,11 @@ def xlan_step(model: Any, words: Tensor, state: State) -> tuple[Tensor, State]:
     return product(model.output, model.output_dropout(context)), state | {"h": h, "c": c, "context": context}
 
 
-def xlan_scores(model: Any, words: Tensor, encoded: State) -> Tensor:
+def by_word(start: Start, step: Step, model: Any, words: Tensor, encoded: State) -> Tensor:
     """Teacher forcing word by word: [R, T] -> scores [R, T, V]."""
-    state, scores = xlan_start(model, encoded), []
+    state, scores = start(model, encoded), []
     for word in words.unbind(1):
-        score, state = xlan_step(model, word, state)
+        score, state = step(model, word, state)
         scores.append(score)
     return torch.stack(scores, 1)
 

@@ -6,14 +6,17 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import acf, aoanet, attention, beam, beside, features, m2, reward, train, visual_gpt, x_linear
+from benchmarks import acf, attention, beam, beside, features, m2, reward, stepwise, train, visual_gpt
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
 CASES: dict[str, Callable[[], Case]] = {
     "reward.cider_d": reward.cider_d,
+    "evaluation": reward.evaluation,
     "beam.transformer": beam.transformer,
+    "beam.transformer.5": partial(beam.transformer, images=5),
     "beam.transformer.cached": beam.transformer_cached,
+    "beam.transformer.cached.5": partial(beam.transformer_cached, images=5),
     "attention.bf16": attention.bf16,
     "xe.transformer": train.xe,
     "scst.transformer": train.scst,
@@ -21,15 +24,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "beam.m2": m2.beam,
     "xe.m2": m2.xe,
     "scst.m2": m2.scst,
-    "xe.aoanet": aoanet.xe,
     "xe.visualgpt": visual_gpt.xe,
+    "beam.visualgpt": visual_gpt.beam,
     "acf.matrix": acf.matrix,
     "acf.xe": acf.xe,
     "acf.beam": acf.beam,
     "store.random_batch": features.random_batch,
 }
-for _kind in x_linear.MODELS:
-    CASES |= {f"{what.__name__}.{_kind}": partial(what, _kind) for what in (x_linear.xe, x_linear.scst, x_linear.beam)}
+for _kind in stepwise.MODELS:
+    CASES |= {f"{what.__name__}.{_kind}": partial(what, _kind) for what in (stepwise.xe, stepwise.scst, stepwise.beam)}
 for _kind in beside.BESIDE:
     CASES |= {f"xe.{_kind}": partial(beside.xe, _kind), f"beam.{_kind}": partial(beside.search, _kind)}
 

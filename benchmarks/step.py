@@ -41,8 +41,8 @@ def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, lo
 
 
 def plain_learner(model: Captioner, stage: Stage, loss: Callable[[], Tensor]) -> Step:
-    """Return the released way of a step: torch's dropout and torch's Adam or AdamW."""
-    optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[stage.optimizer](
+    """Return the released way of a step: torch's dropout and torch's optimizer, tensor after tensor."""
+    optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer](
         torch_dropout(model).parameters(),
         lr=stage.schedule.learning_rate,
         betas=stage.betas,

@@ -108,7 +108,7 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
             reward = seconds(lambda: objective.reward(data.image_ids, sampled))
         whole = seconds(ours)
         parts = {"decode": drawing, "reward": reward, "forward_backward_and_optimiser": whole - drawing - reward}
-        return {"split": {name: round(value, 4) for name, value in parts.items()}}
+        return {"split": {name: round(value, 4) for name, value in parts.items()}, **floor(ours)}
 
     agreement = "gradient equal without dropout, see tests/unit/training/test_loop.py"
     return Case(name, f"{SHAPES}, length {LENGTH}", ours, reference, agreement, split)

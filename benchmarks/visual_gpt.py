@@ -1,16 +1,17 @@
-"""VisualGPT at the paper's width: a cross-entropy step."""
+"""VisualGPT at the paper's width: a cross-entropy step, and beam search."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from benchmarks import plain_visual_gpt
+from benchmarks import plain_decoding, plain_visual_gpt
+from benchmarks.beam import search
 from benchmarks.figures import Case
 from benchmarks.plain import repeated
 from benchmarks.plain_decoding import padded_loss
-from benchmarks.shapes import CAPTIONS, FEATURES, WORDS, batch, vectors
-from benchmarks.step import cross_entropy
+from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, vectors
+from benchmarks.step import cross_entropy, floor
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt.model import VisualGpt
@@ -29,10 +30,10 @@ XE = CrossEntropy(
 )
 
 
-def model_of() -> VisualGpt:
+def model_of(layers: int = LAYERS) -> VisualGpt:
     """Return a model with the same random weights at each call."""
     torch.manual_seed(0)
-    config = {"kind": "visual_gpt", "decoder_layers": LAYERS, "pretrained": False, "copy_layers": False}
+    config = {"kind": "visual_gpt", "decoder_layers": layers, "pretrained": False, "copy_layers": False}
     model = build_model(config, InputSpec.of(FEATURES, WORDS))
     assert isinstance(model, VisualGpt)
     return model
@@ -50,3 +51,19 @@ def plain_loss(model: VisualGpt) -> Tensor:
 def xe() -> Case:
     """A cross-entropy step."""
     return cross_entropy("xe.visualgpt", SHAPES, XE, model_of, plain_loss)
+
+
+def beam(images: int = 2, layers: int = 12) -> Case:
+    """Beam search of width 5, with the paper's twelve layers."""
+    model, slow = model_of(layers).eval(), model_of(layers).eval()
+    data, ours = batch(images), search(model, images=images)
+
+    @torch.no_grad()
+    def reference() -> Tensor:
+        start = plain_visual_gpt.start(slow, *vectors(data))
+        return plain_decoding.beam_search(plain_visual_gpt.step, slow, start, 5, LENGTH)
+
+    same = (ours() == reference()).float().mean().item()
+    shapes = f"3+{layers} layers of 768, {images} images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
+    agreement = f"{100 * same:.1f} % of the words equal"
+    return Case("beam.visualgpt", shapes, ours, reference, agreement, lambda: floor(ours))

@@ -34,7 +34,7 @@ class CountingDevice(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name.removeprefix("aten::")
-        if name == "_local_scalar_dense":
+        if name == "_local_scalar_dense" and args[0].is_meta:
             return self._wait("read", 1.0 if args[0].is_floating_point() else 1)
         if name == "nonzero":
             return self._wait("length", torch.empty(self.real, args[0].dim(), dtype=torch.long, device=DEVICE))
@@ -50,7 +50,7 @@ class CountingDevice(TorchDispatchMode):
         self.note(kind)
         return answer
 
-    def attention(self, query, key, value, attn_mask=None):
+    def attention(self, query, key, value, attn_mask=None, is_causal=False):
         """Stand for torch's fused attention: one kernel, and one for its gradient."""
         self.note("attention" if attn_mask is None else "masked attention")
         return _Attention.apply(query, key, value, self)

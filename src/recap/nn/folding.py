@@ -20,8 +20,14 @@ def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
 
 
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
-    """Bring a mask, broadcastable to [B, C, T, N], to the axes of folded rows of shape B, C, T: [B', 1, R or 1, N]."""
+    """Bring a mask, broadcastable to [B, C, T, N], to the axes of folded rows of shape B, C, T.
+
+    Returns:
+        [B', 1, R or 1, N], or a mask of all captions, [1, 1, T, N], as it is.
+    """
     images, captions, length = shape
+    if not shared and attn_mask.shape[:2] == (1, 1):
+        return attn_mask
     if not shared:
         return attn_mask.expand(images, captions, -1, -1).flatten(0, 1)[:, None]
     if attn_mask.shape[1:3] == (1, 1):

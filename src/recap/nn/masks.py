@@ -5,6 +5,8 @@ The caller of an attention builds its mask; None masks nothing.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -12,8 +14,22 @@ MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row d
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return [1, 1, T, T]: token t may attend to tokens t' <= t."""
+    """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t' <= t."""
+    make = _causal_mask if torch.compiler.is_compiling() else _kept_causal_mask
+    return make(length, device)
+
+
+def is_causal(mask: Tensor) -> bool:
+    """Return whether a mask is that of `causal_mask`, which fused attention can do without; its values are not read."""
+    square = mask.shape[:2] == (1, 1) and mask.shape[2] == mask.shape[3]
+    return square and not torch.compiler.is_compiling() and mask is causal_mask(mask.shape[2], mask.device)
+
+
+def _causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
+
+
+_kept_causal_mask = cache(_causal_mask)
 
 
 def key_mask(mask: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -281,6 +281,10 @@ class RunPlan(LoadedFiles):
 
     def trained(self) -> list[Run]:
         """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
+        return list(self._trained)
+
+    @cached_property
+    def _trained(self) -> list[Run]:
         scored = {part for run in self.scored() for part in run.parts()}
         return sorted({self.weights(run) for run in scored} | {self.first_stage(run) for run in scored})
 
@@ -328,4 +332,8 @@ class RunPlan(LoadedFiles):
 
     def shown(self) -> list[Run]:
         """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
+        return list(self._shown)
+
+    @cached_property
+    def _shown(self) -> list[Run]:
         return sorted({*self.scored(), *(each.test for each in self.submissions())})

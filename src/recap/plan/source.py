@@ -113,13 +113,9 @@ def _code_digest(starts: tuple[str, ...], without: tuple[str, ...]) -> str:
         place: content_hash([each.without_fields if fieldless[place] else each.hash for each in _statements(place)])
         for place in places
     }
-    names = {place: sorted({name for each in _statements(place) for name in each.names}) for place in places}
     # What a name means is part of what a definition computes: two of one name in two modules may change places.
     for _ in range(3):
-        hashes = {
-            place: content_hash([hashes[place], *(_meaning(place[0], name, hashes) for name in names[place])])
-            for place in places
-        }
+        hashes = {place: content_hash([hashes[place], *_meanings(place, hashes)]) for place in places}
     return content_hash(sorted(set(hashes.values())))[:16]
 
 
@@ -177,10 +173,20 @@ def _dotted(module: str, name: str) -> str:
     return _parsed(module).imports.get(first, [first])[0] + dot + rest
 
 
-def _meaning(module: str, name: str, hashes: dict[Place, str]) -> str:
-    """Return what a name means in a module: the hash of what it stands for, or where outside of the package it is."""
-    meant = [hashes.get(place, "") for place in _meant(module, name)]
-    return f"{name.rpartition('.')[2]}={','.join(meant) if meant else _outside(module, name)}"
+def _meanings(place: Place, hashes: dict[Place, str]) -> list[str]:
+    """Return what the names in a definition mean: hashes of what they stand for, or where outside of the package."""
+    return [
+        f"{name.rpartition('.')[2]}={','.join([hashes.get(each, '') for each in meant])}{outside}"
+        for name, meant, outside in _read(place)
+    ]
+
+
+@cache
+def _read(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
+    """Return the names in a definition, each with what it may stand for, else with where outside it is."""
+    module, _ = place
+    names = sorted({name for each in _statements(place) for name in each.names})
+    return [(name, meant := _meant(module, name), "" if meant else _outside(module, name)) for name in names]
 
 
 def _outside(module: str, name: str) -> str:

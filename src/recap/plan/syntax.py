@@ -64,7 +64,7 @@ def read_module(file: Path, name: str) -> Module:
 def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list[str]]:
     """Return what each imported name means, also those imported inside functions."""
     found: dict[str, list[str]] = {}
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 local = alias.asname or alias.name.partition(".")[0]
@@ -82,16 +82,27 @@ def _bound(node: ast.AST) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    blocks = [child for key in ("body", "orelse", "handlers", "finalbody") for child in getattr(node, key, [])]
-    return names | {name for child in blocks for name in _bound(child)}
+    return names | {name for child in _children(node) for name in _bound(child)}
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below a module or a statement."""
+    for child in _children(node):
+        yield child
+        yield from _statements(child)
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what the blocks of a module or a statement consist of."""
+    for key in ("body", "orelse", "handlers", "finalbody", "cases"):
+        yield from getattr(node, key, ())
 
 
 def _definition(node: ast.stmt) -> Definition:
-    names = _read(node)
-    types = tuple(sorted({*_reads(node, types=True)} - {*names}))
+    names, types = _read(node)
     if not isinstance(node, ast.ClassDef):
         return Definition(content_hash(_plain(node)), names, types)
-    bases = tuple(name for base in node.bases for name in _read(base))
+    bases = tuple(name for base in node.bases for name in _read(base)[0])
     body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
     fieldless = ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
     return Definition(content_hash(_plain(node)), names, types, content_hash(_plain(fieldless)), bases)
@@ -101,11 +112,11 @@ def _plain(node: object) -> object:
     """Return a syntax tree as nested lists: without what computes nothing, and as every Python version has it."""
     if isinstance(node, list):
         return [_plain(each) for each in _without_docstring(node) if not _is_message(each) and not _is_check(each)]
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return ["Raise", "" if _ends(node.exc) else _plain(node.exc.func)]
-    if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
-        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
     if isinstance(node, ast.AST):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            return ["Raise", "" if _ends(node.exc) else _plain(node.exc.func)]
+        if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
+            node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
         named = ((key, getattr(node, key, None)) for key in node._fields if key not in _NO_FIELDS)
         return [type(node).__name__, [[key, _plain(value)] for key, value in named if value not in (None, [])]]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
@@ -132,30 +143,33 @@ def _ends(call: ast.Call) -> bool:
 def _is_check(node: object) -> bool:
     """Return whether a function checks settings."""
     return isinstance(node, ast.FunctionDef) and any(
-        name in _CHECKS for decorator in node.decorator_list for name in _read(decorator)
+        name in _CHECKS for decorator in node.decorator_list for name in _read(decorator)[0]
     )
 
 
-def _read(node: ast.AST) -> tuple[str, ...]:
-    """Return the names that a tree reads, attributes of a name as one: ``masks.causal``."""
-    return tuple(sorted(set(_reads(node))))
+def _read(node: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names that a tree reads, attributes of a name as one (``masks.causal``), and those of types alone."""
+    names: set[str] = set()
+    types: set[str] = set()
+    _collect(node, names, types)
+    return tuple(sorted(names)), tuple(sorted(types - names))
 
 
-def _reads(node: object, types: bool = False) -> Iterator[str]:
-    """Yield names with repetitions; with `types` those in annotations, too."""
-    name = _chain(node)
-    if name is not None:
-        yield name
-    elif isinstance(node, list):
+def _collect(node: object, names: set[str], types: set[str]) -> None:
+    """Add the names that a tree reads, and those in its annotations."""
+    if isinstance(node, list):
         for each in node:
-            yield from _reads(each, types)
+            _collect(each, names, types)
+    elif not isinstance(node, ast.AST):
+        return
+    elif (name := _chain(node)) is not None:
+        names.add(name)
     elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         if not _ends(node.exc):
-            yield from _reads(node.exc.func)
-    elif isinstance(node, ast.AST) and not _is_message(node) and not _is_check(node):
+            _collect(node.exc.func, names, types)
+    elif not _is_message(node) and not _is_check(node):
         for key in node._fields:
-            if types or key not in ("annotation", "returns"):
-                yield from _reads(getattr(node, key, None), types)
+            _collect(getattr(node, key, None), types if key in ("annotation", "returns") else names, types)
 
 
 def _chain(node: object) -> str | None:

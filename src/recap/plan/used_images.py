@@ -22,9 +22,10 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     """
     plan = paths.plan
     found: dict[tuple[str, str, int | None], str] = {}
-    sharing = readers(plan, store.dataset, store.features)
-    for run in plan.trained():
-        if run.dataset in sharing and store.features in sources(plan, run.features):
+    sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
+    made_of = {features: sources(plan, features) for features in {run.features for run in trained}}
+    for run in trained:
+        if run.dataset in sharing and store.features in made_of[run.features]:
             whole = plan.get("subsets", run.subset).fraction == 1
             found.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
     return sorted(found.values())

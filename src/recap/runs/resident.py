@@ -46,7 +46,7 @@ class ResidentFeatures:
 
     def read(self, image_ids: Sequence[int]) -> Images:
         """Return images as `FeatureSources.read` does, on the device."""
-        wanted = torch.tensor([self._index[image] for image in image_ids], device=self._device)
+        wanted = torch.tensor([self._index[image] for image in image_ids])
         return Images({name: stream.read(wanted) for name, stream in self._streams.items()})
 
 
@@ -54,7 +54,8 @@ class _ResidentStream:
     """One stream of all images: the vectors of each image, one image after the other, and boxes and sizes if read."""
 
     def __init__(self, counts: np.ndarray, device: torch.device) -> None:
-        self._counts, self._starts = (torch.from_numpy(x).to(device) for x in (counts, np.cumsum(counts) - counts))
+        # On the CPU, which reads them for each batch.
+        self._counts, self._starts = (torch.from_numpy(x) for x in (counts, np.cumsum(counts) - counts))
         self._length, self._filled, self._device = int(counts.sum()), 0, device
         self._packed: dict[str, Tensor] = {}  # values [length, F], boxes [length, 4]
         self._sizes: list[Tensor] = []
@@ -75,14 +76,15 @@ class _ResidentStream:
     def read(self, wanted: Tensor) -> Stream:
         """Return images by their index."""
         starts, counts = self._starts[wanted], self._counts[wanted]
-        positions = torch.arange(int(counts.max()), device=wanted.device)
+        positions = torch.arange(int(counts.max()))
         mask = positions < counts[:, None]
-        rows = (starts[:, None] + positions).where(mask, 0)
+        rows = (starts[:, None] + positions).where(mask, 0).to(self._device)
+        mask = mask.to(self._device)
         found = {}
         for name, packed in self._packed.items():
             padded = packed.index_select(0, rows.flatten()).view(*mask.shape, -1)
             found[name] = padded.masked_fill_(~mask[..., None], 0.0)
-        sizes = torch.cat(self._sizes)[wanted] if self._sizes else None
+        sizes = torch.cat(self._sizes)[wanted.to(self._device)] if self._sizes else None
         return Stream(found["values"], mask, found.get("boxes"), sizes)
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from helpers.counting_device import DEVICE, CountingDevice
 from helpers.feature_stores import write_store
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
@@ -29,6 +30,14 @@ def test_reads_what_the_store_reads(sources, wanted, monkeypatch):
     found, expected = kept.read(wanted).main, sources.read(wanted).main
     assert torch.equal(found.values, expected.values) and found.values.dtype == expected.values.dtype
     assert torch.equal(found.mask, expected.mask)
+
+
+def test_a_gpu_is_not_waited_for(sources):
+    kept = ResidentFeatures(sources, IDS, DEVICE)
+    with CountingDevice(real=0) as device:
+        images = kept.read([41, 3]).main
+    assert images.values.device == images.mask.device == DEVICE
+    assert not device.waits
 
 
 def test_too_large_and_unknown_images_are_refused(sources, monkeypatch):

@@ -69,7 +69,8 @@ def test_each_caption_has_a_mask_of_its_own(attention):
 
 
 @pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear", "dot_product", "projected", "memory", "aoa"])
-def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind):
+def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
+    monkeypatch.setattr("recap.papers.xlan.bilinear.CHUNK", 100)  # several chunks
     torch.manual_seed(0)
     attention = MAKERS[kind]().double().eval()
     lengths = torch.tensor([[4, 1, 0], [2, 3, 4]])

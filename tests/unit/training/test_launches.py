@@ -11,6 +11,7 @@ from helpers.counting_device import DEVICE, CountingDevice
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.fast import attention
+from recap.nn.masks import causal_mask
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.seconds
 IMAGES, CAPTIONS, VECTORS, FEATURES, VOCABULARY = 10, 5, 50, 2048, 9488
 # Of the papers' sizes: launches at 15 tokens, and for each further token.
 MOST = {"transformer": (960, 0), "m2": (720, 0), "x_transformer": (2740, 0), "xlan": (3130, 167)}
+CAUSAL = {"transformer": 6, "m2": 3}  # fused attentions of tokens over tokens, which need no mask
 
 
 @pytest.fixture
@@ -33,6 +35,7 @@ def step(monkeypatch):
             model = build_model({"kind": kind}, InputSpec.of(FEATURES, VOCABULARY))
             images = Images.of(torch.empty(IMAGES, VECTORS, FEATURES), torch.empty(IMAGES, VECTORS, dtype=torch.bool))
             captions = torch.empty(IMAGES, CAPTIONS, tokens + 1, dtype=torch.long)
+        causal_mask(tokens, DEVICE)  # an earlier batch made it
         objective = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=0.1))
         with CountingDevice(real=IMAGES * CAPTIONS * tokens) as device:
             monkeypatch.setattr(attention, "scaled_dot_product_attention", device.attention)
@@ -50,5 +53,6 @@ def test_launches_and_waits_of_a_step(kind, step):
     short, long = step(kind, 15), step(kind, 16)
     assert 0.95 * most < len(short.launches) <= most  # a lower count is to be written into the page
     assert len(long.launches) - len(short.launches) == of_a_token
+    assert short.launches.count("attention") == CAUSAL.get(kind, 0)
     assert [what for what, _ in short.waits] == ["length", "length"]  # real tokens of captions, and of targets
     assert all(at < short.launches.index("backward") for _, at in short.waits)

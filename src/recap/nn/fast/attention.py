@@ -15,10 +15,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from recap.nn.fast.switch import fast
+from recap.nn.masks import is_causal
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
     """softmax(Q K^T / sqrt(K) + mask) V of query [B, H, T, K], key and value [B, H, N, K] -> [B, H, T, K]."""
     slow = query.dtype == torch.bfloat16 and query.device.type == "cpu" and query.requires_grad
     with sdpa_kernel(SDPBackend.MATH) if slow and fast() else nullcontext():
+        if mask is not None and is_causal(mask):  # a GPU takes its fastest kernel; a CPU gives the same bits
+            return scaled_dot_product_attention(query, key, value, is_causal=True)
         return scaled_dot_product_attention(query, key, value, attn_mask=mask)

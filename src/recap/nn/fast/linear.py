@@ -1,9 +1,9 @@
 """Linear layer with pre-packed weights for small batches on a CPU, as decoding has them: 50 beams, a large weight.
 
 On a CPU torch multiplies through MKL, which packs the whole weight again for every product; with few rows this costs as
-much as the product. Within `fixed_weights()` a weight is packed once and oneDNN multiplies with it (measured on one
-core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70). The results are those of float32 products summed
-in another order.
+much as the product. Within `fixed_weights()` oneDNN multiplies, and packs a weight once, at its second use (measured on
+one core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70): packing costs what it saves in five to ten
+uses, and an encoder has one per batch. The results are those of float32 products summed in another order.
 
 Outside of that scope nothing is kept: torch's fused optimizers change weights without raising their version, so that
 no layer could tell by itself whether its weight is still the one that was packed.
@@ -21,40 +21,40 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from recap.nn.fast.deferred import deferred_product
-from recap.nn.fast.onednn import learned_product, onednn_product, packed, suits_onednn
+from recap.nn.fast.onednn import learned_product, onednn_product, packed, suits_onednn, unbroken
 
 MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
 
 
-@dataclass(frozen=True)
-class PrepackedWeight:
-    """A weight [Q, P] in oneDNN's layout; the weight itself is held, so that its memory is not used again."""
+@dataclass
+class UsedWeight:
+    """A weight [Q, P] that was used, which is held, so that its memory is not used again, and in oneDNN's layout."""
 
     weight: Tensor
     version: int
-    packed: Tensor
+    packed: Tensor | None = None
 
 
-_Prepacked = dict[tuple[int, tuple[int, ...]], PrepackedWeight]  # by a weight's address and shape
-_prepacked: ContextVar[_Prepacked | None] = ContextVar("prepacked", default=None)
+_Used = dict[tuple[int, tuple[int, ...]], UsedWeight]  # by a weight's address and shape
+_used: ContextVar[_Used | None] = ContextVar("used", default=None)
 
 
 @contextmanager
 def fixed_weights() -> Iterator[None]:
-    """Within, no gradient is kept and weights do not change, so that each is packed once; scopes may be nested.
+    """Within, no gradient is kept and weights do not change, so that each is packed at most once; scopes may be nested.
 
     For the length of a decoding. Should an optimizer take a step all the same, everything is packed again.
     """
-    outer = _prepacked.get()
-    weights: _Prepacked = {} if outer is None else outer
-    token = _prepacked.set(weights)
+    outer = _used.get()
+    weights: _Used = {} if outer is None else outer
+    token = _used.set(weights)
     hook = register_optimizer_step_post_hook(lambda *_: weights.clear())
     try:
         with torch.no_grad():
             yield
     finally:
         hook.remove()
-        _prepacked.reset(token)
+        _used.reset(token)
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
@@ -64,10 +64,10 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
         return deferred if bias is None else deferred + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    weights = _prepacked.get() if should_prepack(x, weight) else None
+    weights = _used.get() if should_prepack(x, weight) else None
     if weights is None:
         return learned_product(x, weight, bias)
-    out = onednn_product(x.reshape(-1, x.shape[-1]), _prepack(weight, weights), bias)
+    out = onednn_product(x.reshape(-1, x.shape[-1]), _packed_if_used(weight, weights), bias)
     return out.view(*x.shape[:-1], len(weight))
 
 
@@ -78,13 +78,15 @@ def should_prepack(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def _prepack(weight: Tensor, weights: _Prepacked) -> Tensor:
+def _packed_if_used(weight: Tensor, weights: _Used) -> Tensor:
+    """Return a weight as it is, from its second use on packed; on Zen 4 products with both have the same bits."""
     key = (weight.data_ptr(), tuple(weight.shape))
     known = weights.get(key)
     if known is None or known.version != weight._version:
-        weight = weight.detach()
-        known = PrepackedWeight(weight, weight._version, packed(weight))
-        weights[key] = known
+        weights[key] = UsedWeight(weight.detach(), weight._version)
+        return unbroken(weight.detach())
+    if known.packed is None:
+        known.packed = packed(known.weight)
     return known.packed
 
 

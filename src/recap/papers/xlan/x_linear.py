@@ -139,7 +139,7 @@ class XLinear(Attention):
         k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in key_value)  # [B', H, N, K]
         if attn_mask is None:
             attn_mask = k.new_ones(1, 1, 1, k.shape[2], dtype=torch.bool)
-        mask = fold_mask(attn_mask, query.shape, shared)  # [B', 1, R or 1, N]
+        mask = fold_mask(attn_mask, query.shape, shared).expand(len(k), -1, -1, -1)  # [B', 1, R or 1, N]
         mean_weights = mask.to(v.dtype)
         mean_weights = mean_weights / mean_weights.sum(-1, keepdim=True).clamp(min=1)
         q = fold(self._project(self.query_key, query), shared)  # [B', H, R, K]

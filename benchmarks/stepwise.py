@@ -1,6 +1,6 @@
-"""X-LAN and X-Transformer at COCO's sizes: cross-entropy step, self-critical step and beam search.
+"""X-LAN, X-Transformer and AoANet at COCO's sizes: cross-entropy step, self-critical step and beam search.
 
-`python -m benchmarks.x_linear` tells the memory of the training steps, each in a process of its own.
+`python -m benchmarks.stepwise` tells the memory of the training steps, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks import plain_decoding, plain_x_linear
+from benchmarks import plain_aoanet, plain_decoding, plain_x_linear
 from benchmarks.beam import search
 from benchmarks.figures import Case, seconds, show
-from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated, torch_dropout
+from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
-from benchmarks.step import floor, learner, without_dropout
+from benchmarks.step import cross_entropy, floor, learner, plain_learner
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
@@ -33,18 +33,36 @@ from recap.training.objectives.self_critical import SelfCriticalObjective, of_to
 from recap.training.optim import build_optimizer
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
-MODELS = {"xlan": "75.2 M parameters", "x_transformer": "137.5 M parameters"}
+MODELS = {
+    "xlan": "75.2 M parameters",
+    "x_transformer": "137.5 M parameters",
+    "aoanet": "six refiner layers of 1,024",
+}
 XE = {
     "xlan": CrossEntropy(epochs=1, learning_rate=1e-5, clip_norm=0.5, clip_value=None),
     "x_transformer": CrossEntropy(epochs=1, learning_rate=1e-5, label_smoothing=0.1, optimizer="radam"),
+    "aoanet": CrossEntropy(epochs=1, learning_rate=1e-5, label_smoothing=0.2),
 }
 SCST = {
     "xlan": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy"),
     "x_transformer": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy", optimizer="radam"),
+    "aoanet": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy"),
 }
-START = {"xlan": plain_x_linear.xlan_start, "x_transformer": plain_x_linear.x_transformer_start}
-STEP = {"xlan": plain_x_linear.xlan_step, "x_transformer": plain_x_linear.x_transformer_step}
-SCORES = {"xlan": plain_x_linear.xlan_scores, "x_transformer": plain_x_linear.x_transformer_scores}
+ENCODE = {
+    "xlan": plain_x_linear.encode,
+    "x_transformer": plain_x_linear.encode,
+    "aoanet": plain_aoanet.encode,
+}
+START = {
+    "xlan": plain_x_linear.xlan_start,
+    "x_transformer": plain_x_linear.x_transformer_start,
+    "aoanet": plain_aoanet.start,
+}
+STEP = {
+    "xlan": plain_x_linear.xlan_step,
+    "x_transformer": plain_x_linear.x_transformer_step,
+    "aoanet": plain_aoanet.step,
+}
 ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(seed=2).items()}
 
 
@@ -70,14 +88,9 @@ def ours(model: Captioner, name: str, kind: str) -> Callable[[], None]:
 
 
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
-    """Return the released way of the same step: torch's dropout, and an optimiser that takes tensor after tensor."""
-    stage = stage_of(name, kind)
-    torch_dropout(model)
+    """Return the released way of the same step."""
     loss = plain_xe_loss if name == "xe" else partial(plain_scst_loss, DictionaryCiderD(ENDED))
-    build = torch.optim.RAdam if stage.optimizer == "radam" else torch.optim.Adam
-    groups = [{"params": [weight]} for weight in model.parameters()]
-    optimizer = build(groups, lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon, foreach=False)
-    return learner(model, optimizer, stage, lambda: loss(model.train(name == "xe"), kind))
+    return plain_learner(model, stage_of(name, kind), lambda: loss(model.train(name == "xe"), kind))
 
 
 def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
@@ -85,16 +98,20 @@ def plain_xe_loss(model: Captioner, kind: str) -> Tensor:
     data = batch()
     rows = data.tokens.flatten(0, 1)
     if kind == "xlan":  # repeated after the encoder
-        encoded = plain_x_linear.repeat(plain_x_linear.encode(model, *vectors(data)), CAPTIONS)
+        encoded = plain_x_linear.repeat(ENCODE[kind](model, *vectors(data)), CAPTIONS)
     else:
-        encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
-    return plain_decoding.padded_loss(SCORES[kind](model, rows[:, :-1], encoded), rows, XE[kind].label_smoothing)
+        encoded = ENCODE[kind](model, *repeated(*vectors(data), CAPTIONS))
+    if kind == "x_transformer":
+        scores = plain_x_linear.x_transformer_scores(model, rows[:, :-1], encoded)
+    else:
+        scores = plain_x_linear.by_word(START[kind], STEP[kind], model, rows[:, :-1], encoded)
+    return plain_decoding.padded_loss(scores, rows, XE[kind].label_smoothing)
 
 
 def plain_sample(model: Captioner, kind: str, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Draw with a graph, of images repeated before the encoder."""
     data = batch()
-    encoded = plain_x_linear.encode(model, *repeated(*vectors(data), CAPTIONS))
+    encoded = ENCODE[kind](model, *repeated(*vectors(data), CAPTIONS))
     return plain_decoding.sample(STEP[kind], model, START[kind](model, encoded), LENGTH, said)
 
 
@@ -102,7 +119,7 @@ def plain_greedy(model: Captioner, kind: str) -> Tensor:
     """Say the likeliest words of every image."""
     data = batch()
     with torch.no_grad():
-        encoded = plain_x_linear.encode(model, *vectors(data))
+        encoded = ENCODE[kind](model, *vectors(data))
         return plain_decoding.greedy(STEP[kind], model, START[kind](model, encoded), LENGTH)
 
 
@@ -121,17 +138,9 @@ def _words(said: Tensor) -> list[list[int]]:
 
 
 def xe(kind: str) -> Case:
-    """Forward, backward, clipping and Adam of 50 captions of 7 to 16 words, with dropout."""
-    model, slow = model_of(kind), model_of(kind)
-    with torch.no_grad():
-        objective = CrossEntropyObjective(without_dropout(model_of(kind)), XE[kind])
-        difference = abs(objective(batch()).loss - plain_xe_loss(slow.eval(), kind)).item()
-    step = ours(model, "xe", kind)
-
-    agreement = f"losses without dropout differ by {difference:.1e}"
-    return Case(
-        f"xe.{kind}", f"{MODELS[kind]}, {SHAPES}", step, plain(slow, "xe", kind), agreement, lambda: floor(step)
-    )
+    """A cross-entropy step."""
+    shapes = f"{MODELS[kind]}, {SHAPES}"
+    return cross_entropy(f"xe.{kind}", shapes, XE[kind], partial(model_of, kind), partial(plain_xe_loss, kind=kind))
 
 
 def scst(kind: str) -> Case:
@@ -154,7 +163,7 @@ def scst(kind: str) -> Case:
             draw = seconds(lambda: objective.draw(memory))
             reward = seconds(lambda: objective.reward(data.image_ids, said))
         parts = {"samples and greedy": draw, "reward": reward, "rest": seconds(step) - draw - reward}
-        return {"split": {name: round(value, 4) for name, value in parts.items()}}
+        return {"split": {name: round(value, 4) for name, value in parts.items()}, **floor(step)}
 
     agreement = f"log-probabilities of one sample differ by {difference:.1e}, {100 * same:.1f} % of greedy words equal"
     shapes = f"{MODELS[kind]}, {SHAPES}, length {LENGTH}"
@@ -168,12 +177,13 @@ def beam(kind: str) -> Case:
 
     @torch.no_grad()
     def reference() -> Tensor:
-        encoded = plain_x_linear.encode(slow, *vectors(data))
+        encoded = ENCODE[kind](slow, *vectors(data))
         return plain_decoding.beam_search(STEP[kind], slow, START[kind](slow, encoded), 5, LENGTH)
 
     same = (fast() == reference()).float().mean().item()
     shapes = f"{MODELS[kind]}, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
-    return Case(f"beam.{kind}", shapes, fast, reference, f"{100 * same:.1f} % of the words equal")
+    agreement = f"{100 * same:.1f} % of the words equal"
+    return Case(f"beam.{kind}", shapes, fast, reference, agreement, lambda: floor(fast))
 
 
 def resident() -> int:
@@ -202,7 +212,7 @@ def main() -> None:
     for name in ("xe", "scst"):
         for kind in MODELS:
             for way in ("ours", "plain"):
-                subprocess.run([sys.executable, "-m", "benchmarks.x_linear", "--one", name, kind, way], check=True)
+                subprocess.run([sys.executable, "-m", "benchmarks.stepwise", "--one", name, kind, way], check=True)
     return None
 
 
