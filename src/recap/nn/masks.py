@@ -29,7 +29,10 @@ def _causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
-_kept_causal_mask = cache(_causal_mask)
+@cache
+def _kept_causal_mask(length: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # a tensor made in that mode could not take part in a later training
+        return _causal_mask(length, device)
 
 
 def key_mask(mask: Tensor) -> Tensor:

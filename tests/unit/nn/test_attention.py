@@ -9,7 +9,7 @@ from recap.nn.additive import AdditiveAttention
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.dot_product import DotProductAttention, ProjectedAttention
 from recap.nn.fast import PackedIndex, attended, switch
-from recap.nn.masks import causal_mask, key_mask
+from recap.nn.masks import causal_mask, is_causal, key_mask
 from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
 from recap.papers.m2.layers import MemoryAttention, MeshedGate
@@ -195,3 +195,15 @@ def test_attention_on_attention_concatenates_in_the_order_asked_for(order, query
     torch.testing.assert_close(gate(query, attended), expected, atol=1e-12, rtol=0)
     with pytest.raises(ValueError, match="unknown order"):
         AttentionOnAttention(d_model=D, order="both", dropout=0.0)
+
+
+def test_a_causal_mask_is_known_without_its_values_and_serves_a_training_after_inference():
+    with torch.inference_mode():
+        mask = causal_mask(23, torch.device("cpu"))
+    query = torch.randn(2, 2, 23, 4, requires_grad=True)
+    key, value = torch.randn(2, 2, 2, 23, 4)
+    assert is_causal(mask) and not is_causal(mask.clone())
+    known, read = attended(query, key, value, mask), attended(query, key, value, mask.clone())
+    assert torch.equal(known, read)
+    scores = query @ key.mT
+    scores.masked_fill(~mask, -1.0).sum().backward()
