@@ -103,9 +103,12 @@ def _definition(node: ast.stmt) -> Definition:
     if not isinstance(node, ast.ClassDef):
         return Definition(content_hash(_plain(node)), names, types)
     bases = tuple(name for base in node.bases for name in _read(base)[0])
+    whole = fieldless = content_hash(_plain(node))
     body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
-    fieldless = ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
-    return Definition(content_hash(_plain(node)), names, types, content_hash(_plain(fieldless)), bases)
+    if len(body) < len(node.body):
+        without = ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
+        fieldless = content_hash(_plain(without))
+    return Definition(whole, names, types, fieldless, bases)
 
 
 def _plain(node: object) -> object:
