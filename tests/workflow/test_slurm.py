@@ -12,7 +12,7 @@ from workflow.cluster import PREFIX
 from helpers.slurm_workflow import snakemake
 from helpers.tiny_workspace import ROOT, Workspace
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(2700)]
 
 
 def test_the_profile_names_jobs_as_the_next_workflow_looks_for_them():
@@ -22,7 +22,7 @@ def test_the_profile_names_jobs_as_the_next_workflow_looks_for_them():
 
 def test_a_job_over_its_memory_gets_more_and_each_gpu_has_one_job(small):
     process = small.start("limits")
-    said = process.communicate(timeout=900)[1]
+    said = process.communicate(timeout=1800)[1]
     assert process.returncode == 0, said
     # The second attempt has the memory that the job takes.
     attempts = (small.folder / "attempts").read_text().split()

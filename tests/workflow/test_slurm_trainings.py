@@ -7,7 +7,7 @@ import pytest
 
 from helpers.slurm_workflow import LONG, Small, at_work, ends_as_unbroken, trains
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(2700)]
 MINUTES = {**LONG, "epochs": 200}
 TWO_NODES = "{device: cpu, threads: 1, checkpoint_minutes: 1.0e-9, nodes: 2}"
 
@@ -81,7 +81,7 @@ def test_trainings_of_two_folders_run_at_once_and_only_their_own_workflow_cancel
     first.kill()
     first.communicate()
     ends_as_unbroken(one, one.start("trained"))
-    said = beside.communicate(timeout=900)[1]
+    said = beside.communicate(timeout=1800)[1]
     assert beside.returncode == 0, said
     assert other.run.is_dir() and len(other.jobs()) == 1
     assert (other.run / "model.safetensors").read_bytes() == other.unbroken.read_bytes()
