@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks import cached, plain
 from benchmarks.figures import Case
-from benchmarks.shapes import LENGTH, WORDS, batch, models, vectors
+from benchmarks.shapes import IMAGES, LENGTH, WORDS, batch, models, vectors
 from benchmarks.step import floor
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
@@ -19,7 +19,7 @@ from recap.settings import DecodingSettings
 
 
 def search(
-    model: Captioner, *, images: int = 10, beam: int = 5, length: int = LENGTH, given: Images | None = None
+    model: Captioner, *, images: int = IMAGES, beam: int = 5, length: int = LENGTH, given: Images | None = None
 ) -> Callable[[], Tensor]:
     """Return a search of random images, or of those given, which run to their full length."""
     found = batch(images).images if given is None else given
@@ -33,14 +33,18 @@ def search(
     return run
 
 
-def transformer(images: int = 10) -> Case:
+def transformer(images: int = IMAGES) -> Case:
     """6+6 layers of width 512, random weights, against encoding the prefix anew for every word."""
-    return _against("beam.transformer", plain.beam_search, images)
+    return _against(_named("beam.transformer", images), plain.beam_search, images)
 
 
-def transformer_cached(images: int = 10) -> Case:
+def transformer_cached(images: int = IMAGES) -> Case:
     """The same against caches that are concatenated and copied."""
-    return _against("beam.transformer.cached", cached.beam_search, images)
+    return _against(_named("beam.transformer.cached", images), cached.beam_search, images)
+
+
+def _named(name: str, images: int) -> str:
+    return name if images == IMAGES else f"{name}.{images}"
 
 
 def _against(name: str, released: Callable[..., Tensor], images: int) -> Case:

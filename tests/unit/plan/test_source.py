@@ -49,7 +49,7 @@ NUMBERS = "SCALE = 1.5\nSHIFT = 2\n\n\ndef unused():\n    return SHIFT\n"
 def toy(tmp_path, monkeypatch):
     """Return a function that writes the modules of a package `toy` and returns the digest of its `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
-    caches = (source._parsed, source._meant, source._is_settings)
+    caches = (source._parsed, source._meant, source._read, source._is_settings)
 
     def digest(**modules):
         for cached in caches:
