@@ -187,9 +187,7 @@ def _failure(record: Any) -> Path | None:
 
 def _on_cluster(record: Any) -> str:
     """Return what a cluster says of a job that failed, with the cluster's log of it; "" if none ran the job."""
-    said = (
-        (getattr(record, "rule_msg", None) or "").partition("\n")[0].partition("For further error details")[0].strip()
-    )
+    said = (getattr(record, "rule_msg", None) or "").partition("\n")[0].strip()
     begun = said and "external_jobid" in record.aux
     return f"{said} Its log: {os.path.relpath(record.log[-1])}" if begun else said
 

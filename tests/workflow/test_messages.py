@@ -174,9 +174,9 @@ def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, reason
     [
         ("SLURM sbatch failed: no such account\n    sbatch call: ...", {}, "SLURM sbatch failed: no such account"),
         (
-            "SLURM-job '6' failed: FAILED. For further error details see the cluster/cloud log ...",
+            "SLURM-job '6' failed: FAILED. See the log.\n",
             {"external_jobid": "6"},
-            "SLURM-job '6' failed: FAILED. Its log: slurm_logs/6.log",
+            "SLURM-job '6' failed: FAILED. See the log. Its log: slurm_logs/6.log",
         ),
     ],
 )
