@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import subprocess
 import time
 
 import pytest
@@ -97,6 +98,40 @@ def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, reason):
     assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
     assert scores.failed["METEOR"].startswith(reason)
     assert scores.corpus["ROUGE-L"] is not None
+
+
+SCORES = {"BLEU-1": 0.7054014371737114, "METEOR": 0.36007064431763813}
+
+
+def scored():
+    scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR"])
+    assert not scores.failed
+    return {name: scores.corpus[name] for name in SCORES}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-Duser.language=de",
+        "-Duser.language.format=de -Duser.country.format=DE",
+        "-Duser.language=tr -Dfile.encoding=ISO-8859-9",
+    ],
+)
+def test_options_of_java_in_the_environment_change_no_score(options, monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
+    assert scored() == pytest.approx(SCORES, abs=1e-12)
+
+
+@pytest.mark.parametrize("locale", ["de_DE", "tr_TR"])
+def test_a_locale_changes_no_score(locale, tmp_path, monkeypatch):
+    folder = tmp_path / f"{locale}.UTF-8"
+    try:
+        subprocess.run(["localedef", "-i", locale, "-f", "UTF-8", folder], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"this machine cannot make the locale {locale}: {error}")
+    monkeypatch.setenv("LOCPATH", str(tmp_path))
+    monkeypatch.setenv("LC_ALL", folder.name)
+    assert scored() == pytest.approx(SCORES, abs=1e-12)
 
 
 def test_a_hung_tokenizer_is_stopped_and_leaves_no_process(tmp_path):

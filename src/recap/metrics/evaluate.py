@@ -62,8 +62,8 @@ def evaluate_captions(
     )
     if scores.failed:
         raise MetricError(
-            f"{out}: {'; '.join(scores.failed.values())}; no score was written, so the same command tries again: "
-            f"see to Java, memory and time, or take {' and '.join(scores.failed)} out of evaluation.metrics"
+            f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, memory and time and "
+            f"repeat the command, or leave {' and '.join(scores.failed)} out of the metrics"
         )
     line = signature(
         tokenizer=scores.tokenizer,

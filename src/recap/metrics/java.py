@@ -13,6 +13,12 @@ from typing import IO
 from recap.core.errors import MetricError
 
 _TAIL = 300  # characters of a failed program's messages that are worth a sentence
+# METEOR's jar writes and reads numbers by the locale, and stops where that has a decimal comma. The environment's
+# JAVA_TOOL_OPTIONS come before the command line, which therefore holds.
+_FIXED = [
+    *("-Duser.language=en", "-Duser.language.format=en", "-Duser.country=US", "-Duser.country.format=US"),
+    *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
+]
 
 
 def java_executable() -> Path | None:
@@ -40,18 +46,7 @@ def _java_home() -> Path | None:
 
 
 def run_java(*, java: Path, arguments: list[str], cwd: Path, timeout_seconds: float, what: str) -> str:
-    """Run a Java program to its end and return what it wrote to standard output (UTF-8).
-
-    Args:
-        java: the executable.
-        arguments: everything after ``java``.
-        cwd: working directory.
-        timeout_seconds: the program and its children are killed after this time.
-        what: the program's name for messages, e.g. "the PTB tokenizer".
-
-    Raises:
-        MetricError: it could not start, failed, or ran out of time.
-    """
+    """Run a Java program to its end and return its standard output; ``what`` names it, e.g. "the PTB tokenizer"."""
     process = start_java(java=java, arguments=arguments, cwd=cwd, what=what, stdin=subprocess.DEVNULL)
     try:
         output, errors = process.communicate(timeout=timeout_seconds)
@@ -65,14 +60,10 @@ def run_java(*, java: Path, arguments: list[str], cwd: Path, timeout_seconds: fl
 
 
 def start_java(*, java: Path, arguments: list[str], cwd: Path, what: str, stdin: int) -> subprocess.Popen[bytes]:
-    """Start a Java program in a new process group, so that it can be killed with all its children.
-
-    Raises:
-        MetricError: the executable cannot be started.
-    """
+    """Start a Java program with a fixed locale and encoding, in a process group that can be killed as a whole."""
     try:
         return subprocess.Popen(
-            [str(java), *arguments],
+            [str(java), *_FIXED, *arguments],
             cwd=cwd,
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -106,6 +97,7 @@ def close_quietly(pipe: IO[bytes]) -> None:
 
 
 def tail(errors: bytes) -> str:
-    """Return the end of a program's messages on one line."""
-    text = " ".join(errors.decode("utf-8", errors="replace").split())
+    """Return the end of a program's messages on one line, without the frames of a stack trace."""
+    lines = errors.decode("utf-8", errors="replace").splitlines()
+    text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))
     return text[-_TAIL:] if text else "it gave no message"

@@ -18,30 +18,20 @@ from recap.metrics.java import close_quietly, kill_group, kill_tree, start_java,
 
 # Two gibibytes is what the reference asks for. The rest is measured: the parallel collector's threads take the other
 # core from the scorers that run beside METEOR, and the second compiler costs more than it gains in so short a run.
-JVM_OPTIONS = ("-Xmx2G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8")
+JVM_OPTIONS = ("-Xmx2G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class MeteorClient:
     """A running jar; use as a context manager: leaving the block kills the process whatever happened."""
 
     def __init__(self, *, java: Path, jar: Path, paraphrases: Path, timeout_seconds: float) -> None:
-        """Start the jar with a table of paraphrases; ``timeout_seconds`` counts from here, covers loading and scoring.
-
-        Raises:
-            MetricError: the jar is missing or Java cannot be started.
-        """
+        """Start the jar with a table of paraphrases; ``timeout_seconds`` covers loading and scoring."""
         if not jar.is_file():
             raise MetricError(f"{jar}: no such file; install pycocoevalcap again")
         self._timeout = timeout_seconds
         table = ["-a", str(paraphrases.resolve())]
         arguments = [*JVM_OPTIONS, "-jar", jar.name, "-", "-", "-stdio", "-l", "en", "-norm", *table]
-        self._process = start_java(
-            java=java,
-            arguments=arguments,
-            cwd=jar.parent,
-            what="METEOR",
-            stdin=subprocess.PIPE,
-        )
+        self._process = start_java(java=java, arguments=arguments, cwd=jar.parent, what="METEOR", stdin=subprocess.PIPE)
         # Drained all the time: a full pipe would stop the jar in the middle of its work.
         self._messages = bytearray()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -78,18 +68,7 @@ class MeteorClient:
             self._messages += line
 
     def score(self, references: Sequence[Sequence[str]], hypotheses: Sequence[str]) -> tuple[float, list[float]]:
-        """Score tokenized captions.
-
-        Args:
-            references: for each of N images its tokenized reference captions.
-            hypotheses: N tokenized captions; an empty one scores 0.
-
-        Returns:
-            The corpus score and N image scores, fractions of 1. The corpus score is METEOR's own aggregate, not a mean.
-
-        Raises:
-            MetricError: METEOR failed or did not finish in time.
-        """
+        """Return the corpus score (METEOR's own aggregate, not a mean) and N image scores of tokenized captions."""
         lines = [_score_line(refs, hypothesis) for refs, hypothesis in zip(references, hypotheses, strict=True)]
         statistics = self._exchange(lines, answers=len(lines))
         scores = [self._number(answer) for answer in self._exchange([_eval_line(statistics)], answers=len(lines) + 1)]
@@ -145,11 +124,7 @@ class MeteorClient:
 
 
 def _score_line(references: Sequence[str], hypothesis: str) -> str:
-    """Return the request for one image's statistics; a line break or ``|||`` inside a caption would shift all answers.
-
-    Raises:
-        MetricError: a caption holds a line break or ``|||``.
-    """
+    """Return the request for one image's statistics; a line break or ``|||`` in a caption would shift all answers."""
     for caption in (*references, hypothesis):
         if "|||" in caption or len(caption.splitlines()) > 1:
             raise MetricError(

@@ -67,7 +67,7 @@ def _options() -> list[str]:
     """Return the JVM options; Java 8 ignores those that it does not know."""
     packages = [f"java.base/java.{package}" for package in _OPENED] + ["java.sql/java.sql"]
     opened = [option for package in packages for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
-    return ["-XX:+IgnoreUnrecognizedVMOptions", *opened, "-Xmx8G", "-Dfile.encoding=UTF-8"]
+    return ["-XX:+IgnoreUnrecognizedVMOptions", *opened, "-Xmx8G"]
 
 
 def _parse(path: Path, expected: set[int]) -> dict[int, float]:

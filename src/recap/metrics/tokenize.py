@@ -25,20 +25,7 @@ def simple_tokenize(captions: Sequence[str]) -> list[str]:
 
 
 def ptb_tokenize(captions: Sequence[str], *, java: Path, jar: Path, timeout_seconds: float) -> list[str]:
-    """Return captions as COCO's evaluation tokenizes them: lower case, PTB tokens, punctuation dropped.
-
-    Args:
-        captions: N captions; control characters are replaced first, so that one caption stays one line.
-        java: the executable.
-        jar: stanford-corenlp-3.4.1.jar.
-        timeout_seconds: the tokenizer is stopped after this time.
-
-    Returns:
-        N strings, tokens joined by single spaces, in the order of ``captions``.
-
-    Raises:
-        MetricError: the tokenizer failed, did not finish, or gave another number of lines than it got.
-    """
+    """Return captions as COCO's evaluation tokenizes them: lower case, PTB tokens, punctuation dropped."""
     if not captions:
         return []
     with tempfile.TemporaryDirectory(prefix="recap-ptb-") as folder:
@@ -47,8 +34,8 @@ def ptb_tokenize(captions: Sequence[str], *, java: Path, jar: Path, timeout_seco
         source.write_bytes("\n".join(sanitize(caption) for caption in captions).encode("utf-8"))
         output = run_java(
             java=java,
-            arguments=["-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
-            + ["-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase", str(source)],
+            arguments=["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+            + ["-preserveLines", "-lowerCase", str(source)],
             cwd=Path(folder),
             timeout_seconds=timeout_seconds,
             what="the PTB tokenizer",
