@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tempfile
+import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recap.core.errors import MetricError
+from recap.data.vocabulary.text import marks
 from recap.metrics.java import run_java
 from recap.metrics.sanitize import sanitize
 
@@ -16,12 +18,13 @@ from recap.metrics.sanitize import sanitize
 PUNCTUATION = frozenset(
     ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
 )
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def simple_tokenize(captions: Sequence[str]) -> list[str]:
     """Return captions as lower-case words joined by single spaces; scores differ slightly from the PTB tokenizer's."""
-    return [" ".join(_WORD.findall(sanitize(caption).lower())) for caption in captions]
+    letters = rf"\w+(?:[{marks()}]+\w*)*"
+    words = re.compile(rf"{letters}(?:['’-]{letters})*")
+    return [" ".join(words.findall(unicodedata.normalize("NFC", sanitize(caption)).lower())) for caption in captions]
 
 
 def ptb_tokenize(captions: Sequence[str], *, java: Path, jar: Path, timeout_seconds: float) -> list[str]:

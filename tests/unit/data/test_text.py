@@ -13,6 +13,16 @@ from recap.data.vocabulary.text import clean_tokens, one_line, tokenize
         ("five o'clock, FIVE o\u2019clock", ["five", "oclock", "five", "oclock"]),
         ("a dog\U0001f436\u200d\U0001f436runs\x00away\u2028now", ["a", "dog", "runs", "away", "now"]),
         ("Cafe\u0301 Ünter_den Linden", ["café", "ünter", "den", "linden"]),
+        ("कुत्ता दौड़ रहा है।", ["कुत्ता", "दौड़", "रहा", "है"]),
+        ("நாய் ஓடுகிறது.", ["நாய்", "ஓடுகிறது"]),
+        ("สุนัข วิ่ง", ["สุนัข", "วิ่ง"]),
+        ("كِتَابٌ كَبِير", ["كِتَابٌ", "كَبِير"]),
+        (
+            "\u0dc1\u0dca\u200d\u0dbb\u0dd3 \u0dbd\u0d82\u0d9a\u0dcf",
+            ["\u0dc1\u0dca\u0dbb\u0dd3", "\u0dbd\u0d82\u0d9a\u0dcf"],
+        ),  # a joiner in a word
+        ("\u0130stanbul", ["i\u0307stanbul"]),
+        ("two \u2764\ufe0f 1\ufe0f\u20e3 \u0301 dogs", ["two", "1", "dogs"]),
         (" .!? \U0001f525", []),
     ],
 )

@@ -47,6 +47,10 @@ def test_the_simple_tokenizer_drops_punctuation_and_case():
     assert simple_tokenize(["A Dog's ball, well-worn!", "..."]) == ["a dog's ball well-worn", ""]
 
 
+def test_the_simple_tokenizer_keeps_marks_with_their_letters():
+    assert simple_tokenize(["कुत्ता दौड़ रहा है।", "Cafe\u0301"]) == ["कुत्ता दौड़ रहा है", "café"]
+
+
 def test_signature_is_readable_and_can_be_parsed():
     line = signature(
         tokenizer="ptb",
