@@ -26,8 +26,8 @@ def add_score(commands: Commands) -> None:
         "captions",
         type=Path,
         metavar="FILE",
-        help="one caption per image: COCO's results form, JSON lines, or CSV with the columns image_id (or file) and "
-        "caption",
+        help="one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
+        "(or file) and caption",
     )
     parser.add_argument("--dataset", required=True, metavar="NAME", help="data set (`recap params list datasets`)")
     parser.add_argument("--split", default="test", metavar="NAME", help="whose images are scored (test)")

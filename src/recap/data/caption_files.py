@@ -1,6 +1,6 @@
-"""Reads captions that another program made: one per image, in COCO's results form, as JSON lines, or as CSV.
+"""Reads captions that another program made, one per image, from JSON or from a table with separators.
 
-An image is named by its id, or by the name of its picture with or without folders.
+An image is named by its id, or by the name of its picture, with or without folders and extension.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,148 +21,175 @@ from recap.data.vocabulary.text import is_storable, tokenize
 
 MAX_BYTES = 256 * 2**20  # COCO's 40,775 test captions have about 4 MiB
 MAX_CHARACTERS = 10_000  # of one caption
-_FILE_KEYS = ("file", "image", "file_name", "filename")
-_FORMS = "COCO's results form, a JSON object per line, or CSV"
+# What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
+_KEYS = ("imageid", "imgid", "file", "filename", "image", "imagename", "imagefile", "imagepath")
+_FORMS = "COCO's results form, a JSON object per line, {id: caption}, or CSV"
+_WHOLE = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?")  # pandas writes 20.0 where an id of the column is missing
+_MARKS = re.compile(r"</?s>|<(?:bos|sos|eos|unk|pad|start|end)>|\[(?:CLS|SEP|UNK|PAD)\]|<\|\w+\|>", re.IGNORECASE)
 
 
 def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     """Return a caption for each image of a split: image id -> caption, ids rising.
 
     Captions of other splits of the data set are left out, which is logged: a file of COCO's val2014 holds three.
-
-    Raises:
-        DataError: the file cannot be read, an image is unknown, missing or duplicated, or a caption is empty.
     """
-    names = _image_names(corpus)
-    known, wanted = frozenset(corpus.image_ids()), corpus.image_ids(split)
-    found: dict[int, str] = {}
+    images, wanted = _Images(corpus), corpus.image_ids(split)
+    captions: dict[int, str] = {}
     for where, entry in _entries(path, _text(path)):
-        image = _image_id(entry, names, known, corpus.dataset, where)
-        if image in found:
+        fields = _fields(entry, where)
+        image = images.named(fields, where)
+        if image in captions:
             raise DataError(f"{where}: image {image} has a caption above; give one caption per image")
-        found[image] = _caption(entry, image, where)
-    missing = [image for image in wanted if image not in found]
+        captions[image] = _caption(fields.get("caption"), f"{where}: the caption of image {image}")
+    missing = [image for image in wanted if image not in captions]
     if missing:
         raise DataError(
             f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images of the split "
             f"{split!r} have none); scores of a part are not comparable, so add them"
         )
-    if len(found) > len(wanted):
-        log.info(f"{path}: {len(found) - len(wanted):,} captions of other splits than {split!r} are left out")
-    return {image: found[image] for image in wanted}
+    if len(captions) > len(wanted):
+        log.info(f"{path}: {len(captions) - len(wanted):,} captions of other splits than {split!r} are left out")
+    captions = {image: captions[image] for image in wanted}
+    if wordless := [image for image, caption in captions.items() if not tokenize(caption)]:
+        log.warning(f"{path}: {len(wordless):,} captions, first that of image {wordless[0]}, have no word; they count")
+    if marked := [image for image, caption in captions.items() if _MARKS.search(caption)]:
+        log.warning(f"{path}: {len(marked):,} captions, first {captions[marked[0]]!r:.80}, have marks; take them out")
+    return captions
 
 
 def _text(path: Path) -> str:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise DataError(
-                f"{path}: {size / 2**20:,.0f} MiB, but at most {MAX_BYTES // 2**20} are read; give a caption per image"
-            )
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path}: more than {MAX_BYTES / 2**20:,.0f} MiB; give one caption per image")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start:,} is not UTF-8; save the file as UTF-8") from error
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; name the file of captions") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file of captions") from error
+        raise DataError(f"{path}: cannot be read ({error.strerror}); name the file of captions") from error
 
 
-def _entries(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each entry with its place in the file, for messages."""
-    begin = text.lstrip()[:1]
-    if not begin:
-        raise DataError(f"{path}: empty; give {_FORMS}")
-    if begin == "[":
-        yield from ((f"{path}: entry {number}", entry) for number, entry in enumerate(_json(text, str(path)), 1))
-    elif begin == "{":
-        lines = ((f"{path}: line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
-        yield from ((where, _json(line, where)) for where, line in lines)
-    else:
-        yield from _csv_entries(path, text)
+    if text.lstrip()[:1] not in ("[", "{"):
+        yield from _rows(path, text)
+        return
+    entries = _json_values(path, text)
+    first = entries[0]
+    if len(entries) == 1 and isinstance(first, dict) and isinstance(first.get("annotations"), list):
+        entries = first["annotations"]
+    elif len(entries) == 1 and isinstance(first, dict) and "caption" not in _fields(first, str(path)):
+        entries = [{"image_id": key, "caption": value} for key, value in first.items()]
+    elif len(entries) == 1 and isinstance(first, list):
+        entries = first
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: entry {number}: {entry!r:.60} has no image_id and caption; give {_FORMS}")
+        yield f"{path}: entry {number}", entry
 
 
-def _json(text: str, where: str) -> Any:
+def _json_values(path: Path, text: str) -> list[Any]:
+    """Return the JSON values that follow each other in a text, on a line each or indented."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_repetition)
+    values, end = [], 0
     try:
-        return json.loads(text)
+        while begin := re.compile(r"\S").search(text, end):
+            value, end = decoder.raw_decode(text, begin.start())
+            values.append(value)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not valid JSON ({first_line(error)}); give {_FORMS}") from error
+        raise DataError(f"{path}: not valid JSON ({first_line(error)}); give {_FORMS}") from error
+    return values
 
 
-def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError(f"a key of {pairs!r:.80} is there twice")
+    return values
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     head = text.split("\n", 1)[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
+    separator = max(",;\t|", key=head.count)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     line = 1
     try:
-        columns = [name.strip() for name in reader.fieldnames or []]
-        reader.fieldnames = columns
-        if "caption" not in columns or not {"image_id", *_FILE_KEYS} & set(columns):
+        columns = next(rows, [])
+        names = [name for column in columns for name in _fields({column: ""}, str(path))]
+        if not {"caption"} < set(names) or len(set(names)) < len(names):
             raise DataError(
-                f"{path}: line 1: the columns must be image_id (or file) and caption, but are "
+                f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
                 f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
             )
         line = 2
-        for row in reader:
-            if None in row or None in row.values():
+        for row in rows:
+            if row and len(row) != len(columns):
                 raise DataError(
-                    f"{path}: line {line}: not {len(columns)} columns as in line 1; put double quotes "
-                    "around a caption with a separator in it"
+                    f"{path}: line {line}: not {len(columns)} columns as in line 1; put double quotes around a caption "
+                    "with a separator in it"
                 )
-            number = row.get("image_id", "").strip()
-            whole = number.lstrip("-").isdecimal() and len(number) < 20
-            yield f"{path}: line {line}", {**row, **({"image_id": int(number)} if whole else {})}
-            line = reader.line_num + 1
+            if row:
+                yield f"{path}: line {line}", dict(zip(columns, row, strict=True))
+            line = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}: line {line}: not a valid CSV row ({error}); correct it") from error
-
-
-def _image_names(corpus: Corpus) -> dict[str, int | None]:
-    """Return picture's name, with and without folders -> image id; None where two images share it."""
-    found: dict[str, int | None] = {}
-    for image, views in corpus.views().items():
-        for name in {name for view in views for name in (view, view.rpartition("/")[2])}:
-            found[name] = image if found.get(name, image) == image else None
-    return found
-
-
-def _image_id(entry: Any, names: Mapping[str, int | None], known: frozenset[int], dataset: str, where: str) -> int:
-    if not isinstance(entry, Mapping):
-        raise DataError(f"{where}: {_shown(entry)} is no object with image_id and caption; give {_FORMS}")
-    if "image_id" in entry:
-        image = entry["image_id"]
-        if type(image) is not int:
-            raise DataError(f"{where}: image_id {_shown(image)} is no whole number; give the id of an image")
-        if image not in known:
-            raise DataError(f"{where}: data set {dataset!r} has no image {image}; leave it out")
-        return image
-    name = next((entry[key] for key in _FILE_KEYS if key in entry), None)
-    if not isinstance(name, str) or not name.strip():
-        raise DataError(f"{where}: no image_id and no file; name the image of each caption")
-    name = name.strip().removeprefix("./")
-    if name not in names:
-        raise DataError(f"{where}: data set {dataset!r} has no picture {_shown(name)}; leave it out")
-    found = names[name]
-    if found is None:
-        raise DataError(f"{where}: several pictures are called {_shown(name)}; name them with their folders")
-    return found
-
-
-def _caption(entry: Mapping[str, Any], image: int, where: str) -> str:
-    caption = entry.get("caption")
-    if not isinstance(caption, str):
-        raise DataError(f"{where}: the caption of image {image} is {_shown(caption)}, not a text; correct it")
-    if not tokenize(caption):
-        raise DataError(f"{where}: the caption of image {image} is empty or has no word in it; write one")
-    if not is_storable(caption):
-        raise DataError(f"{where}: the caption of image {image} is not valid Unicode; correct it")
-    if len(caption) > MAX_CHARACTERS:
         raise DataError(
-            f"{where}: the caption of image {image} has {len(caption):,} characters, more than {MAX_CHARACTERS:,}; "
-            "shorten it"
-        )
+            f"{path}: line {line}: not a valid CSV row ({error}); put a caption that begins with a double quote in "
+            "double quotes, and double those in it"
+        ) from error
+
+
+def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the caption of an entry and what names its image; keys in small letters alone, texts stripped."""
+    fields: dict[str, Any] = {}
+    for key, value in entry.items():
+        name = re.sub(r"[\W_]", "", key).lower()
+        if name in fields:
+            raise DataError(f"{where}: {key!r:.60} is there twice; leave one")
+        if name in (*_KEYS, "id", "caption"):
+            fields[name] = value.strip() if isinstance(value, str) else value
+    return fields
+
+
+class _Images:
+    """What may name an image of a corpus: its id, and its pictures' names, also without folders and extension."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._dataset = corpus.dataset
+        self._ids = {str(image): {image} for image in corpus.image_ids()}
+        whole: dict[str, set[int]] = {}
+        stems: dict[str, set[int]] = {}
+        for image, views in corpus.views().items():
+            for name in {name for view in views for name in (view, posixpath.basename(view))}:
+                whole.setdefault(name, set()).add(image)
+                stems.setdefault(posixpath.splitext(name)[0], set()).add(image)
+        self._pictures = stems | whole
+
+    def named(self, fields: Mapping[str, Any], where: str) -> int:
+        """Return the image of an entry, on which all that names it must agree."""
+        values = {key: fields[key] for key in _KEYS if fields.get(key) not in (None, "")} or {"id": fields.get("id")}
+        candidates = [self._candidates(str(value), by_id=key.endswith("id")) for key, value in values.items()]
+        shown = " and ".join(f"{value!r:.60}" for value in values.values())
+        if not all(candidates):
+            raise DataError(
+                f"{where}: {shown}: no such image in data set {self._dataset!r}; give its number as image_id, or as "
+                f"file a name like {next(reversed(self._pictures), '')!r}"
+            )
+        images = set.intersection(*candidates)
+        if len(images) != 1:
+            problem = "names several images; add the folder" if images else "are different images; leave one out"
+            raise DataError(f"{where}: {shown} {problem}")
+        return images.pop()
+
+    def _candidates(self, text: str, *, by_id: bool) -> set[int]:
+        if by_id and (whole := _WHOLE.fullmatch(text)):
+            return self._ids.get(whole[1], set())
+        folders = text.replace("\\", "/").split("/")
+        names = ("/".join(folders[start:]) for start in range(len(folders)))
+        padded = self._ids.get(text.lstrip("0"), set()) if by_id else set()
+        return next((self._pictures[name] for name in names if name in self._pictures), padded)
+
+
+def _caption(value: Any, what: str) -> str:
+    caption = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
+        raise DataError(f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters")
     return caption
-
-
-def _shown(value: Any) -> str:
-    """Return a wrong value, cut short."""
-    return repr(value)[:60]

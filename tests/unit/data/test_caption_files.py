@@ -46,6 +46,33 @@ FORMS = {
     "CSV with semicolons and further columns": as_csv(
         [("caption", "score", "file"), (SAID[1], "nan", FILES[1]), (SAID[2], "", FILES[2])], ";"
     ),
+    "CSV with bars": as_csv([("Image", "Caption"), ("one.jpg", SAID[1]), ("two.jpg", SAID[2])], "|"),
+    "CSV with a space after the separator": f'image_name| caption\none.jpg| {SAID[1]}\ntwo.jpg| "a dog, ""asleep"""\n',
+    "CSV with names without extension": as_csv([("Image Name", "caption"), ("one", SAID[1]), ("val2014/two", SAID[2])]),
+    "CSV with folders of another machine": as_csv(
+        [("file", "caption"), ("C:\\data\\one.jpg", SAID[1]), ("/home/me/val2014/two.jpg", SAID[2])]
+    ),
+    "CSV with ids as numbers with a point": f'image_id,caption\n1.0,{SAID[1]}\n2.0,"a dog, ""asleep"""\n',
+    "CSV with padded ids": as_csv([("image_id", "caption"), ("0001", SAID[1]), ("0002", SAID[2])]),
+    "CSV with a column id of the rows": as_csv(
+        [("id", "file", "caption"), (7, "one.jpg", SAID[1]), (1, "two", SAID[2])]
+    ),
+    "CSV with two columns of other things": as_csv(
+        [("", "", "id", "caption"), *((0, 1, i, text) for i, text in SAID.items())]
+    ),
+    "ids as texts": json.dumps([{"image_id": str(i), "caption": text} for i, text in SAID.items()]),
+    "ids with a point": json.dumps([{"image_id": float(i), "caption": text} for i, text in SAID.items()]),
+    "names as ids": json.dumps([{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]),
+    "ids and names": json.dumps([{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]),
+    "the key id": json.dumps([{"id": i, "caption": text} for i, text in SAID.items()]),
+    "captions by id": json.dumps(SAID),
+    "lists of captions by id": json.dumps({i: [text] for i, text in SAID.items()}),
+    "captions by name": json.dumps({FILES[i]: text for i, text in SAID.items()}),
+    "COCO's annotations": json.dumps(
+        {"images": [], "annotations": [{"image_id": i, "id": 9 - i, "caption": t} for i, t in SAID.items()]}
+    ),
+    "indented objects": "\n".join(json.dumps({"image_id": i, "caption": t}, indent=2) for i, t in SAID.items()),
+    "an indented list": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()], indent=2),
     "a byte order mark": b"\xef\xbb\xbf" + as_csv([("image_id", "caption"), *SAID.items()]).encode(),
 }
 
@@ -67,26 +94,34 @@ def entries(**changes):
 
 
 WRONG = {
-    "an unknown id": (entries(image_id=9), "no image 9"),
+    "an unknown id": (entries(image_id=9), "entry 2: 9"),
     "a duplicate id": (entries(image_id=1), "entry 2"),
     "a missing image": (json.dumps([{"image_id": 1, "caption": "a"}]), "image 2"),
-    "an empty caption": (entries(caption=" \n"), "image 2"),
-    "punctuation alone": (entries(caption="..."), "image 2"),
+    "two captions of an image": (entries(caption=["a", "b"]), "image 2"),
     "no caption": (entries(caption=None), "image 2"),
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
     "NaN for an id": (entries(image_id=float("nan")), "nan"),
     "true for an id": (entries(image_id=True), "True"),
-    "an id with digits behind a point": ("image_id,caption\n1.0,a\n2.0,b\n", "'1.0'"),
+    "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
+    "a number for a picture": ('[{"file": 1, "caption": "a"}]', "entry 1"),
+    "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),
+    "an id and an unknown file": (entries(file="three.jpg"), "three.jpg"),
+    "an unknown id in a mapping": ('{"1": "a", "9": "b"}', "'9'"),
+    "a key twice": ('[{"image_id": 1, "caption": "a", "caption": "b"}]', "twice"),
+    "a key twice, in two cases": ('[{"image_id": 1, "caption": "a", "Caption": "b"}]', "twice"),
+    "an id twice in a mapping": ('{"1": "a", "1": "b", "2": "c"}', "twice"),
+    "a column twice": ("image_id,caption,caption\n1,a,b\n2,c,d\n", "once each"),
+    "a double quote at the beginning": ('image_id\tcaption\n1\t"Hi" said the man\n', "double quotes"),
     "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
-    "a caption without end": (entries(caption="word " * 3_000), "15,000"),
+    "a caption without end": (entries(caption="word " * 3_000), "10,000"),
     "no JSON": ("[{", "not valid JSON"),
     "nested too deeply": ("[" * 100_000, "not valid JSON"),
     "a broken line": ('{"image_id": 1, "caption": "a"}\n{"image_id"', "line 2"),
     "a list of texts": ('["a", "b"]', "entry 1"),
     "no image": ('[{"caption": "a"}]', "entry 1"),
-    "an empty file": ("\n", "empty"),
+    "an empty file": ("\n", "line 1"),
     "not UTF-8": ("image_id,caption\n1,caf\xe9\n".encode("latin-1"), "byte 22"),
-    "other columns": ("id,text\n1,a\n", "id, text"),
+    "columns without a caption": ("id,text\n1,a\n", "id, text"),
     "a CSV row with a column too many": ("image_id,caption\n1,a,b\n", "line 2"),
     "a CSV row with a column too few": ("image_id,caption\n1\n", "line 2"),
     "an unclosed quote": ('image_id,caption\n1,"a\n', "line 2"),
@@ -101,6 +136,23 @@ def test_what_is_wrong_is_said_in_one_sentence(case, corpus, tmp_path):
     path = written(tmp_path, content)
     with refused(DataError, str(path), said):
         read_captions(path, corpus, "test")
+
+
+@pytest.mark.parametrize("empty", ["", ".", " ... "])
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_caption_without_words_counts_and_is_warned_of(empty, form, corpus, tmp_path, capsys):
+    rows = [(1, "a"), (2, empty)]
+    content = entries(caption=empty) if form == "json" else as_csv([("image_id", "caption"), *rows])
+    assert read_captions(written(tmp_path, content), corpus, "test") == {1: "a", 2: empty.strip()}
+    assert "image 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("caption", ["<bos> a dog <eos>", "a <unk>", "<s>a dog</s>", "[CLS] a dog", "dog<|endoftext|>"])
+def test_marks_of_a_vocabulary_are_warned_of(caption, corpus, tmp_path, capsys):
+    read_captions(written(tmp_path, entries(caption="a dog < a cat [sic]")), corpus, "test")
+    assert not capsys.readouterr().err
+    assert read_captions(written(tmp_path, entries(caption=caption)), corpus, "test")[2] == caption
+    assert caption in capsys.readouterr().err
 
 
 def test_a_missing_file_a_folder_and_a_huge_file_are_refused(corpus, tmp_path, monkeypatch):
