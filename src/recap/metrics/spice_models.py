@@ -23,23 +23,16 @@ def spice_models_missing() -> bool:
 
 
 def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer) -> list[Path]:
-    """Fetch and verify the models, and copy those that pycocoevalcap lacks; return their places.
+    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks, return their places.
 
-    Args:
-        files: the list of outside files.
-        into: the profile's `inputs`, where they are kept, so that another environment needs no network.
-        transfer: time limits.
-
-    Raises:
-        ConfigError: the list does not have them.
-        DataError: one is not available.
+    One there that has another size, as a download that was cut leaves it, is replaced.
     """
     if missing := [name for name in NAMES if name not in files]:
         raise ConfigError(f"the list of outside files has no {missing[0]}; add it, or put it there by hand")
     places = []
     for fetched in fetch_files([files[name] for name in NAMES], into=into, transfer=transfer):
         place = spice_folder() / "lib" / fetched.path.name
-        if not place.is_file():
+        if not place.is_file() or place.stat().st_size != fetched.path.stat().st_size:
             with atomic_path(place) as temporary:
                 shutil.copyfile(fetched.path, temporary)
         places.append(place)

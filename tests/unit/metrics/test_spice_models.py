@@ -1,11 +1,14 @@
 """SPICE's models come from the list of outside files, into the folder where pycocoevalcap looks."""
 
+import io
+import zipfile
+
 import pytest
 
 from helpers.fetching import QUICK, line, listed, noise
 from helpers.refusals import refused
 from helpers.web_server import serve
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, DataError
 from recap.metrics import spice_models
 from recap.metrics.spice import MODEL_JARS
 from recap.settings.versions import read_versions
@@ -17,8 +20,15 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "site/spice/lib"
 
 
+def jar(seed):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        file.writestr("noise", noise(500, seed))
+    return content.getvalue()
+
+
 def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder):
-    jars = {name: noise(500, number) for number, name in enumerate(MODEL_JARS)}
+    jars = {name: jar(number) for number, name in enumerate(MODEL_JARS)}
     with serve(jars) as site:
         listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
         files = read_versions(tmp_path / "list.csv")
@@ -31,7 +41,22 @@ def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder):
         (folder / MODEL_JARS[0]).unlink()
         spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
         assert len(site.requests) == 2
+        # One that another program left cut in the environment is replaced.
+        (folder / MODEL_JARS[1]).write_bytes(jars[MODEL_JARS[1]][:-10])
+        spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == jars
     assert not spice_models.spice_models_missing()
+
+
+def test_a_cut_model_is_not_installed(tmp_path, folder):
+    jars = {name: jar(number)[: -10 * number or None] for number, name in enumerate(MODEL_JARS)}
+    with serve(jars) as site:
+        listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
+        with refused(DataError, MODEL_JARS[1]):
+            spice_models.install_spice_models(
+                read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK
+            )
+    assert spice_models.spice_models_missing() and not folder.exists()
 
 
 def test_a_list_without_the_models_is_refused(tmp_path, folder):

@@ -23,7 +23,7 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
     """Check a file's bytes and return their sha256, and in words against what they were checked.
 
     Where no hash is published, the sha256 of the first fetch of ``target`` takes its place; where there is none
-    either, the form must do: all entries of a zip, a whole gzip, safe names in both, no web page.
+    either, the form must do: all entries of a zip or jar, a whole gzip, safe names in both, no web page.
 
     Raises:
         DataError: size, hash or form are wrong.
@@ -65,7 +65,7 @@ def _check_form(path: Path, name: str) -> None:
     if head.startswith((b"<!doctype html", b"<html")) and not name.endswith(".html"):
         raise DataError(f"{path}: is a web page, not {name}; remove it and fetch it again")
     try:
-        if name.endswith(".zip"):
+        if name.endswith((".zip", ".jar")):
             with zipfile.ZipFile(path) as archive:
                 if (wrong := archive.testzip()) is not None:
                     raise zipfile.BadZipFile(f"the check sum of {wrong!r} is wrong")
