@@ -13,29 +13,13 @@ from recap.data.corpus.corpus import Corpus
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
 from recap.settings.decoding import OutsideCaptions
-from recap.settings.metrics import score_info
+from recap.settings.metrics import FEW_IMAGES, score_info
 from recap.statistics.intervals import LEVEL, percentile_interval
 from recap.statistics.scores import read_metrics
 
-FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little
-
 
 def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path) -> Scores:
-    """Write what an evaluation writes: captions, per-image scores and ``metrics.json`` of a file's captions.
-
-    The signature names the file by the beginning of its sha256, in place of how captions were searched.
-
-    Args:
-        captions: the file, as :func:`recap.data.caption_files.read_captions` takes it.
-        corpus: of the data set.
-        split: whose images are scored.
-        metrics: of `recap.settings.metrics.METRICS`.
-        out: folder of the three files.
-
-    Raises:
-        DataError: the file does not fit the split.
-        MetricError: a metric is unknown or failed.
-    """
+    """Write what an evaluation writes of a file's captions; the signature has its sha256 in place of the search."""
     table = Corpus.read(corpus)
     references = table.captions(split)
     found = read_captions(captions, table, split)
@@ -57,12 +41,7 @@ def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[st
 
 
 def scores_text(scores: Scores, folder: Path) -> str:
-    """Return the scores as lines for a person, with an interval over images and the signature.
-
-    Args:
-        scores: of a file.
-        folder: of ``metrics.json``, which has the signature.
-    """
+    """Return the scores as lines for a person, with an interval over images and the signature of ``metrics.json``."""
     lines = [f"{'score':<15} {'corpus':>8} {'image mean':>11}   {100 * LEVEL:.0f} % interval of the image mean"]
     for name, value in scores.corpus.items():
         if value is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from recap.reporting.text import plain
 from recap.settings.columns import column_info, heading
-from recap.settings.metrics import score_info, server_names
+from recap.settings.metrics import FEW_IMAGES, score_info, server_names
 from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 
@@ -26,6 +26,11 @@ def table_notes(statistics: Mapping[str, Any]) -> list[str]:
     elsewhere = all(column in server_names() for column in statistics["columns"])
     images = "" if elsewhere else f", {statistics['images']} images"
     notes = [f"Ours: percent (CIDEr of 1 is 100), {spread}{images}."]
+    if "CIDEr" in statistics["columns"] and statistics["images"] < FEW_IMAGES:
+        notes.append(
+            "CIDEr weighs words by how many of the scored images have them; of fewer than "
+            f"{FEW_IMAGES} images, its value means little."
+        )
     notes += _on_server(statistics)
     notes += _on_outside(statistics)
     notes += _on_scales(statistics["columns"])

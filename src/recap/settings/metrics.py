@@ -23,6 +23,7 @@ METRICS = Registry(
 )
 # What is scored where nothing else is asked for: COCO's metrics.
 COCO = ("BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
+FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little
 # The COCO server scores against references that it alone has: 5 or 40 per image.
 _SERVER = ("c5", "c40")
 

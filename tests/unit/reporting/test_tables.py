@@ -13,6 +13,7 @@ from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, 
 from recap.core.errors import RecapError
 from recap.plan.run import row_runs
 from recap.reporting.latex import escape
+from recap.reporting.notes import table_notes
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table
 
@@ -318,6 +319,15 @@ def test_equal_statistics_give_equal_bytes(tmp_path, made):
     result = statistics(tmp_path, make_table(), [1, 2, 3])
     again = write_table(name="two", table=make_table(), statistics=result, out=tmp_path / "again")
     assert {path.name.removeprefix("two."): path.read_text() for path in again} == made
+
+
+@pytest.mark.parametrize(("images", "notes"), [(5, 1), (99, 1), (100, 0)])
+def test_cider_of_few_images_has_a_note(images, notes, tmp_path):
+    table = make_table()
+    write_scores(tmp_path / "scores", table, [1])
+    result = statistics(tmp_path, table, [1]) | {"images": images}
+    assert sum("fewer than 100 images" in note for note in table_notes(result)) == notes
+    assert not any("fewer than 100 images" in note for note in table_notes(result | {"columns": ["BLEU-4"]}))
 
 
 def test_statistics_of_another_table_are_refused(tmp_path):
