@@ -51,9 +51,13 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
         log.info(f"{path}: {len(captions) - len(wanted):,} captions of other splits than {split!r} are left out")
     captions = {image: captions[image] for image in wanted}
     if wordless := [image for image, caption in captions.items() if not tokenize(caption)]:
-        log.warning(f"{path}: {len(wordless):,} captions, first that of image {wordless[0]}, have no word; they count")
-    if marked := [image for image, caption in captions.items() if _MARKS.search(caption)]:
-        log.warning(f"{path}: {len(marked):,} captions, first {captions[marked[0]]!r:.80}, have marks; take them out")
+        log.warning(
+            f"{path}: captions without a word, which count: {len(wordless):,}, the first of image {wordless[0]}"
+        )
+    if marked := [caption for caption in captions.values() if _MARKS.search(caption)]:
+        log.warning(
+            f"{path}: captions with marks that count as words: {len(marked):,}, e.g. {marked[0]!r:.80}; cut them"
+        )
     return captions
 
 
@@ -175,7 +179,7 @@ class _Images:
             )
         images = set.intersection(*candidates)
         if len(images) != 1:
-            problem = "names several images; add the folder" if images else "are different images; leave one out"
+            problem = "names several images; add the folder" if images else "are different images; correct one"
             raise DataError(f"{where}: {shown} {problem}")
         return images.pop()
 
@@ -184,7 +188,7 @@ class _Images:
             return self._ids.get(whole[1], set())
         folders = text.replace("\\", "/").split("/")
         names = ("/".join(folders[start:]) for start in range(len(folders)))
-        padded = self._ids.get(text.lstrip("0"), set()) if by_id else set()
+        padded = self._ids.get(text.lstrip("0") or "0", set()) if by_id else set()
         return next((self._pictures[name] for name in names if name in self._pictures), padded)
 
 
