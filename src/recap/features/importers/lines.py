@@ -34,9 +34,6 @@ class Lines:
             offsets: of each file the byte positions of its lines, if they are known.
             damaged: images that may have several lines, of which `settle` takes a whole one; as many lines without an
                 image id are passed over.
-
-        Raises:
-            FeatureError: an image is duplicated, a line has no image id, or there are no lines.
         """
         self._entries = EntryIndex()
         self._doubtful: dict[int, list[Any]] = {}
@@ -56,7 +53,7 @@ class Lines:
                     self._doubtful.setdefault(image_id, []).append((file, start, where))
                 else:
                     self._entries.add(image_id, (file, start, where), where)
-        if not self._entries.ids():
+        if not self._entries.ids() and not lookup.unfit:
             raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
 
     def settle(self, read: Callable[[int], object]) -> None:
