@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.feature_files import DIM, six_columns, text, write_hdf5, write_lines, write_npz, write_pth, write_vinvl
-from helpers.importing import refuses_import, with_field, write_corpus_of
+from helpers.feature_files import (
+    DIM,
+    SIZES,
+    regions,
+    six_columns,
+    text,
+    write_hdf5,
+    write_lines,
+    write_npz,
+    write_pth,
+    write_vinvl,
+)
+from helpers.importing import refuses_import, run_import, with_field, write_corpus_of
 
 NAN = np.full((3, DIM), np.nan, np.float32)
 
@@ -116,3 +127,36 @@ def test_image_of_the_corpus_that_the_files_lack(tmp_path):
     refuses_import(
         tmp_path, ["a.tsv", "image id 8 (8.jpg)", "1 others of the 3"], "bottom_up_tsv", "a.tsv", corpus=files
     )
+
+
+def shares(image_id):
+    return (regions(image_id)[1] / (SIZES[image_id] * 2)).astype(np.float32)
+
+
+def in_tsv(folder, boxes):
+    lines = [with_field(six_columns(image_id), 4, lambda _, i=image_id: text(boxes(i))) for image_id in SIZES]
+    return write_lines(folder / "a.tsv", lines)
+
+
+def in_hdf5(folder, boxes):
+    path = write_hdf5(folder / "a.hdf5", ["features", "boxes", "size"])
+    with h5py.File(path, "a") as file:
+        for image_id in SIZES:
+            file[f"{image_id}_boxes"][...] = boxes(image_id)
+    return path
+
+
+def in_npz(folder, boxes):
+    source = write_npz(folder)
+    for image_id in SIZES:
+        np.save(folder / "cocobu_box" / f"{image_id}.npy", boxes(image_id))
+    return source
+
+
+@pytest.mark.parametrize(("format", "write"), [("bottom_up_tsv", in_tsv), ("m2_hdf5", in_hdf5), ("npz_folder", in_npz)])
+def test_boxes_that_are_shares_of_the_sides(tmp_path, format, write):
+    source = write(tmp_path, shares)
+    for _ in range(2):  # what the first run leaves does not let the second pass
+        refuses_import(tmp_path, [source.name, "between 0 and 1", "image id"], format, source)
+    (tmp_path / "tiny").mkdir()
+    run_import(tmp_path, format, write(tmp_path / "tiny", lambda i: regions(i)[1] if i == 123 else shares(i)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 from recap.plan.source import code_digest
 from recap.settings.features.imported import FORMATS, ImportedFeatures
+
+_ROUNDED = 1.001  # a share of a side as float32 or float16 may be a little above 1
 
 
 def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
@@ -41,10 +44,12 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
     ids = _wanted(source, paths, wanted, spec.damaged, lookup.unfit)
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        for group in groups:
-            for image_id in group:
-                record = _first_rows(source.read(image_id), spec.rows)
-                yield _clipped(record) if spec.clip_boxes else record
+        for number, image_id in enumerate(chain.from_iterable(groups)):
+            record = source.read(image_id)
+            if number == 0:
+                _check_pixels(chain([record], map(source.read, ids)), paths[0])
+            record = _first_rows(record, spec.rows)
+            yield _clipped(record) if spec.clip_boxes else record
 
     attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}")
     build_store(
@@ -92,6 +97,20 @@ def _wanted(
     if beside := count - len(files):
         log.info(f"{paths[0]}: {beside} of its {count} images are not asked for and are left out")
     return list(files)
+
+
+def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
+    """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes of a file not."""
+    for record in records:
+        assert not isinstance(record.values, np.ndarray)
+        boxes = [array for name, array in record.values.items() if _is_boxes(name, array)]
+        if not boxes or max(record.size) == 1 or not all((array <= _ROUNDED).all() for array in boxes):
+            return
+    sides = f"of {record.size[0]} x {record.size[1]} pixels" if any(record.size) else "whose size the files do not say"
+    raise FeatureError(
+        f"{path}: all boxes are between 0 and 1, as those of image id {record.image_id}, {sides}: they are "
+        "shares of the sides; multiply each by the width or height of its picture"
+    )
 
 
 def _first_rows(record: ImageFeatures, rows: int | None) -> ImageFeatures:
