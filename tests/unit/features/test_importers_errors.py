@@ -1,5 +1,6 @@
 """Every kind of damage to feature files is an error of one line, and no store is written."""
 
+import os
 import subprocess
 
 import h5py
@@ -92,13 +93,20 @@ def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
     refuses_import(tmp_path, ["d.hdf5", "HDF5"], "m2_hdf5", "d.hdf5")
 
 
+class RunsCode:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
 def test_pth_that_is_damaged_or_runs_code(tmp_path):
     folder = write_pth(tmp_path / "maps")
     content = (folder / "42.pth").read_bytes()
     (folder / "42.pth").write_bytes(content[: len(content) // 2])
     refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
-    torch.save({"x": subprocess.Popen}, folder / "42.pth")
-    refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
+    for zipped in (True, False):
+        for content, name in (({"x": subprocess.Popen}, "Popen"), (RunsCode(), "system")):
+            torch.save(content, folder / "42.pth", _use_new_zipfile_serialization=zipped)
+            refuses_import(tmp_path, ["42.pth: ", name, "could run code"], "grid_feats_pth", folder)
     torch.save(torch.zeros(2, DIM, 3, 3), folder / "42.pth")
     refuses_import(tmp_path, ["42.pth", "[2, 8, 3, 3]", "[1, dim, h, w]"], "grid_feats_pth", folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Sequence
 from functools import cached_property
@@ -39,6 +40,10 @@ class GridFeatsPth:
         try:
             maps = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
+            if code := re.search(r"GLOBAL (\S+)", str(error)):
+                raise FeatureError(
+                    f"{path}: names {code[1][:80]}, which could run code: refused; write the map alone with torch.save"
+                ) from error
             reason = first_line(error)[:120]
             raise DamagedFeatures(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
