@@ -106,11 +106,7 @@ def _add_note(commands: Commands) -> None:
 
 
 def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:
-    """Return the settings of an extractor with what a file says about how it works.
-
-    Raises:
-        ConfigError: the file has another key, or a wrong value.
-    """
+    """Return the settings of an extractor with what a file says about how it works."""
     from recap.settings.params import read_mapping, validate
 
     execution = read_mapping(file)

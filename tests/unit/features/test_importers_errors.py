@@ -41,6 +41,12 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
         (six_columns(42), ["a.tsv, line 2", "image id 42"]),
         (with_field(six_columns(7), 0, lambda field: b"dog"), ["a.tsv, line 2", "'dog'", "--corpus"]),
+        (with_field(six_columns(7), 0, lambda field: b"b'7'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 3, lambda field: b"b'3'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 5, lambda field: b"b'" + field + b"'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 0, lambda field: b"image_id"), ["a.tsv, line 2", "header", "remove the line"]),
+        (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "half", "float32"]),
+        (with_field(six_columns(7), 5, lambda _: text(np.ones((3, 5), "f2"))), ["line 2: 30 bytes", "float16"]),
     ],
 )  # fmt: skip
 def test_damaged_line_is_one_sentence(tmp_path, line, named):
@@ -168,3 +174,10 @@ def test_boxes_that_are_shares_of_the_sides(tmp_path, format, write):
         refuses_import(tmp_path, [source.name, "between 0 and 1", "image id"], format, source)
     (tmp_path / "tiny").mkdir()
     run_import(tmp_path, format, write(tmp_path / "tiny", lambda i: regions(i)[1] if i == 123 else shares(i)))
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_boxes_of_corner_and_sides(tmp_path, clip):
+    lines = [with_field(six_columns(7), 4, lambda field: text(np.float32([[30, 20, 10, 15]] * 3)))]
+    named = ["image id 7", "30.0, 20.0, 10.0, 15.0", "not x, y, width and height"]
+    refuses_import(tmp_path, named, "bottom_up_tsv", write_lines(tmp_path / "a.tsv", lines), clip_boxes=clip)

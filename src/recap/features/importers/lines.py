@@ -13,6 +13,7 @@ from recap.features.importers.base import EntryIndex, ImageIdLookup
 from recap.features.origins import Mark, file_mark
 
 _LONGEST_ID = 1024
+_HEADERS = (b"image_id", b"img_id", b"id")  # what the first column is called
 
 
 class Lines:
@@ -73,7 +74,8 @@ class Lines:
 
     def fields(self, image_id: int) -> tuple[list[bytes], str]:
         """Return the fields of an image's line, and words that say where it is."""
-        return self._line(image_id).rstrip(b"\r\n").split(b"\t"), self._entries[image_id][2]
+        where = self._entries[image_id][2]
+        return [_plain(field, where) for field in self._line(image_id).rstrip(b"\r\n").split(b"\t")], where
 
     def mark(self, image_id: int) -> Mark:
         """Return the mark of the file that has an image's line, and where the line starts."""
@@ -120,4 +122,15 @@ def _first(line: bytes, where: str) -> str:
     name, tab, _ = line.partition(b"\t")
     if not tab:
         raise FeatureError(f"{where}: has no tab after an image id; truncated or no TSV")
-    return name.decode("utf-8", "replace").strip()
+    if name in _HEADERS:
+        raise FeatureError(f"{where}: is a header, which these files do not have; remove the line")
+    return _plain(name, where).decode("utf-8", "replace").strip()
+
+
+def _plain(field: bytes, where: str) -> bytes:
+    """Refuse what `print` makes of Python's bytes; numbers.py checks the rest."""
+    if field[:2] in (b"b'", b'b"'):
+        raise FeatureError(
+            f"{where}: {field[:12]!r} is Python's print of bytes; write what is between the quotes alone"
+        )
+    return field

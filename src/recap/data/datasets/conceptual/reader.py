@@ -62,14 +62,7 @@ def read_conceptual(
     test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
     number: rows that are fetched later change it as little as they can. A training row whose url is in the test
     split too is left out, as is a caption without any word; how many is reported.
-
-    Args:
-        train, validation: the TSVs.
-        images: folder with the downloads ``train/`` and ``validation/`` (pictures and survivors.parquet).
-        val_pairs: size of the validation split.
-        seed: of its draw.
-        dataset: name of the data set, which is part of the draw.
-        drawn_from: the list, where not all of its rows were asked for.
+    With ``drawn_from``, not all rows of the list were asked for.
     """
     tests = {record.url for record in read_records(survivors_of(images / "validation")) if record.ok}
     if not tests:
@@ -120,11 +113,7 @@ def _usable(tsv: Path, folder: Path, tests: Container[str]) -> np.ndarray:
 
 
 def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row]:
-    """Yield the rows of a TSV that have a picture.
-
-    Raises:
-        DataError: the survivors list is that of another TSV.
-    """
+    """Yield the rows of a TSV that have a picture."""
     for row, record in zip_longest(read_tsv(tsv), records):
         if row is None or record is None or (row.number, row.url) != (record.row, record.url):
             number = record.row if row is None else row.number
@@ -137,11 +126,7 @@ def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row
 
 
 def _present(folder: Path) -> Iterator[Record]:
-    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size.
-
-    Raises:
-        DataError: a picture is missing, or has another size.
-    """
+    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size."""
     for _, group in groupby(read_records(survivors_of(folder)), key=lambda record: record.row // SHARD):
         records = list(group)
         sizes = _sizes((folder / file_of(records[0].row)).parent)

@@ -21,11 +21,7 @@ class Row:
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
-    """Yield the rows of a plain or gzipped TSV, one at a time.
-
-    Raises:
-        DataError: the file is missing, empty or truncated, or a line has not two fields or is no UTF-8.
-    """
+    """Yield the rows of a plain or gzipped TSV, one at a time."""
     if not path.is_file():
         raise MissingData(f"{path}: no such TSV; fetch it, or correct the path")
     number = -1
