@@ -62,7 +62,7 @@ def decode_rgb(content: bytes, file: str) -> Image:
         TooManyPixels: it has more than MAX_PIXELS.
         DataError: its values are of 32 bits, or of 16 of which at most 12 are used: what is white is not known.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with open_picture(content) as picture:
@@ -74,8 +74,12 @@ def decode_rgb(content: bytes, file: str) -> Image:
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        reason = "of no known format" if isinstance(error, UnidentifiedImageError) else error
-        raise BrokenPicture(f"truncated or no picture ({reason}; {len(content)} bytes)") from error
+        raise BrokenPicture(f"truncated or no picture ({_words(error)}; {len(content)} bytes)") from error
+
+
+def _words(error: Exception) -> str:
+    """Return what Pillow says, without the address of a buffer that no format fits."""
+    return str(error).partition(" <_io.")[0]
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:

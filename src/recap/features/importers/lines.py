@@ -50,7 +50,7 @@ class Lines:
                     if broken > len(damaged):
                         raise
                     continue
-                if image_id in damaged:
+                if image_id is not None and image_id in damaged:
                     self._doubtful.setdefault(image_id, []).append((file, start, where))
                 else:
                     self._entries.add(image_id, (file, start, where), where)
