@@ -8,8 +8,11 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from http.client import RemoteDisconnected
 
 import pytest
+import requests
+from urllib3.exceptions import IncompleteRead, MaxRetryError, NewConnectionError, ProtocolError
 
 from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
@@ -324,3 +327,16 @@ def test_a_download_killed_before_it_got_its_name(tmp_path):
         fetch(files, tmp_path)
         assert site.sent["a"] < len(content) + 10
     assert (tmp_path / "in/d/a").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ProtocolError("Connection aborted.", ConnectionResetError(104, "Reset by peer")), "Reset by peer"),
+        (ProtocolError("Connection aborted.", RemoteDisconnected("Remote end closed it")), "Remote end closed it"),
+        (ProtocolError("Connection broken", IncompleteRead(5, 9)), "5 bytes read, 9 more expected"),
+        (MaxRetryError(None, "/a", NewConnectionError("HTTPConnection(host='a', port=80)", "refused")), "refused"),
+    ],
+)  # fmt: skip
+def test_reason_of_a_failed_request_is_plain_words(error, words):
+    assert redirects.reason_of(error) == redirects.reason_of(requests.ConnectionError(error)) == words

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 
 import h5py
 import numpy as np
@@ -104,3 +105,31 @@ def write_npz(folder, *, boxes=True, maps=False):
         if boxes:
             np.save(folder / "cocobu_box" / f"{image_id}.npy", corners)
     return folder / "cocobu_att"
+
+
+def write_named(folder, format, names):
+    """Write an image for each name in any format, its vectors full of its value; return the source."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    vectors = {name: np.full((2, DIM), value, np.float32) for name, value in names.items()}
+    boxes = np.float32([[0, 0, 20, 10]] * 2)
+    if format == "m2_hdf5":
+        with h5py.File(folder / "m2.hdf5", "w") as file:
+            for name, values in vectors.items():
+                file[f"{name}_features"], file[f"{name}_boxes"] = values, boxes
+        return folder / "m2.hdf5"
+    if format.endswith("_tsv"):
+        sides = [b"40", b"30"] if format == "bottom_up_tsv" else []
+        corners = [text(boxes)] if sides else []
+        lines = [b"\t".join([name.encode(), *sides, b"2", *corners, text(v)]) for name, v in vectors.items()]
+        starts = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
+        (folder / "a.lineidx").write_text("".join(f"{start}\n" for start in starts))
+        return write_lines(folder / "a.tsv", lines)
+    for name, values in vectors.items():
+        path = folder / "att" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if format == "npz_folder":
+            np.savez(f"{path}.npz", feat=values)
+        else:
+            torch.save(torch.from_numpy(values.T[None, :, :, None].copy()), f"{path}.pth")
+    return folder / "att"

@@ -106,11 +106,7 @@ def _add_note(commands: Commands) -> None:
 
 
 def _executed(settings: FeaturesConfig, file: Path) -> FeaturesConfig:
-    """Return the settings of an extractor with what a file says about how it works.
-
-    Raises:
-        ConfigError: the file has another key, or a wrong value.
-    """
+    """Return the settings of an extractor with what a file says about how it works."""
     from recap.settings.params import read_mapping, validate
 
     execution = read_mapping(file)
@@ -199,6 +195,9 @@ def _add_import(commands: Commands) -> None:
         "--grid", type=int, default=7, metavar="N", help="grid_feats_pth: cells per edge; 0 keeps the map (7)"
     )
     parser.add_argument("--rows", type=int, metavar="N", help="keep only the first N regions")
+    parser.add_argument(
+        "--names", choices=["files", "ids"], help="names are those of pictures, or image ids (told by both)"
+    )
     parser.add_argument("--clip-boxes", action="store_true", help="clip boxes to the picture")
     parser.add_argument(
         "--shards", type=Path, metavar="PATH", help="folder for unfinished work (default: beside --out)"
@@ -209,7 +208,7 @@ def _add_import(commands: Commands) -> None:
 
 def _import(a: Arguments) -> None:
     if a.spec is None:
-        a.spec = {"kind": "imported", **chosen(a, "format dtype grid rows clip_boxes")}
+        a.spec = {"kind": "imported", **chosen(a, "format dtype grid rows names clip_boxes")}
         a.spec["sources"] = [str(path) for path in a.source or []]
     settings = typed(a, "ImportedFeatures")
     from recap.features.importers.job import import_features

@@ -29,12 +29,7 @@ class ImageFeatures:
 
 
 def stored_arrays(record: ImageFeatures, *, dtype: str, streams: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the arrays of one image by their path in the file (``grid/values``), in the stored types.
-
-    Raises:
-        FeatureError: no rows, shapes that do not fit, numbers that are not finite or too large for the type, or boxes
-            outside the picture; the sentence names the image.
-    """
+    """Return the arrays of one image by their path in the file (``grid/values``), in the stored types."""
     if not all(0 <= side < 2**31 for side in record.size):
         raise FeatureError(
             f"image id {record.image_id}: a picture cannot have {record.size[0]} x {record.size[1]} pixels; "
@@ -93,11 +88,11 @@ def _check_boxes(record: ImageFeatures, boxes: np.ndarray) -> None:
         raise FeatureError(f"image id {record.image_id}: boxes of shape {list(boxes.shape)}, expected [rows, 4]")
     low, high = boxes[:, :2], boxes[:, 2:]
     size = np.asarray(record.size if any(record.size) else (np.inf, np.inf), np.float32)
-    wrong = ((low < -_BEYOND) | (high > size + _BEYOND) | (high < low)).any(1)
+    turned = (high < low).any(1)
+    wrong = turned if turned.any() else ((low < -_BEYOND) | (high > size + _BEYOND)).any(1)
     if wrong.any():
         box = [round(float(number), 1) for number in boxes[wrong.argmax()]]
-        width, height = record.size
-        raise FeatureError(
-            f"image id {record.image_id}: box {box} is outside the image of {width} x {height} pixels, or "
-            "its corners are in the wrong order; correct the boxes, or say to clip them"
-        )
+        problem = f"is outside the image of {record.size[0]} x {record.size[1]} pixels; correct the boxes, or clip them"
+        if turned.any():
+            problem = "ends before it begins; write left, top, right and bottom, not x, y, width and height"
+        raise FeatureError(f"image id {record.image_id}: box {box} {problem}")

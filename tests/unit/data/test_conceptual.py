@@ -138,3 +138,10 @@ def test_too_few_rows_for_the_validation_split(inputs, tmp_path):
     assert "18 rows have a picture, too few to draw 18 validation pairs" in refused(
         inputs, tmp_path / "out", val_pairs=18
     )
+
+
+def test_a_short_list_is_said_with_both_counts(inputs, tmp_path, caplog):
+    build(inputs, tmp_path / "out")
+    for name, counts in (("train.tsv", ("20", "3,318,333")), ("validation.tsv", ("3", "15,840"))):
+        (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING" and name in r.getMessage()]
+        assert all(count in line for count in counts)

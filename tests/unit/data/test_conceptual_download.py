@@ -175,6 +175,8 @@ def test_a_gzipped_tsv_gives_the_same_list(web, tmp_path):
         (b"a dog\thttp://127.0.0.1/a\nonly a caption\n", "line 2: 1 field where caption TAB url is expected"),
         (b"\t".join(b"0123456789"[n : n + 1] for n in range(10)), "line 1: 10 fields where caption TAB url"),
         (b"\n", "line 1: 1 field where"),
+        (b"a dog\thttp://127.0.0.1/a\nonly a cap", "ends within line 2: the file is cut off; fetch it again"),
+        (b"a dog\thttp://127.0.0.1/a\na dog\t", "ends within line 2: the file is cut off; fetch it again"),
         (b"a dog\t\n", "line 1: the url is empty"),
         (b"\thttp://127.0.0.1/a\n", "line 1: the caption is empty"),
         (b"a \xff dog\thttp://127.0.0.1/a\n", "line 1: not valid UTF-8"),
@@ -284,6 +286,17 @@ def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, mo
     assert "which is no address of the web" in statuses[2][1]
     assert statuses[3] == ("ok", "")
     assert sum(web.asked.values()) == 6 + 1 + 1 + 2
+
+
+def test_equal_runs_give_equal_lists_of_what_is_no_picture(web, tmp_path):
+    rows = [web.url(kind, number) for number, kind in enumerate(("html", "noise", "half"))]
+    lists = []
+    for name in ("one", "other"):
+        run(tmp_path / name, rows)
+        lists.append(records(tmp_path / name))
+    assert lists[0] == lists[1]
+    assert not any("object" in record.error for record in lists[0])
+    assert "cannot identify image file" in lists[0][1].error
 
 
 def test_errors_say_something_and_no_address_of_memory(tmp_path):

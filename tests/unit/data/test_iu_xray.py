@@ -122,3 +122,9 @@ def test_a_drawn_split_has_the_published_sizes_and_no_order_of_its_own():
     assert {study.uid: study.split for study in drawn(studies[::-1], seed=3)} == split
     # The same on every machine and Python.
     assert [split[f"CXR{number}"] for number in range(6)] == ["train", "train", "val", "train", "train", "train"]
+
+
+def test_few_studies_are_said_with_both_counts(tmp_path, caplog):
+    build(write_iu_xray(tmp_path / "in"), tmp_path / "out")
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "10 studies" in line and "2,952" in line

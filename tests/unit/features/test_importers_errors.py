@@ -1,5 +1,6 @@
 """Every kind of damage to feature files is an error of one line, and no store is written."""
 
+import os
 import subprocess
 
 import h5py
@@ -7,8 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.feature_files import DIM, six_columns, text, write_hdf5, write_lines, write_npz, write_pth, write_vinvl
-from helpers.importing import refuses_import, with_field, write_corpus_of
+from helpers.feature_files import (
+    DIM,
+    SIZES,
+    regions,
+    six_columns,
+    text,
+    write_hdf5,
+    write_lines,
+    write_npz,
+    write_pth,
+    write_vinvl,
+)
+from helpers.importing import refuses_import, run_import, with_field, write_corpus_of
 
 NAN = np.full((3, DIM), np.nan, np.float32)
 
@@ -29,6 +41,12 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
         (six_columns(42), ["a.tsv, line 2", "image id 42"]),
         (with_field(six_columns(7), 0, lambda field: b"dog"), ["a.tsv, line 2", "'dog'", "--corpus"]),
+        (with_field(six_columns(7), 0, lambda field: b"b'7'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 3, lambda field: b"b'3'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 5, lambda field: b"b'" + field + b"'"), ["a.tsv, line 2", "print of bytes"]),
+        (with_field(six_columns(7), 0, lambda field: b"image_id"), ["a.tsv, line 2", "header", "remove the line"]),
+        (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "half", "float32"]),
+        (with_field(six_columns(7), 5, lambda _: text(np.ones((3, 5), "f2"))), ["line 2: 30 bytes", "float16"]),
     ],
 )  # fmt: skip
 def test_damaged_line_is_one_sentence(tmp_path, line, named):
@@ -81,13 +99,20 @@ def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
     refuses_import(tmp_path, ["d.hdf5", "HDF5"], "m2_hdf5", "d.hdf5")
 
 
+class RunsCode:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
 def test_pth_that_is_damaged_or_runs_code(tmp_path):
     folder = write_pth(tmp_path / "maps")
     content = (folder / "42.pth").read_bytes()
     (folder / "42.pth").write_bytes(content[: len(content) // 2])
     refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
-    torch.save({"x": subprocess.Popen}, folder / "42.pth")
-    refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
+    for zipped in (True, False):
+        for content, name in (({"x": subprocess.Popen}, "Popen"), (RunsCode(), "system")):
+            torch.save(content, folder / "42.pth", _use_new_zipfile_serialization=zipped)
+            refuses_import(tmp_path, ["42.pth: ", name, "could run code"], "grid_feats_pth", folder)
     torch.save(torch.zeros(2, DIM, 3, 3), folder / "42.pth")
     refuses_import(tmp_path, ["42.pth", "[2, 8, 3, 3]", "[1, dim, h, w]"], "grid_feats_pth", folder)
 
@@ -116,3 +141,43 @@ def test_image_of_the_corpus_that_the_files_lack(tmp_path):
     refuses_import(
         tmp_path, ["a.tsv", "image id 8 (8.jpg)", "1 others of the 3"], "bottom_up_tsv", "a.tsv", corpus=files
     )
+
+
+def shares(image_id):
+    return (regions(image_id)[1] / (SIZES[image_id] * 2)).astype(np.float32)
+
+
+def in_tsv(folder, boxes):
+    lines = [with_field(six_columns(image_id), 4, lambda _, i=image_id: text(boxes(i))) for image_id in SIZES]
+    return write_lines(folder / "a.tsv", lines)
+
+
+def in_hdf5(folder, boxes):
+    path = write_hdf5(folder / "a.hdf5", ["features", "boxes", "size"])
+    with h5py.File(path, "a") as file:
+        for image_id in SIZES:
+            file[f"{image_id}_boxes"][...] = boxes(image_id)
+    return path
+
+
+def in_npz(folder, boxes):
+    source = write_npz(folder)
+    for image_id in SIZES:
+        np.save(folder / "cocobu_box" / f"{image_id}.npy", boxes(image_id))
+    return source
+
+
+@pytest.mark.parametrize(("format", "write"), [("bottom_up_tsv", in_tsv), ("m2_hdf5", in_hdf5), ("npz_folder", in_npz)])
+def test_boxes_that_are_shares_of_the_sides(tmp_path, format, write):
+    source = write(tmp_path, shares)
+    for _ in range(2):  # what the first run leaves does not let the second pass
+        refuses_import(tmp_path, [source.name, "between 0 and 1", "image id"], format, source)
+    (tmp_path / "tiny").mkdir()
+    run_import(tmp_path, format, write(tmp_path / "tiny", lambda i: regions(i)[1] if i == 123 else shares(i)))
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_boxes_of_corner_and_sides(tmp_path, clip):
+    lines = [with_field(six_columns(7), 4, lambda field: text(np.float32([[30, 20, 10, 15]] * 3)))]
+    named = ["image id 7", "30.0, 20.0, 10.0, 15.0", "not x, y, width and height"]
+    refuses_import(tmp_path, named, "bottom_up_tsv", write_lines(tmp_path / "a.tsv", lines), clip_boxes=clip)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from recap.core.errors import DataError
+from recap.core.log import log
 from recap.data.corpus.corpus_file import VIEWS, Caption, DrawnFrom
 
 if TYPE_CHECKING:
@@ -44,12 +45,14 @@ class Reader(Protocol):
         """
 
 
-def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
-    """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one.
+def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
+    """Say that a published list is not whole: a part may be meant, and results from it are not the published ones."""
+    if count < whole:
+        log.warning(f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a part is meant")
 
-    Raises:
-        DataError: names the first of them.
-    """
+
+def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
+    """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one."""
     several = next((file for file in ids if VIEWS in file), None)
     if several is not None:
         raise DataError(

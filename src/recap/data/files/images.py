@@ -74,7 +74,12 @@ def decode_rgb(content: bytes, file: str) -> Image:
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        raise BrokenPicture(f"truncated or no picture ({error}; {len(content)} bytes)") from error
+        raise BrokenPicture(f"truncated or no picture ({_words(error)}; {len(content)} bytes)") from error
+
+
+def _words(error: Exception) -> str:
+    """Return what Pillow says, without the address of a buffer that no format fits."""
+    return str(error).partition(" <_io.")[0]
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -37,8 +38,12 @@ def guarded_session(url: str) -> Session:
 
 def reason_of(error: Exception) -> str:
     """Return what a failed request ended with, without the pools and retries that the libraries wrap it in."""
-    inner = getattr(error.args[0] if error.args else None, "reason", None)
-    return first_line(inner or error).rpartition("): ")[2]
+    inner: object = error
+    while isinstance(inner, Exception):
+        error = inner
+        inner = getattr(error, "reason", None) or next((a for a in error.args[::-1] if isinstance(a, Exception)), None)
+    words = getattr(error, "strerror", None) or first_line(error).rpartition("): ")[2]
+    return re.sub(r"^\w+\((.*)\)$", r"\1", words)  # IncompleteRead(5 bytes read, 9 more expected)
 
 
 def redirect_problem(listed: str, target: str) -> str | None:

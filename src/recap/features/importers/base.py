@@ -4,41 +4,72 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Protocol
 
 from recap.core.errors import FeatureError, MissingFeatures
 from recap.features.origins import Origins
 from recap.features.records import ImageFeatures
 
-_NUMBER = re.compile(r"(?:^|[_-])([0-9]+)(?:\.\w+)?$")
+_NUMBER = re.compile(r"(?:^|[_-])([0-9]+)$")
+_PUBLISHED = re.compile(r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})")  # names that are an image id, or hold COCO's
 _LARGEST_ID = 2**63 - 1  # ids are stored as int64
 
 
 class ImageIdLookup:
-    """Turns what a file calls an image into its id: by file name in the corpus, else the number at its end."""
+    """Turns what a file calls a picture into its id: by the names of a corpus's pictures, whole, or by its number.
 
-    def __init__(self, files: Mapping[int, str] | None = None) -> None:
-        """Take image id -> file name of a corpus, or nothing."""
-        self._by_stem = {Path(file).stem: image_id for image_id, file in (files or {}).items()}
+    A number is an id where the picture of this id has it in its own name, as COCO's have: of pictures that a reader
+    numbered, it would be another one. ``names`` (`ImportedFeatures.names`) decides where a name fits two ways.
+    """
 
-    def image_id(self, name: str, where: str) -> int:
-        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``).
+    def __init__(self, files: Mapping[int, str] | None = None, names: Literal["files", "ids"] | None = None) -> None:
+        """Take image id -> file name of a corpus, or nothing; then the number at the end of a name is the id."""
+        if files is None and names == "files":
+            raise FeatureError("names: files: there are no files to compare names with; give the --corpus")
+        self._files, self._names = files, names
+        self.unfit: set[str] = set()  # names that no picture of the corpus has
+        self._by_stem: dict[str, tuple[int, ...]] = {}
+        for image_id, file in (files or {}).items():
+            stem = PurePosixPath(file).stem
+            self._by_stem[stem] = (*self._by_stem.get(stem, ()), image_id)
 
-        Raises:
-            FeatureError: there is no number at its end, and no picture of the corpus has that name.
-        """
-        found = self._by_stem.get(Path(name).stem)
-        if found is not None:
-            return found
-        match = _NUMBER.search(name)
-        if match is None:
+    def image_id(self, name: str, where: str) -> int | None:
+        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``, ``photos/dog``); None: unfit."""
+        path = PurePosixPath(name)
+        if self._files is None or self._names == "ids":
+            return _id_at_end(path, where)
+        alike = [i for stem in {path.name, path.stem} for i in self._by_stem.get(stem, ())]
+        fits = [i for i in alike if name in (self._files[i], _without_suffix(self._files[i]))] or alike
+        match = _PUBLISHED.fullmatch(path.stem) if self._names is None else None
+        if match is not None and (number := int(match[1])) in self._files:
+            own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
+            if fits and match[0] == match[1] or not fits and own is not None and int(own[1]) == number:
+                fits.append(number)
+        if len(set(fits)) > 1:
+            both = " and ".join(f"{self._files[i]} (image id {i})" for i in dict.fromkeys(fits[:1] + fits[-1:]))
             raise FeatureError(
-                f"{where}: {name[:80]!r} has no image id at its end and is no picture of a corpus; give the --corpus"
+                f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are those of `files` or "
+                "image `ids`, or put the picture's folder before its name"
             )
-        if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
-            raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
-        return int(match[1])
+        if not fits:
+            self.unfit.add(name)
+        return fits[0] if fits else None
+
+
+def _id_at_end(path: PurePosixPath, where: str) -> int:
+    match = _NUMBER.search(path.stem)
+    if match is None:
+        raise FeatureError(
+            f"{where}: {path.name[:80]!r} has no image id at its end and no corpus to find it in; give the --corpus"
+        )
+    if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+        raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
+    return int(match[1])
+
+
+def _without_suffix(file: str) -> str:
+    return file.removesuffix(PurePosixPath(file).suffix)
 
 
 class Source(Protocol):
@@ -66,12 +97,10 @@ class EntryIndex:
     def __init__(self) -> None:
         self._entries: dict[int, Any] = {}
 
-    def add(self, image_id: int, entry: Any, where: str) -> None:
-        """Add an entry.
-
-        Raises:
-            FeatureError: the image has one already.
-        """
+    def add(self, image_id: int | None, entry: Any, where: str) -> None:
+        """Add an entry; one without an id is of no picture that is asked for."""
+        if image_id is None:
+            return
         if image_id in self._entries:
             raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
         self._entries[image_id] = entry
@@ -97,22 +126,14 @@ def no_rows(image_id: int, where: str) -> FeatureError:
 
 
 def only_path(paths: Sequence[Path], what: str) -> Path:
-    """Return the only path.
-
-    Raises:
-        FeatureError: there are several, or it does not exist.
-    """
+    """Return the only path; several are refused, as is one that does not exist."""
     if len(paths) != 1:
         raise FeatureError(f"{paths[0]} and {len(paths) - 1} others: this format takes one {what}; import each alone")
     return existing(paths)[0]
 
 
 def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
-    """Return the paths.
-
-    Raises:
-        FeatureError: one does not exist, is a folder, or may not be read.
-    """
+    """Return the paths; one that does not exist, is a folder, or may not be read is refused."""
     for path in existing(paths):
         if not path.is_file():
             raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
@@ -124,11 +145,7 @@ def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
 
 
 def existing(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths.
-
-    Raises:
-        FeatureError: one does not exist.
-    """
+    """Return the paths; one that does not exist is refused."""
     found = list(paths)
     for path in found:
         try:

@@ -26,21 +26,13 @@ class BottomUpTsv:
     streams = (REGION,)
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the images of all files.
-
-        Raises:
-            FeatureError: a file is missing, or an image is duplicated.
-        """
+        """Find the images of all files."""
         self._lines = Lines(plain_files(paths, "TSV files"), lookup, damaged=spec.damaged)
         self.ids, self.origins = self._lines.ids, self._lines
         self._lines.settle(self.read)
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return vectors and boxes of one image, and classes and attributes where the file has them.
-
-        Raises:
-            FeatureError: the line is truncated, damaged or of another format, or has no boxes.
-        """
+        """Return vectors and boxes of one image, and classes and attributes where the file has them."""
         fields, where = self._lines.fields(image_id)
         if len(fields) not in (6, 10):
             raise FeatureError(f"{where}: has {len(fields)} fields, expected 6 or 10; truncated or of another format")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +32,7 @@ class GridFeatsPth:
         self.origins = WholeFiles(lambda image_id: [self._files[image_id]])
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return the cells of one image in raster order.
-
-        Raises:
-            FeatureError: the file is damaged, holds anything but a tensor, or has another shape.
-        """
+        """Return the cells of one image in raster order."""
         import torch
         from torch.nn.functional import adaptive_avg_pool2d
 
@@ -42,6 +40,10 @@ class GridFeatsPth:
         try:
             maps = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
+            if code := re.search(r"GLOBAL (\S+)", str(error)):
+                raise FeatureError(
+                    f"{path}: names {code[1][:80]}, which could run code: refused; write the map alone with torch.save"
+                ) from error
             reason = first_line(error)[:120]
             raise DamagedFeatures(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
@@ -63,11 +65,7 @@ class NpzFolder:
     """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``.
-
-        Raises:
-            FeatureError: no files, a duplicated image, or boxes for some images alone.
-        """
+        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``."""
         folder = only_path(paths, "folder")
         self._files = _files(folder, ".npz", lookup)
         self.ids = self._files.ids
@@ -77,14 +75,14 @@ class NpzFolder:
         missing = set(self.ids()) - set(self._boxes.ids() if self._boxes else self.ids())
         if missing:
             raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
-        self.streams = (REGION,) if _array(self._files[self.ids()[0]]).ndim == 2 else (GRID,)
+
+    @cached_property
+    def streams(self) -> tuple[str]:
+        """The one stream, told from the first image."""
+        return (REGION,) if _array(self._files[self.ids()[0]]).ndim == 2 else (GRID,)
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return the vectors of one image, and its boxes where there are any.
-
-        Raises:
-            FeatureError: a file is damaged, holds Python objects, or has another shape.
-        """
+        """Return the vectors of one image, and its boxes where there are any."""
         path = self._files[image_id]
         values = _array(path)
         if values.ndim not in (2, 3):
@@ -102,11 +100,13 @@ class NpzFolder:
 
 def _files(folder: Path, suffix: str, lookup: ImageIdLookup) -> EntryIndex:
     """Find the files of a folder and of those in it: published maps are in one for each split."""
-    places = EntryIndex()
-    for path in sorted(folder.rglob(f"*{suffix}")) if folder.is_dir() else []:
-        places.add(lookup.image_id(path.name, str(path)), path, str(path))
-    if not places.ids():
+    paths = sorted(folder.rglob(f"*{suffix}")) if folder.is_dir() else []
+    if not paths:
         raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")
+    places = EntryIndex()
+    for path in paths:
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        places.add(lookup.image_id(name, str(path)), path, str(path))
     return places
 
 

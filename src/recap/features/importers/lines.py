@@ -13,6 +13,7 @@ from recap.features.importers.base import EntryIndex, ImageIdLookup
 from recap.features.origins import Mark, file_mark
 
 _LONGEST_ID = 1024
+_HEADERS = (b"image_id", b"img_id", b"id")  # what the first column is called
 
 
 class Lines:
@@ -34,9 +35,6 @@ class Lines:
             offsets: of each file the byte positions of its lines, if they are known.
             damaged: images that may have several lines, of which `settle` takes a whole one; as many lines without an
                 image id are passed over.
-
-        Raises:
-            FeatureError: an image is duplicated, a line has no image id, or there are no lines.
         """
         self._entries = EntryIndex()
         self._doubtful: dict[int, list[Any]] = {}
@@ -52,11 +50,11 @@ class Lines:
                     if broken > len(damaged):
                         raise
                     continue
-                if image_id in damaged:
+                if image_id is not None and image_id in damaged:
                     self._doubtful.setdefault(image_id, []).append((file, start, where))
                 else:
                     self._entries.add(image_id, (file, start, where), where)
-        if not self._entries.ids():
+        if not self._entries.ids() and not lookup.unfit:
             raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
 
     def settle(self, read: Callable[[int], object]) -> None:
@@ -76,7 +74,8 @@ class Lines:
 
     def fields(self, image_id: int) -> tuple[list[bytes], str]:
         """Return the fields of an image's line, and words that say where it is."""
-        return self._line(image_id).rstrip(b"\r\n").split(b"\t"), self._entries[image_id][2]
+        where = self._entries[image_id][2]
+        return [_plain(field, where) for field in self._line(image_id).rstrip(b"\r\n").split(b"\t")], where
 
     def mark(self, image_id: int) -> Mark:
         """Return the mark of the file that has an image's line, and where the line starts."""
@@ -123,4 +122,15 @@ def _first(line: bytes, where: str) -> str:
     name, tab, _ = line.partition(b"\t")
     if not tab:
         raise FeatureError(f"{where}: has no tab after an image id; truncated or no TSV")
-    return name.decode("utf-8", "replace").strip()
+    if name in _HEADERS:
+        raise FeatureError(f"{where}: is a header, which these files do not have; remove the line")
+    return _plain(name, where).decode("utf-8", "replace").strip()
+
+
+def _plain(field: bytes, where: str) -> bytes:
+    """Refuse what `print` makes of Python's bytes; numbers.py checks the rest."""
+    if field[:2] in (b"b'", b'b"'):
+        raise FeatureError(
+            f"{where}: {field[:12]!r} is Python's print of bytes; write what is between the quotes alone"
+        )
+    return field

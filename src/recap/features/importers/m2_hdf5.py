@@ -28,11 +28,7 @@ class M2Hdf5:
     """Streams ``region`` and ``grid``, whichever the file has."""
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the images and what there is of each.
-
-        Raises:
-            FeatureError: the file is missing, damaged or of another format, or an image is duplicated.
-        """
+        """Find the images and what there is of each."""
         (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
         try:
             self._there = set(ask("names", self._path))
@@ -54,11 +50,7 @@ class M2Hdf5:
         self.ids, self.origins = self._names.ids, self
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return all streams and columns of one image.
-
-        Raises:
-            FeatureError: a dataset that other images have is missing, cannot be read, or has no rows.
-        """
+        """Return all streams and columns of one image."""
         name = self._names[image_id]
         arrays = self._arrays(image_id)
         return ImageFeatures(image_id, self._size(name, image_id), arrays)

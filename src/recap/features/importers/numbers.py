@@ -27,41 +27,33 @@ _OTHERS = {
 
 
 def decode_vectors(field: bytes, rows: int, where: str) -> np.ndarray:
-    """Return float32 [rows, width] from base64 text; the width follows from its length.
-
-    Raises:
-        FeatureError: no base64, no multiple of the rows, or numbers that look like another type than float32.
-    """
+    """Return float32 [rows, width] from base64 text; the width follows from its length."""
     vectors = decode_array(field, "float32", (rows, _width(field, rows, where)), where)
     check_float32(vectors, where)
     return vectors
 
 
 def decode_array(field: bytes, dtype: str, shape: Sequence[int], where: str) -> np.ndarray:
-    """Return an array from base64 text; its bytes must be exactly those of ``shape``.
-
-    Raises:
-        FeatureError: no base64, or of another length.
-    """
+    """Return an array from base64 text; its bytes must be exactly those of ``shape``."""
     try:
         content = base64.b64decode(field, validate=True)
     except (binascii.Error, ValueError) as error:
         raise FeatureError(f"{where}: bad base64 ({error}); the file is damaged, fetch it again") from error
     size = np.dtype(dtype).itemsize * math.prod(shape)
     if len(content) != size:
+        other = {size // 2: "half", 2 * size: "twice"}.get(len(content))
+        remedy = (
+            f"of {other} that width, it seems: write them as {dtype}" if other else "truncated or of another format"
+        )
         raise FeatureError(
             f"{where}: holds {len(content)} bytes where {' x '.join(map(str, shape))} numbers of {dtype} take {size}; "
-            "the file is truncated or of another format"
+            f"they are {remedy}"
         )
     return np.frombuffer(content, dtype).reshape(*shape)
 
 
 def whole(field: bytes, name: str, where: str) -> int:
-    """Return a field as a whole number of zero or more.
-
-    Raises:
-        FeatureError: it is none, or beyond 2147483647.
-    """
+    """Return a field as a whole number of zero or more."""
     if not field.isdigit() or len(field) > 10 or int(field) > _MOST:
         raise FeatureError(
             f"{where}: {name} is {field[:40]!r}, expected a whole number up to {_MOST}; the file is damaged"
@@ -74,9 +66,6 @@ def check_float32(vectors: np.ndarray, where: str) -> None:
 
     Features of one image are within a few powers of two of each other. Read as another type than they were written in,
     they spread over dozens; read as the type that they were written in, they are close together again.
-
-    Raises:
-        FeatureError: they look like another type, or like no features at all.
     """
     sample = vectors.ravel()[:_SAMPLE]
     if not np.count_nonzero(sample[0::2]) and np.count_nonzero(sample[1::2]) >= _LEAST:
@@ -126,8 +115,9 @@ def _width(field: bytes, rows: int, where: str) -> int:
     """Return how many float32 numbers each of ``rows`` vectors has, from the length of base64 text."""
     size = len(field) // 4 * 3 - field[-2:].count(b"=")
     if rows < 1 or len(field) % 4 or size < 4 * rows or size % (4 * rows):
+        half = rows and not len(field) % 4 and not size % (2 * rows)
         raise FeatureError(
-            f"{where}: {size} bytes of features do not make {rows} vectors of float32; "
-            "the file is truncated, damaged or of another format"
+            f"{where}: {size} bytes of features do not make {rows} vectors of float32; the file is "
+            + ("of float16, it seems: write it as float32" if half else "truncated, damaged or of another format")
         )
     return size // (4 * rows)

@@ -30,11 +30,7 @@ class VinvlTsv:
     streams = (REGION,)
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the images through the .lineidx beside each TSV.
-
-        Raises:
-            FeatureError: a file is missing, a TSV and its .lineidx do not fit, or an image is duplicated.
-        """
+        """Find the images through the .lineidx beside each TSV."""
         files = plain_files(paths, "TSV files")
         offsets = {path: _offsets(path.with_suffix(".lineidx")) for path in files}
         self._lines = Lines(files, lookup, offsets=offsets, damaged=spec.damaged)
@@ -42,11 +38,7 @@ class VinvlTsv:
         self._lines.settle(self.read)
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return the vectors of one image.
-
-        Raises:
-            FeatureError: the line is truncated, damaged or of another format, or has no boxes.
-        """
+        """Return the vectors of one image."""
         fields, where = self._lines.fields(image_id)
         if len(fields) not in (2, 3):
             raise FeatureError(f"{where}: has {len(fields)} fields, expected 2 or 3; truncated or of another format")

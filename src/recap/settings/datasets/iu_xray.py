@@ -11,6 +11,8 @@ from recap.settings.datasets import DATASETS, PICTURES, DatasetConfig
 from recap.settings.outside import OutsideFile
 from recap.settings.vocabulary import VocabularyConfig, VocabularyRule
 
+STUDIES = 2_952  # of the split of Chen et al., without the three whose pictures are missing
+
 
 @DATASETS.register
 class IuXrayDataset(DatasetConfig):

@@ -43,6 +43,10 @@ class ImportedFeatures(FeaturesConfig):
     sources: list[OutsideFile] = Field(min_length=1, description="files or a folder, relative to `inputs`")
     grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
+    names: Literal["files", "ids"] | None = neutral(
+        None,
+        description="what the files call an image by: the name of its picture, or its image id; null: told by both",
+    )
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
     damaged: list[int] = neutral(
         [],

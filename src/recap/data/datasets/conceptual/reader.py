@@ -13,13 +13,13 @@ from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption, DrawnFrom
-from recap.data.datasets.base import Built
+from recap.data.datasets.base import Built, warn_of_part
 from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
 from recap.data.datasets.conceptual.tsv import Row, count_rows, read_tsv
 from recap.data.subsets.ranking import rank
 from recap.data.subsets.wanted import VALIDATION, first_survivors
 from recap.data.vocabulary.text import tokenize
-from recap.settings.datasets.conceptual import SURVIVORS, ConceptualDataset
+from recap.settings.datasets.conceptual import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
@@ -30,6 +30,10 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     for file in map(inputs.joinpath, spec.outside_files()):
         if not file.is_file():
             raise MissingData(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
+    rows = count_rows(inputs / spec.train)
+    warn_of_part(inputs / spec.train, rows, TRAINING_ROWS, "rows")
+    warn_of_part(inputs / spec.validation, count_rows(inputs / spec.validation), VALIDATION_ROWS, "rows")
+    drawn_from = DrawnFrom(rows, spec.val_pairs, spec.seed, spec.survival) if spec.survival is not None else None
     captions = read_conceptual(
         train=inputs / spec.train,
         validation=inputs / spec.validation,
@@ -37,11 +41,8 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
         val_pairs=spec.val_pairs,
         seed=spec.seed,
         dataset=name,
-        survival=spec.survival,
+        drawn_from=drawn_from,
     )
-    drawn_from = None
-    if spec.survival is not None:
-        drawn_from = DrawnFrom(count_rows(inputs / spec.train), spec.val_pairs, spec.seed, spec.survival)
     return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
 
 
@@ -53,7 +54,7 @@ def read_conceptual(
     val_pairs: int,
     seed: int,
     dataset: str,
-    survival: float | None = None,
+    drawn_from: DrawnFrom | None = None,
 ) -> Iterator[Caption]:
     """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
 
@@ -61,18 +62,7 @@ def read_conceptual(
     test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
     number: rows that are fetched later change it as little as they can. A training row whose url is in the test
     split too is left out, as is a caption without any word; how many is reported.
-
-    Args:
-        train, validation: the TSVs.
-        images: folder with the downloads ``train/`` and ``validation/`` (pictures and survivors.parquet).
-        val_pairs: size of the validation split.
-        seed: of its draw.
-        dataset: name of the data set, which is part of the draw.
-        survival: share of the training rows that was expected to have a picture, where not all were asked for.
-
-    Raises:
-        DataError: a TSV or a survivors list is broken, they do not belong together, a listed picture is missing, or
-            there are too few training rows.
+    With ``drawn_from``, not all rows of the list were asked for.
     """
     tests = {record.url for record in read_records(survivors_of(images / "validation")) if record.ok}
     if not tests:
@@ -85,11 +75,10 @@ def read_conceptual(
             f"{train}: {len(usable)} rows have a picture, too few to draw {val_pairs} validation pairs; "
             f"fetch more, or lower val_pairs"
         )
-    if survival is None:
+    if drawn_from is None:
         chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=seed)[:val_pairs]
     else:
-        lines = DrawnFrom(count_rows(train), val_pairs, seed, survival)
-        chosen = first_survivors(usable.tolist(), lines, dataset=dataset)
+        chosen = first_survivors(usable.tolist(), drawn_from, dataset=dataset)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
     left_out = 0
@@ -124,11 +113,7 @@ def _usable(tsv: Path, folder: Path, tests: Container[str]) -> np.ndarray:
 
 
 def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row]:
-    """Yield the rows of a TSV that have a picture.
-
-    Raises:
-        DataError: the survivors list is that of another TSV.
-    """
+    """Yield the rows of a TSV that have a picture."""
     for row, record in zip_longest(read_tsv(tsv), records):
         if row is None or record is None or (row.number, row.url) != (record.row, record.url):
             number = record.row if row is None else row.number
@@ -141,11 +126,7 @@ def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row
 
 
 def _present(folder: Path) -> Iterator[Record]:
-    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size.
-
-    Raises:
-        DataError: a picture is missing, or has another size.
-    """
+    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size."""
     for _, group in groupby(read_records(survivors_of(folder)), key=lambda record: record.row // SHARD):
         records = list(group)
         sizes = _sizes((folder / file_of(records[0].row)).parent)

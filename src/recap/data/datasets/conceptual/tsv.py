@@ -21,11 +21,7 @@ class Row:
 
 
 def read_tsv(path: Path) -> Iterator[Row]:
-    """Yield the rows of a plain or gzipped TSV, one at a time.
-
-    Raises:
-        DataError: the file is missing, empty or truncated, or a line has not two fields or is no UTF-8.
-    """
+    """Yield the rows of a plain or gzipped TSV, one at a time."""
     if not path.is_file():
         raise MissingData(f"{path}: no such TSV; fetch it, or correct the path")
     number = -1
@@ -46,13 +42,16 @@ def count_rows(path: Path) -> int:
 
 def _row(line: bytes, number: int, path: Path) -> Row:
     try:
-        parts = line.decode("utf-8").rstrip("\r\n").split("\t")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DamagedData(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
+    parts = text.rstrip("\r\n").split("\t")
+    caption, _, url = (part.strip() for part in text.partition("\t"))
+    if not (caption and url) and not text.endswith("\n"):
+        raise DamagedData(f"{path}: ends within line {number + 1}: the file is cut off; fetch it again")
     if len(parts) != 2:
         fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
         raise DataError(f"{path}: line {number + 1}: {fields} where caption TAB url is expected; correct the line")
-    caption, url = parts[0].strip(), parts[1].strip()
     if not caption or not url:
         raise DataError(f"{path}: line {number + 1}: the {'url' if caption else 'caption'} is empty; correct the line")
     return Row(number, caption, url)

@@ -17,14 +17,14 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.core.progress import progress
 from recap.data.corpus.corpus import VIEWS, Caption, need_splits
-from recap.data.datasets.base import Built
+from recap.data.datasets.base import Built, warn_of_part
 from recap.data.datasets.iu_xray.exclusions import count_lines, left_out, write_studies
 from recap.data.datasets.iu_xray.reports import Report, read_reports
 from recap.data.datasets.iu_xray.split import Study, annotated, drawn
 from recap.data.datasets.iu_xray.text import tokenize_report
 from recap.data.files.images import MAX_BYTES
 from recap.data.files.members import members, stem
-from recap.settings.datasets.iu_xray import IuXrayDataset
+from recap.settings.datasets.iu_xray import STUDIES, IuXrayDataset
 
 _PICTURES = (".png", ".jpg", ".jpeg")
 
@@ -34,10 +34,6 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
 
     Into ``out`` go ``images.zip`` (the pictures in use, byte by byte as they came), ``studies.csv`` (every report: its
     split or why it is left out, its pictures and views) and ``counts.md`` (the same, counted), which is also printed.
-
-    Raises:
-        DataError: an archive, report or annotation is missing or broken, or more than ``max_missing`` studies lack a
-            picture.
     """
     reports = read_reports(inputs / spec.reports)
     candidates = _candidates(spec, reports, inputs)
@@ -57,16 +53,13 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     write_text(out / "counts.md", "".join(f"- {line}\n" for line in lines))
     for line in lines:
         log.info(f"iu_xray: {line}")
+    warn_of_part(inputs / spec.reports, len(studies), STUDIES, "studies in use")
     need_splits({study.split for study in studies}, "iu_xray")
     return Built([_caption(study, files, spec.max_words) for study in studies], _source_hash(spec, reports, inputs))
 
 
 def pack_pictures(sources: Sequence[Path], wanted: Iterable[str], out: Path) -> dict[str, str]:
-    """Copy the wanted pictures of folders, zips and tgz's into one zip; return the file name of each found, by stem.
-
-    Raises:
-        DataError: a source is damaged, or two pictures share a name.
-    """
+    """Copy the wanted pictures of folders, zips and tgz's into one zip; return the file name of each found, by stem."""
     names = set(wanted)
     files: dict[str, str] = {}
 
