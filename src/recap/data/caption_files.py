@@ -107,7 +107,7 @@ def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]
                     "around a caption with a separator in it"
                 )
             number = row.get("image_id", "").strip()
-            whole = number.lstrip("-").isdecimal() and len(number) < 20
+            whole = number.removeprefix("-").isdecimal() and len(number) < 20
             yield f"{path}: line {line}", {**row, **({"image_id": int(number)} if whole else {})}
             line = reader.line_num + 1
     except csv.Error as error:

@@ -76,6 +76,7 @@ WRONG = {
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
     "NaN for an id": (entries(image_id=float("nan")), "nan"),
     "true for an id": (entries(image_id=True), "True"),
+    "an id with two signs": ("image_id,caption\n--1,a\n2,b\n", "'--1'"),
     "an id with digits behind a point": ("image_id,caption\n1.0,a\n2.0,b\n", "'1.0'"),
     "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
     "a caption without end": (entries(caption="word " * 3_000), "15,000"),
