@@ -88,14 +88,8 @@ def find_run_files(
 ) -> RunFiles:
     """Return a run and what it was made with; what is not named is looked for in the results that the run lies in.
 
-    Args:
-        run: the folder of a run, or one above several runs of one data set: the best on validation is taken.
-        vocabulary, features: its vocabulary, and its feature stores, which say what made the features.
-        weights: the weights of what made them.
-
-    Raises:
-        RecapError: something is missing, damaged or not what the run was made with; the sentence says which option
-            names it.
+    Of a folder above several runs of one data set the best on validation is taken. `weights` are those of what made the
+    features, which the stores say.
     """
     run = chosen_run(run)
     check(run / CONFIG)
@@ -114,11 +108,7 @@ def find_run_files(
 
 
 def chosen_run(folder: Path) -> Path:
-    """Return a run's folder; of several below a folder that whose model is best on validation.
-
-    Raises:
-        TrainingError: there is no run, or there are runs of several data sets, whose scores do not compare.
-    """
+    """Return a run's folder; of several below a folder that whose model is best on validation."""
     if (folder / CONFIG).is_file():
         return folder
     if not folder.is_dir():

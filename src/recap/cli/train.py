@@ -162,9 +162,6 @@ def become_processes(spec: RunSpec, execution: ExecutionFile) -> None:
     """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
 
     In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
-
-    Raises:
-        ConfigError: several processes would read the spec from standard input, or the nodes cannot share them equally.
     """
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return

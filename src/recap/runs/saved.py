@@ -79,11 +79,7 @@ def _made_from_files(store: FeatureStore) -> bool:
 
 
 def load_weights(model: Captioner, path: Path) -> None:
-    """Load a model's tensors; every name, type and shape must fit, and every number be finite.
-
-    Raises:
-        TrainingError: the file is missing, damaged or of another model.
-    """
+    """Load a model's tensors; every name, type and shape must fit, and every number be finite."""
     weights = read_weights(path)
     for name, own in model.state_dict().items():
         value = weights.get(name, own)

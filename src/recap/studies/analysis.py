@@ -118,16 +118,11 @@ def _questions(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
-    """Return how far raters agree beyond chance.
+    """Return how far raters agree beyond chance; `ratings` are the answers to each item, one per rater.
 
-    Args:
-        ratings: the answers to each item, one per rater; items may have different numbers of them.
-        answers: all that may be answered.
-
-    Returns:
-        ``fleiss_kappa`` over ``fleiss_items`` items, those with the largest number of answers (it takes equal numbers);
-        ``krippendorff_alpha`` over all ``items`` with two answers or more. None where an agreement by chance is
-        certain (all answers equal) or no item has two answers.
+    ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it takes equal numbers);
+    ``krippendorff_alpha`` over all ``items`` with two answers or more. None where an agreement by chance is certain
+    (all answers equal) or no item has two answers.
     """
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa

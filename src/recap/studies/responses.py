@@ -43,11 +43,7 @@ class Response(Strict):
 
 
 def as_response(values: Any) -> Response:
-    """Return the response that parsed JSON holds.
-
-    Raises:
-        DataError: it holds none.
-    """
+    """Return the response that parsed JSON holds."""
     try:
         return Response.model_validate(values)
     except ValidationError as error:

@@ -78,15 +78,7 @@ def hashed(token: str) -> str:
 def make_app(
     sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
 ) -> Starlette:
-    """Return the web application.
-
-    Args:
-        sheets: of the study.
-        pictures: of ``pictures.zip``.
-        tokens: token -> sheet.
-        store: where responses are kept.
-        host: name in the public address, answered beside `LOCAL`; requests for other hosts are refused.
-    """
+    """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for others."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
