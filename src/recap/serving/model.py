@@ -42,7 +42,8 @@ class CaptionModel(PythonModel):
             raise MlflowException(
                 f"{pixels / 1e6:.0f} megapixels in one request; send at most {MOST_PIXELS // 10**6}", BAD_REQUEST
             )
-        end, found = monotonic() + TIMEOUT.get(), []
+        end = monotonic() + TIMEOUT.get()
+        found: list[dict[str, Any]] = []
         try:
             with self._one_at_a_time, closing(self._captioner.stream(photos)) as results:
                 for each in results:

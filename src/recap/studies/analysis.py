@@ -174,7 +174,7 @@ def _multinomial(counts: Sequence[int]) -> float:
     total = sum(counts)
     ways = Counter({(0, 0): 1})  # votes cast for the systems so far, and the sum of their squares -> number of ways
     for _ in counts:
-        before, ways = ways, Counter()
+        before, ways = ways, Counter[tuple[int, int]]()
         for (cast, squares), number in before.items():
             for votes in range(total - cast + 1):
                 ways[cast + votes, squares + votes**2] += number * comb(total - cast, votes)
