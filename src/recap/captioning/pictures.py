@@ -27,6 +27,7 @@ Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
 _CHANNELS = (3, 4)
 _WILD = "*?["
 _READ_SECONDS = 60  # of at most MAX_BYTES
+MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
 
 
 def name_of(photo: Photo, number: int) -> str:
@@ -46,9 +47,6 @@ def read_photo(photo: Photo, name: str) -> Image:
     It is decoded as the pictures of data sets are: gray of 16 bits is scaled, CMYK converted, of a moving picture the
     first frame is taken, transparency is dropped. Those of data sets stay as they are stored, as in the published
     features; a phone stores them lying on their side.
-
-    Raises:
-        DataError: no such file, empty, truncated, no picture, too large, or of a kind whose brightness is not known.
     """
     from PIL import UnidentifiedImageError
 
@@ -56,7 +54,9 @@ def read_photo(photo: Photo, name: str) -> Image:
     if not content:
         raise DataError(f"{name}: the file is empty; save or copy it again")
     try:
-        return _upright(decode_rgb(content, name), name)
+        picture = decode_rgb(content, name)
+        large = picture.width * picture.height > MOST_PIXELS
+        return _upright(picture.reduce(2) if large else picture, name)
     except BrokenPicture as error:
         if isinstance(error.__cause__, UnidentifiedImageError):
             kinds = ", ".join(FORMATS)

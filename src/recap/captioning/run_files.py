@@ -11,21 +11,20 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat
 
 from recap.captioning.extractors import FEATURES, Extractor, extractor_of, is_file, read_extractors
-from recap.core.errors import ConfigError, FeatureError, MissingFeatures, TrainingError
+from recap.core.errors import ConfigError, MissingFeatures, TrainingError
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.core.hashing import value_hash
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
 from recap.features.store import FeatureStore
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
-from recap.runs.inputs import joint_maker
+from recap.runs.saved import CONFIG, check_inputs
 from recap.settings.decoding import DecodingSettings
 from recap.settings.params import read_mapping, validate
 from recap.statistics.scores import read_metrics
 
-CONFIG, VOCABULARY = "config.yaml", "vocabulary.json"
+VOCABULARY = "vocabulary.json"
 _Folder = Annotated[str, Field(pattern="^[^/]+$")]  # each name is one folder of the run's path
 
 
@@ -52,9 +51,6 @@ class _MadeFrom:
 
     spec: _Spec
     stage: _Folder
-    vocabulary_hash: str
-    feature_hash: str | None = None  # released weights lack it
-    features_made_by: str | None = None  # so do runs of earlier versions
     released: _Released | None = None
     decoding: DecodingSettings | None = None  # of a run that was not evaluated here
     name: str | None = None  # of a run that was exported
@@ -92,14 +88,8 @@ def find_run_files(
 ) -> RunFiles:
     """Return a run and what it was made with; what is not named is looked for in the results that the run lies in.
 
-    Args:
-        run: the folder of a run, or one above several runs of one data set: the best on validation is taken.
-        vocabulary, features: its vocabulary, and its feature stores, which say what made the features.
-        weights: the weights of what made them.
-
-    Raises:
-        RecapError: something is missing, damaged or not what the run was made with; the sentence says which option
-            names it.
+    Of a folder above several runs of one data set the best on validation is taken. `weights` are those of what made the
+    features, which the stores say.
     """
     run = chosen_run(run)
     check(run / CONFIG)
@@ -109,20 +99,16 @@ def find_run_files(
     label = _label(results, f"{row_setting(vars(spec))}/{made_from.stage}")
     released = made_from.released
     name = f"{label} {released.file}" if released else f"{label} seed {spec.seed} {made_from.stage}"
-    words = _vocabulary(run, vocabulary, results, spec, made_from.vocabulary_hash)
-    if (run / FEATURES).is_file() and not features:
-        extractors = read_extractors(run, weights)
-    else:
-        extractors = [extractor_of(store, weights) for store in _stores(run, features, results, made_from)]
+    path = _vocabulary(run, vocabulary, results, spec)
+    words, exported = load_vocabulary(path), (run / FEATURES).is_file() and not features
+    stores = [] if exported else _stores(run, features, results, spec)
+    check_inputs(run, path, words, stores)
+    extractors = read_extractors(run, weights) if exported else [extractor_of(store, weights) for store in stores]
     return RunFiles(run, made_from.name or name, words, extractors, made_from.decoding or _decoding(run))
 
 
 def chosen_run(folder: Path) -> Path:
-    """Return a run's folder; of several below a folder that whose model is best on validation.
-
-    Raises:
-        TrainingError: there is no run, or there are runs of several data sets, whose scores do not compare.
-    """
+    """Return a run's folder; of several below a folder that whose model is best on validation."""
     if (folder / CONFIG).is_file():
         return folder
     if not folder.is_dir():
@@ -145,26 +131,20 @@ def _label(results: Path | None, series: str) -> str:
     return labels({table["table"]: table["rows"] for table in tables}, [series])[series]
 
 
-def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec, expected: str) -> AnyVocabulary:
+def _vocabulary(run: Path, given: Path | None, results: Path | None, spec: _Spec) -> Path:
     own = run / VOCABULARY
     path = given or (own if own.is_file() else results / "data" / spec.dataset / VOCABULARY if results else None)
     if path is None or not is_file(path):
         looked = path or f"a folder `data` beside a folder `runs` that {run} lies in"
         raise ConfigError(f"{looked}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
-    words = load_vocabulary(path)
-    if words.hash != expected:
-        raise ConfigError(
-            f"{path}: not the vocabulary that {run} was trained with (hash {words.hash}, expected {expected}); give "
-            "that one with --vocabulary FILE"
-        )
-    return words
+    return path
 
 
-def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _MadeFrom) -> list[FeatureStore]:
+def _stores(run: Path, given: Sequence[Path], results: Path | None, spec: _Spec) -> list[FeatureStore]:
     """Return the feature stores of a run; they say how a photo becomes features."""
     paths = list(given)
     if not paths and results:
-        folder, name = results / "features" / made_from.spec.dataset, made_from.spec.features
+        folder, name = results / "features" / spec.dataset, spec.features
         whole = folder / f"{name}.h5"
         paths = [whole] if is_file(whole) else [_store(folder / f"{part}.h5") for part in name.split("+")]
     missing = [path for path in paths if not is_file(path)]
@@ -174,19 +154,7 @@ def _stores(run: Path, given: Sequence[Path], results: Path | None, made_from: _
             f"{looked}: the features of {run} are not there, which say how a photo becomes features; say where they "
             "are with --features FILE"
         )
-    stores = [FeatureStore(path) for path in paths]
-    expected, found = made_from.features_made_by, joint_maker(stores)
-    if expected is None and made_from.feature_hash is None:  # the model's sizes are compared when it is built
-        return stores
-    if expected is None:
-        hashes = [store.feature_hash for store in stores]
-        expected, found = made_from.feature_hash, hashes[0] if len(hashes) == 1 else value_hash(hashes)
-    if found != expected:
-        raise FeatureError(
-            f"{', '.join(map(str, paths))}: not the features that {run} was trained with (hash {found}, expected "
-            f"{expected}); give those with --features FILE"
-        )
-    return stores
+    return [FeatureStore(path) for path in paths]
 
 
 def _store(own: Path) -> Path:

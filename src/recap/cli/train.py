@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -92,15 +92,7 @@ def _add_row(group: Group) -> None:
 
 
 def train(a: Arguments, default: Callable[[str], Any]) -> None:
-    """Train one stage.
-
-    Args:
-        a: the arguments of ``recap train``.
-        default: name of an argument -> its value where it is not given.
-
-    Raises:
-        RecapError: arguments do not go together, or what they name cannot be trained.
-    """
+    """Train one stage; `default`: name of an argument -> its value where it is not given."""
     if (a.row is None) == (a.spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
     way, other, names = ("--spec", "--row", WITH_ROW) if a.row is None else ("--row", "--spec", WITH_SPEC)
@@ -122,19 +114,10 @@ def train(a: Arguments, default: Callable[[str], Any]) -> None:
 def run_training(spec: RunSpec, execution: ExecutionFile, **files: Any) -> ShortTraining | None:
     """Train one stage, whole or cut short, in this process or in several that take its place.
 
-    Args:
-        spec: of the run.
-        execution: how it is computed, and whether it is cut short.
-        files: what goes in and comes out, as :func:`recap.training.job.train` takes it.
-
-    Returns:
-        What a training that is cut short ends with.
-
-    Raises:
-        RecapError: files are missing or do not fit.
+    `files` are those of :func:`recap.training.job.train`; a training that is cut short returns what it ends with.
     """
     _refuse_impossible(files["out"])
-    _compare_vectors(spec, files["features"][0])
+    _compare(spec, **files)
     become_processes(spec, execution)
     with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
         if execution.is_short:
@@ -179,9 +162,6 @@ def become_processes(spec: RunSpec, execution: ExecutionFile) -> None:
     """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
 
     In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
-
-    Raises:
-        ConfigError: several processes would read the spec from standard input, or the nodes cannot share them equally.
     """
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
@@ -221,9 +201,16 @@ def _refuse_impossible(out: Path) -> None:
         out.rmdir()
 
 
-def _compare_vectors(spec: RunSpec, store: Path) -> None:
-    """Fail before the training, or say so, if the model leaves out vectors of the store."""
+def _compare(spec: RunSpec, *, vocabulary: Path, features: Sequence[Path], init: Path | None, **_: Any) -> None:
+    """Fail before the training where the model leaves out vectors, or the run it begins with had other inputs."""
     if os.environ.get("RANK", "0") == "0":
         from recap.runs.vectors import check_vectors
 
-        check_vectors(spec.model_settings, store)
+        check_vectors(spec.model_settings, features[0])
+        if init is not None:
+            from recap.data.vocabulary.words import load_vocabulary
+            from recap.features.store import FeatureStore
+            from recap.runs.saved import check_inputs
+
+            stores = [FeatureStore(path) for path in features]
+            check_inputs(init, vocabulary, load_vocabulary(vocabulary), stores, other_pictures=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary.words import AnyVocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model
+from recap.runs.saved import open_runs
 from recap.settings.decoding import DecodingSettings
 
 MAX_LENGTH = 20  # tokens of a caption
@@ -35,21 +34,8 @@ class CaptionedImages:
 
 
 def caption_images(models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> CaptionedImages:
-    """Load one of a figure's models and caption images.
-
-    Raises:
-        RecapError: a file does not fit.
-    """
-    model, sources, vocab = opened(run=models.runs[label], features=models.features, vocabulary=models.vocabulary)
+    """Load one of a figure's models and caption images."""
+    model, sources, vocab = open_runs([models.runs[label]], vocabulary=models.vocabulary, features=models.features)
     settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
     found = decode_candidates(model, sources, image_ids, settings, device=torch.device("cpu"), name=label)
     return CaptionedImages(model, sources, vocab, best(found))
-
-
-def opened(*, run: Path, features: Sequence[Path], vocabulary: Path) -> tuple[Captioner, FeatureSources, AnyVocabulary]:
-    """Return a trained model, what it reads, and its vocabulary; see `caption_images`."""
-    vocab, sources = load_vocabulary(vocabulary), FeatureSources(features)
-    inputs = sources.input_spec(vocab)
-    model = load_model(run, inputs).eval()
-    sources.choose([model], inputs)
-    return model, sources, vocab

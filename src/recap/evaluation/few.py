@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recap.core.device import select_device
 from recap.data.corpus.corpus import Corpus
-from recap.evaluation.captioned import opened
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
+from recap.runs.saved import open_runs
 from recap.settings import EvaluationSpec
 
 COUNT = 2
@@ -27,15 +27,11 @@ def caption_few(
     """Return the caption and a reference of the first images, decoded as the evaluation of the run does.
 
     Without `images` those of the validation split are taken.
-
-    Raises:
-        RecapError: a file does not fit.
     """
     place = select_device(device)
-    model, sources, vocab = opened(run=run, features=features, vocabulary=vocabulary)
+    model, sources, vocab = open_runs([run], vocabulary=vocabulary, features=features, device=place)
     references = Corpus.read(corpus).captions(None if images else "val")
     first = list(images or references)[:COUNT]
     settings, endings = spec.evaluation, ending_ids(spec.evaluation.rules, vocab)
-    model = model.to(place)
     found = best(decode_candidates(model, sources, first, settings, endings, device=place, name="captions"))
     return {image: (caption_text(vocab, found[image], settings), references[image][0]) for image in first}

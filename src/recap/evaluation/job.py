@@ -15,15 +15,13 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary.words import AnyVocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
-from recap.models.ensemble import Ensemble
 from recap.plan.identities import job_code
-from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model, run_model_config
+from recap.runs.saved import open_runs, run_model_config
 from recap.settings import Evaluation, EvaluationSpec, Execution
 from recap.settings.metrics import score_info
 
@@ -42,28 +40,20 @@ def evaluate(
     """Write captions, per-image scores and corpus scores of the spec's split into `out`; say the latter.
 
     With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Decoded captions are kept
-    until they have been scored, so that a scorer that fails does not cost another search.
-
-    Args:
-        spec, execution: how captions are decoded and scored; device and threads.
-        corpus, vocabulary, features: the files that training saw; features may be several stores.
-        model: the run folder, or those of an ensemble's members.
-        out: folder of the scores.
+    until they have been scored, so that a scorer that fails does not cost another search. Several `model` folders are
+    the members of an ensemble.
     """
     settings, device = spec.evaluation, select_device(execution.device)
     torch.set_num_threads(execution.threads)
-    vocab, sources, table = load_vocabulary(vocabulary), FeatureSources(features), Corpus.read(corpus)
+    table = Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
+    captioner, sources, vocab = open_runs(model, vocabulary=vocabulary, features=features, device=device)
     sources.require(images)
-    inputs = sources.input_spec(vocab)
-    captioners = [load_model(folder, inputs).to(device) for folder in model]
-    sources.choose(captioners, inputs)
     identity = _identity(settings, vocab, sources.hash_of(images), table, model)
     kept = Kept(out / f".decoded.{settings.split}.json", identity)
     found, name = kept.read(), " ".join(out.parts[-3:])
     if found is None:
-        captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
         endings = ending_ids(settings.rules, vocab)
         beam = f"{name}, beam {settings.beam}"
         found = kept.write(decode_candidates(captioner, sources, images, settings, endings, device=device, name=beam))

@@ -21,27 +21,23 @@ from recap.core.log import log
 from recap.core.progress import progress
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import PAD
-from recap.evaluation.captioned import BATCH, opened
+from recap.evaluation.captioned import BATCH
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast import fixed_weights
 from recap.runs.captions import batch_tensor, split_captions
+from recap.runs.saved import open_runs
 from recap.settings.model_figures import OtherImagesFigure
 from recap.statistics.paired import Paired, compare_paired
 
 
 def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Write, for each model, both losses and the paired t-test of their difference over images, as JSON.
-
-    Raises:
-        DataError: the split has fewer than two images.
-        RecapError: a file does not fit.
-    """
+    """Write, for each model, both losses and the paired t-test of their difference over images, as JSON."""
     corpus, split = Corpus.read(models.corpus), figure.split
     found = {}
     for label, run in models.runs.items():
-        model, sources, vocab = opened(run=run, features=models.features, vocabulary=models.vocabulary)
+        model, sources, vocab = open_runs([run], vocabulary=models.vocabulary, features=models.features)
         captions = split_captions(corpus, vocab, split)
         ids = sorted(captions)
         if len(ids) < 2:

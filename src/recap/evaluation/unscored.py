@@ -16,13 +16,10 @@ from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
-from recap.data.vocabulary.words import load_vocabulary
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.metrics.sanitize import sanitize
-from recap.models.ensemble import Ensemble
 from recap.plan.identities import job_code
-from recap.runs.inputs import FeatureSources
-from recap.runs.saved import load_model, run_model_config
+from recap.runs.saved import open_runs, run_model_config
 from recap.settings import EvaluationSpec, Execution
 
 PIECE = 2_000  # pictures whose captions are lost, at most, when the search is stopped
@@ -45,32 +42,17 @@ def caption_part(
 ) -> None:
     """Write one caption of each picture of a part as ``[{"image_id": 1, "caption": "..."}, ...]``, ids rising.
 
-    An interrupted search is taken up after its last finished piece of pictures.
-
-    Args:
-        spec: how captions are decoded; its split and metrics do not count.
-        execution: device and threads.
-        part: folder of the pictures' names, of any split: val2014, test2014.
-        partial: whether the corpus may have another number of them than COCO.
-        corpus: which pictures there are; it needs no captions.
-        vocabulary: that of the training.
-        features: stores of the corpus's pictures.
-        model: the run folder, or those of an ensemble's members.
-        out: the JSON.
-
-    Raises:
-        DataError: the corpus lacks pictures of the part, or a caption is empty, which the server refuses.
-        RecapError: a file does not fit.
+    An interrupted search is taken up after its last finished piece of pictures. `part` is the folder of the pictures'
+    names (val2014, test2014), of which a `partial` corpus may have another number than COCO; it needs no captions. Of
+    the spec, split and metrics do not count. Several `model` folders are the members of an ensemble.
     """
     settings, device = spec.evaluation, select_device(execution.device)
     torch.set_num_threads(execution.threads)
     images = _images(Corpus.read(corpus), part, partial=partial)
-    vocab, sources = load_vocabulary(vocabulary), FeatureSources(features)
+    captioner, sources, vocab = open_runs(
+        model, vocabulary=vocabulary, features=features, device=device, other_pictures=True
+    )
     sources.require(images)
-    inputs = sources.input_spec(vocab)
-    captioners = [load_model(folder, inputs).to(device) for folder in model]
-    sources.choose(captioners, inputs)
-    captioner = captioners[0] if len(captioners) == 1 else Ensemble(captioners)
     endings = ending_ids(settings.rules, vocab)
 
     def search(ids: list[int]) -> Captions:

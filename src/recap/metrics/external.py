@@ -73,9 +73,9 @@ def _read(path: Path) -> dict[str, list[Any]]:
 
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
+        columns: dict[str, list[Any]] = table.to_pydict()  # here names that are no UTF-8 are met
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MetricError(f"{path}: no table can be read ({' '.join(str(error).split())}); correct it") from error
-    columns: dict[str, list[Any]] = table.to_pydict()
     return columns
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,9 @@ from recap.studies.collect import Collected
 from recap.studies.sheets import BEST, YES_NO, Item, Sheets
 
 LEVEL = 0.95  # of the intervals
+LEAST = 5  # expected answers of each kind, below which the chi-square distribution does not hold (Cochran, 1954)
+DRAWS = 99_999  # random tables
+PEARSON = "chi-square distribution"
 
 Rated = tuple[Item, str]  # an item and an answer to it
 
@@ -20,12 +25,8 @@ Rated = tuple[Item, str]  # an item and an answer to it
 def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     """Return the statistics of a study as plain values; raters that a rule leaves out do not count.
 
-    Returns:
-        ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval), ``test``
-        (chi-square), agreement; and counts of raters.
-
-    Raises:
-        DataError: no rater is left.
+    ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval), ``test``
+    (chi-square), agreement; and counts of raters.
     """
     if not collected.used():
         rules = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
@@ -117,16 +118,11 @@ def _questions(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
-    """Return how far raters agree beyond chance.
+    """Return how far raters agree beyond chance; `ratings` are the answers to each item, one per rater.
 
-    Args:
-        ratings: the answers to each item, one per rater; items may have different numbers of them.
-        answers: all that may be answered.
-
-    Returns:
-        ``fleiss_kappa`` over ``fleiss_items`` items, those with the largest number of answers (it takes equal numbers);
-        ``krippendorff_alpha`` over all ``items`` with two answers or more. None where an agreement by chance is
-        certain (all answers equal) or no item has two answers.
+    ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it takes equal numbers);
+    ``krippendorff_alpha`` over all ``items`` with two answers or more. None where an agreement by chance is certain
+    (all answers equal) or no item has two answers.
     """
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa
@@ -159,7 +155,8 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
     """Return Pearson's chi-square test that all systems receive equal shares of the votes.
 
     ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1 degrees of freedom;
-    ``effect`` is Cohen's w, sqrt(chi_square / votes).
+    ``effect`` is Cohen's w, sqrt(chi_square / votes). With fewer than `LEAST` expected votes ``p`` is the probability,
+    under equal shares, of all votes whose chi-square is as large.
     """
     from scipy.stats import chisquare
 
@@ -167,28 +164,50 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
     if total == 0:
         return _no_test("no vote")
     statistic, p = chisquare(counts)
-    return _test(statistic, p, len(counts) - 1, total)
+    few = total < LEAST * len(counts)
+    p_by = "exact multinomial" if few else PEARSON
+    return _test(statistic, _multinomial(counts) if few else p, len(counts) - 1, total, p_by)
+
+
+def _multinomial(counts: Sequence[int]) -> float:
+    """Return the share of all ways to cast the votes whose sum of squares, and so chi-square, is as large."""
+    total = sum(counts)
+    ways = Counter({(0, 0): 1})  # votes cast for the systems so far, and the sum of their squares -> number of ways
+    for _ in counts:
+        before, ways = ways, Counter[tuple[int, int]]()
+        for (cast, squares), number in before.items():
+            for votes in range(total - cast + 1):
+                ways[cast + votes, squares + votes**2] += number * comb(total - cast, votes)
+    least = sum(count**2 for count in counts)
+    return sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least) / len(counts) ** total
 
 
 def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return Pearson's chi-square test that answers do not depend on the system, without continuity correction.
 
-    Args:
-        counts: per system, of each answer.
+    `counts`: per system, of each answer. Where one is expected fewer than `LEAST` times, p of two systems is that of
+    Fisher's exact test, and p of more is the share of random tables with these totals whose chi-square is as large.
     """
-    from scipy.stats import chi2_contingency
+    from scipy.stats import chi2_contingency, fisher_exact, random_table
 
     totals = [sum(cells) for cells in (*counts, *zip(*counts, strict=True))]
     if len(counts) < 2 or 0 in totals:
         return _no_test("all answers are equal, or a system has none")
     result = chi2_contingency(counts, correction=False)
-    return _test(result.statistic, result.pvalue, result.dof, sum(map(sum, counts)))
+    p, p_by, expected = result.pvalue, PEARSON, result.expected_freq
+    if expected.min() < LEAST and np.shape(counts) == (2, 2):
+        p, p_by = fisher_exact(counts)[1], "Fisher's exact test"
+    elif expected.min() < LEAST:
+        drawn = random_table(np.sum(counts, 1), np.sum(counts, 0), seed=0).rvs(DRAWS)
+        larger = ((drawn - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)  # rounding aside
+        p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
+    return _test(result.statistic, p, result.dof, sum(map(sum, counts)), p_by)
 
 
-def _test(statistic: float, p: float, degrees: int, total: int) -> dict[str, Any]:
-    effect = (float(statistic) / total) ** 0.5
-    return {"chi_square": float(statistic), "degrees": int(degrees), "p": float(p), "effect": effect, "reason": None}
+def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> dict[str, Any]:
+    numbers = {"chi_square": float(statistic), "degrees": int(degrees), "p": float(p)}
+    return {**numbers, "effect": (float(statistic) / total) ** 0.5, "p_by": p_by, "reason": None}
 
 
 def _no_test(reason: str) -> dict[str, Any]:
-    return {"chi_square": None, "degrees": None, "p": None, "effect": None, "reason": reason}
+    return {"chi_square": None, "degrees": None, "p": None, "effect": None, "p_by": None, "reason": reason}

@@ -43,11 +43,7 @@ class Response(Strict):
 
 
 def as_response(values: Any) -> Response:
-    """Return the response that parsed JSON holds.
-
-    Raises:
-        DataError: it holds none.
-    """
+    """Return the response that parsed JSON holds."""
     try:
         return Response.model_validate(values)
     except ValidationError as error:
@@ -56,11 +52,7 @@ def as_response(values: Any) -> Response:
 
 
 def check_response(response: Response, sheets: Sheets) -> None:
-    """Refuse a response that does not fit the study.
-
-    Raises:
-        DataError: it is of another study, of an unknown sheet or item, or an answer that is not offered.
-    """
+    """Refuse a response that does not fit the study, and a finished one that answers nothing."""
     if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
     numbers = check_answers(response.sheet, response.answers, sheets)
@@ -69,14 +61,12 @@ def check_response(response: Response, sheets: Sheets) -> None:
         raise DataError(f"gives seconds of item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
     if not response.consent:
         raise DataError("does not say that the rater agreed to take part")
+    if response.finished and not any(response.answers.values()):
+        raise DataError("has no answer")
 
 
 def check_answers(sheet_id: str, given: Answers, sheets: Sheets) -> set[str]:
-    """Refuse answers that do not fit a sheet; return the numbers of the items of that sheet.
-
-    Raises:
-        DataError: of an unknown sheet or item, or an answer that is not offered.
-    """
+    """Refuse answers that do not fit a sheet; return the numbers of the items of that sheet."""
     sheet = sheets.by_id.get(sheet_id)
     if sheet is None:
         raise DataError(f"names sheet {sheet_id[:40]!r}, which the study does not have")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from recap.core.errors import ConfigError, DamagedData, DataError
+from recap.core.errors import ConfigError, DamagedData, DataError, first_line
 from recap.core.files.atomic import write_text
 from recap.core.files.spreadsheet import csv_text
 from recap.core.log import log
@@ -49,11 +49,7 @@ HEADERS = {
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
-    """Return token -> sheet; tokens are drawn once and kept in a CSV with the links, which only its owner may read.
-
-    Raises:
-        DataError: the file is of another study, or damaged.
-    """
+    """Return token -> sheet; tokens are drawn once and kept in a CSV with the links, which only its owner may read."""
     known = _read_links(path) if path.exists() else {sheet.id: secrets.token_urlsafe(_BYTES) for sheet in sheets.sheets}
     if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
         raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
@@ -82,15 +78,7 @@ def hashed(token: str) -> str:
 def make_app(
     sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
 ) -> Starlette:
-    """Return the web application.
-
-    Args:
-        sheets: of the study.
-        pictures: of ``pictures.zip``.
-        tokens: token -> sheet.
-        store: where responses are kept.
-        host: name in the public address, answered beside `LOCAL`; requests for other hosts are refused.
-    """
+    """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for others."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.middleware import Middleware
@@ -166,11 +154,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def public_host(address: str) -> str:
-    """Return the host name of a public address.
-
-    Raises:
-        ConfigError: it is no http or https address.
-    """
+    """Return the host name of a public address, which is http or https."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"--address {address}: give an address such as https://study.example.org")
@@ -179,16 +163,24 @@ def public_host(address: str) -> str:
 
 def serve(app: Starlette, port: int) -> None:
     """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests that have arrived are answered first."""
+    import socket
+
     import uvicorn
 
     from recap.studies.connections import Connection, Server, backlog, raise_handles, watched
 
     raise_handles()
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just ended is free
+    try:
+        listener.bind((LOCAL[0], port))
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"--port {port}: cannot be served ({first_line(error)}); name another with --port N"
+        ) from error
     log.info(f"serving on http://127.0.0.1:{port}, until Ctrl-C")
     config = uvicorn.Config(
         watched(app),
-        host=LOCAL[0],
-        port=port,
         http=Connection,
         lifespan="off",
         backlog=backlog(),
@@ -197,4 +189,4 @@ def serve(app: Starlette, port: int) -> None:
         log_level="error",
         server_header=False,
     )
-    Server(config).run()
+    Server(config).run(sockets=[listener])

@@ -13,7 +13,7 @@ from recap.core.log import log
 from recap.reporting.content import NONE, Block, Content, Entry, Line
 from recap.reporting.tables import write_formats
 from recap.reporting.text import p_text, plain
-from recap.studies.analysis import LEVEL
+from recap.studies.analysis import LEVEL, PEARSON
 from recap.studies.collect import RULES
 from recap.studies.sheets import Sheets
 
@@ -101,6 +101,10 @@ def _notes(sheets: Sheets, statistics: Mapping[str, Any]) -> list[str]:
             f"{study.images} test images per column, {study.raters} raters per image. Test: Pearson chi-square against "
             f"equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
         )
+        columns = zip(study.setups, (block["test"]["p_by"] for block in blocks), strict=True)
+        exact = [f"{plain(setup.label)} ({p_by})" for setup, p_by in columns if p_by not in (None, PEARSON)]
+        if exact:
+            notes.append(f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}.")
         equal = [block["images_with_equal_captions"] for block in blocks]
         if any(equal):
             counts = ", ".join(map(str, equal))
@@ -132,14 +136,14 @@ def _question_note(name: str, block: Mapping[str, Any]) -> str:
         return f"{name}: no test ({test['reason']}); {agreement}."
     return (
         f"{name}: Pearson chi-square of the models' answers {_number(test['chi_square'], 1)}, {test['degrees']} "
-        f"degrees of freedom, p {_p(test['p_holm'])} (Holm over the questions); {agreement}."
+        f"degrees of freedom, p {_p(test['p_holm'])} ({test['p_by']}, Holm over the questions); {agreement}."
     )
 
 
 def csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
     """Return one line per setup or question and system with all numbers; shares are fractions."""
     counts = ["votes"] if sheets.study.kind == "preference" else ["no", "yes"]
-    tests = ["chi_square", "degrees", "p", "p_holm", "effect"]
+    tests = ["chi_square", "degrees", "p", "p_holm", "p_by", "effect"]
     agreement = ["fleiss_kappa", "fleiss_items", "krippendorff_alpha"]
     columns = ["study", "raters", "block", "system", "label", *counts, "share", "low", "high"]
     rows: list[list[Any]] = [[*columns, "printed", *tests, *agreement, "raters_used"]]

@@ -14,6 +14,7 @@ from PIL import Image
 
 import recap
 from helpers.refusals import refused
+from recap.captioning import pictures
 from recap.captioning.captioner import FailedPhoto
 from recap.captioning.photo_features import PhotoFeatures
 from recap.captioning.run_files import find_run_files
@@ -125,3 +126,12 @@ def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_thei
     failed = found.pop(1)
     assert isinstance(failed, FailedPhoto) and failed.reason.startswith(f"{path}: the features hold NaN")
     assert [result.caption for result in found] == [result.caption for result in expected[:1] + expected[2:]]
+
+
+def test_only_a_very_large_photo_is_halved(photos, monkeypatch):
+    path = next(iter(photos.values()))
+    whole = pictures.read_photo(path, "a")
+    monkeypatch.setattr(pictures, "MOST_PIXELS", whole.width * whole.height)
+    assert pictures.read_photo(path, "a").tobytes() == whole.tobytes()
+    monkeypatch.setattr(pictures, "MOST_PIXELS", whole.width * whole.height - 1)
+    assert pictures.read_photo(path, "a").tobytes() == whole.reduce(2).tobytes()

@@ -102,6 +102,7 @@ WRONG = {
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
     "NaN for an id": (entries(image_id=float("nan")), "nan"),
     "true for an id": (entries(image_id=True), "True"),
+    "an id with two signs": ("image_id,caption\n--1,a\n2,b\n", "'--1'"),
     "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
     "a number for a picture": ('[{"file": 1, "caption": "a"}]', "entry 1"),
     "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),

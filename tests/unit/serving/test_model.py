@@ -1,6 +1,7 @@
 """A run as an MLflow model: `mlflow models serve` answers photos, several at a time, and refuses what is no photo."""
 
 import base64
+import io
 import json
 import os
 import signal
@@ -10,10 +11,15 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+import numpy
 import pytest
+from mlflow.exceptions import MlflowException
+from pandas import DataFrame
+from PIL import Image
 
 from recap.cli import main
 
@@ -59,9 +65,13 @@ def address(model):
 def asked(url, *photos):
     """Return status and answer for some photos."""
     records = [{"image": base64.b64encode(photo).decode()} for photo in photos]
-    body = json.dumps({"dataframe_records": records}).encode()
+    return sent(url, json.dumps({"dataframe_records": records}).encode(), "application/json")
+
+
+def sent(url, body, kind):
+    """Return status and answer."""
     try:
-        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as answer:
+        with urlopen(Request(url, body, {"Content-Type": kind})) as answer:
             return answer.status, json.loads(answer.read())
     except HTTPError as error:
         return error.code, json.loads(error.read())
@@ -92,6 +102,45 @@ def test_photos_are_answered_eight_at_a_time(address, photos, captioner):
 def test_what_is_no_photo_is_refused_in_a_sentence(address, photo, sentence):
     status, answer = asked(address, photo)
     assert status == 400 and sentence in answer["message"] and "Traceback" not in json.dumps(answer)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["text/csv", "application/vnd.apache.parquet"])
+def test_a_string_is_no_path_of_the_servers_disk(address, photos, tmp_path, kind):
+    here, nowhere = (DataFrame({"image": [str(path)]}) for path in (next(iter(photos.values())), tmp_path / "none"))
+    write = (lambda table: table.to_csv(index=False).encode()) if kind == "text/csv" else DataFrame.to_parquet
+    answers = [sent(address, write(table), kind) for table in (here, nowhere)]
+    assert [status for status, _ in answers] == [400, 400]
+    assert len({answer["message"].rpartition("Error")[2] for _, answer in answers}) == 1
+
+
+@pytest.fixture
+def served(captioner):
+    """The model of the server, in this process."""
+    from recap.serving.model import CaptionModel
+
+    served = CaptionModel()
+    served._captioner, served._one_at_a_time = captioner, Lock()
+    return served
+
+
+def test_only_bytes_are_photos_and_they_have_so_many_pixels(served, photos, captioner):
+    path = next(iter(photos.values()))
+    (answer,) = served.predict(None, DataFrame({"image": [path.read_bytes()]}))
+    assert answer["caption"] == captioner(path)
+    large = io.BytesIO()
+    Image.new("1", (8000, 6500)).save(large, "PNG")
+    for images in ([str(path)], [path], [numpy.zeros((8, 8, 3), "uint8")], [None], [large.getvalue()] * 2):
+        with pytest.raises(MlflowException) as error:
+            served.predict(None, DataFrame({"image": images}))
+        assert error.value.get_http_status_code() == 400 and str(path) not in error.value.message
+
+
+def test_a_request_that_nobody_waits_for_gives_way(served, photos, monkeypatch):
+    monkeypatch.setenv("MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT", "0")
+    with pytest.raises(MlflowException):
+        served.predict(None, DataFrame({"image": [path.read_bytes() for path in photos.values()]}))
+    assert not served._one_at_a_time.locked()
 
 
 @pytest.mark.timeout(600)

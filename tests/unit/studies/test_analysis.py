@@ -1,6 +1,7 @@
 """Votes and answers of a study become the paper's numbers."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from helpers.refusals import refused
 from helpers.studies import make, position_of, study_of
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
-from recap.studies.analysis import agreement, analyse, equal_answers, equal_shares, share
+from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, share
 from recap.studies.collect import collect
 from recap.studies.power import study_power
 from recap.studies.response_files import Found
@@ -97,6 +98,32 @@ def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
     assert equal_answers([[5, 0], [7, 0]])["p"] is None
     # (ad - bc)^2 n / (row and column sums): 2 x 2 by hand, without continuity correction
     assert equal_answers([[10, 20], [20, 10]])["chi_square"] == pytest.approx((10 * 10 - 20 * 20) ** 2 * 60 / 30**4)
+
+
+def test_few_answers_have_an_exact_p():
+    assert equal_shares([3, 0, 0])["p"] == pytest.approx(3 / 27)  # three of the 27 ways to cast three votes
+    few = equal_answers([[2, 0], [0, 2]])
+    assert few["p"] == pytest.approx(1 / 3) and few["p_by"] == "Fisher's exact test"
+    # Three systems, of which one has all of two no: 1 of the 15 pairs of answers is of each system.
+    many = equal_answers([[2, 0], [0, 2], [0, 2]])
+    assert many["p"] == pytest.approx(3 / 15, abs=0.01) and many == equal_answers([[2, 0], [0, 2], [0, 2]])
+    assert {equal_shares([5, 5, 6])["p_by"], equal_answers([[10, 20], [20, 10]])["p_by"]} == {PEARSON}
+
+
+@pytest.mark.parametrize("counts", [[4, 1, 0], [3, 3, 1, 1], [6, 2], [0, 0, 0, 2, 1]])
+def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
+    ways = product(range(len(counts)), repeat=sum(counts))
+    squares = [sum(way.count(system) ** 2 for system in range(len(counts))) for way in ways]
+    share_of = np.mean(np.array(squares) >= sum(count**2 for count in counts))
+    assert equal_shares(counts)["p"] == pytest.approx(share_of)
+
+
+def test_a_table_says_where_p_is_exact(published):
+    made, _, statistics = published
+    blocks = [{**block, "test": {**block["test"], "p_by": "exact multinomial"}} for block in statistics["blocks"][:1]]
+    few = study_content(made.sheets, {**statistics, "blocks": [*blocks, *statistics["blocks"][1:]]}).notes
+    assert any("0.1% data (exact multinomial)" in note for note in few)
+    assert not any("multinomial" in note for note in study_content(made.sheets, statistics).notes)
 
 
 def test_the_interval_is_wilsons():

@@ -83,6 +83,8 @@ def test_duplicates_count_once_and_the_last_of_different_ones_counts(made, respo
         ({"answers": {"1": {"best": "4"}}}, "'4' is no answer that is offered"),
         ({"seconds": {"99": 1.0}}, "gives seconds of item '99'"),
         ({"consent": False}, "does not say that the rater agreed"),
+        ({"answers": {}}, "has no answer"),
+        ({"answers": {"1": {}}}, "has no answer"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(made, responses, change, reason):

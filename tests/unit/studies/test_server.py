@@ -19,7 +19,7 @@ from helpers.study_server import StudyServer
 from recap.core.errors import ConfigError, DamagedData, DataError
 from recap.studies.collect import import_responses
 from recap.studies.pictures import read_pictures
-from recap.studies.server import MAX_BYTES, links, make_app, public_host
+from recap.studies.server import MAX_BYTES, links, make_app, public_host, serve
 from recap.studies.store import Store, read_store
 
 pytestmark = pytest.mark.seconds
@@ -68,6 +68,7 @@ def test_what_is_no_response_of_the_link_is_refused(server, responses):
     assert server.send(first.model_copy(update={"simulated": True})).status_code == 422
     assert server.send(first.model_copy(update={"study": "0"})).status_code == 422
     assert server.send(first.model_copy(update={"consent": False})).status_code == 422
+    assert server.send(first.model_copy(update={"answers": {}})).status_code == 422
     assert server.send(first, headers={"Content-Type": "text/plain"}).status_code == 415
     json = {"Content-Type": "application/json"}
     assert requests.post(link, data=b"{", headers=json, timeout=30).status_code == 415
@@ -105,6 +106,15 @@ def test_links_are_kept_over_restarts_and_only_their_owner_reads_them(server, ma
     path.write_text("x\n")
     with refused(DataError, "links.csv"):
         links(made.sheets, path, "https://x.example")
+
+
+def test_a_port_that_is_used_or_none_is_one_sentence():
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        for port in (used.getsockname()[1], 70_000):
+            with refused(ConfigError, f"--port {port}"):
+                serve(None, port)
 
 
 def test_a_public_address_is_an_address():

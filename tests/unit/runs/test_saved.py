@@ -1,0 +1,147 @@
+"""A run is opened with the words and features that it was trained with, and with no others, by all who open one."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import recap
+from helpers.refusals import refused
+from helpers.tiny_results import MODEL
+from recap.cli.train import run_training
+from recap.core.errors import ConfigError, FeatureError
+from recap.data.corpus.captions import Caption
+from recap.data.corpus.corpus import Corpus
+from recap.data.corpus.corpus_file import write_corpus
+from recap.data.vocabulary.words import Vocabulary, load_vocabulary
+from recap.evaluation.captioned import caption_images
+from recap.evaluation.figure import DrawnModels
+from recap.evaluation.job import evaluate
+from recap.evaluation.unscored import caption_part
+from recap.features.records import ImageFeatures
+from recap.features.store import FeatureStore
+from recap.features.writer import build_store
+from recap.settings import EvaluationSpec, Execution, RunSpec
+from recap.settings.execution import ExecutionFile
+from recap.settings.params import validate
+
+pytestmark = pytest.mark.seconds
+SPEC = validate(EvaluationSpec, {"evaluation": {"beam": 1, "max_length": 5, "metrics": ["BLEU"]}}, "spec")
+COMPUTED = Execution(device="cpu", threads=1)
+
+
+def evaluated(results, out, *, vocabulary, features, runs=1):
+    files = {"corpus": results.data / "corpus.parquet", "vocabulary": vocabulary, "features": features}
+    evaluate(spec=SPEC, execution=COMPUTED, **files, model=[results.run] * runs, out=out / "scores")
+
+
+def ensemble(results, out, **files):
+    evaluated(results, out, **files, runs=2)
+
+
+def sent_to_the_server(results, out, *, vocabulary, features):
+    rows = pq.read_table(results.data / "corpus.parquet").to_pylist()
+    shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
+    write_corpus(shown, out / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
+    asked = {"spec": SPEC, "execution": COMPUTED, "part": "test2014", "partial": True, "corpus": out / "c.parquet"}
+    caption_part(**asked, vocabulary=vocabulary, features=features, model=[results.run], out=out / "captions.json")
+
+
+def trained_further(results, out, *, vocabulary, features):
+    names = {"dataset": "scenes", "subset": "full", "features": "tiny", "model": "transformer", "recipe": "short"}
+    stage = {"epochs": 1, "learning_rate": 0.02, "images_per_batch": 8}
+    spec = {**names, "seed": 1, "stage": "xe", "model_settings": MODEL, "stage_settings": stage}
+    files = {"corpus": results.data / "corpus.parquet", "subset": results.data / "subset.json"}
+    files |= {"vocabulary": vocabulary, "features": features, "init": results.run, "weights": None}
+    execution = ExecutionFile(device="cpu", threads=1)
+    run_training(validate(RunSpec, spec, "spec"), execution, **files, state=out / "state", out=out / "run")
+
+
+def drawn(results, out, *, vocabulary, features):
+    files = {"corpus": results.data / "corpus.parquet", "vocabulary": vocabulary, "features": features}
+    models = DrawnModels(runs={"a": results.run}, **files, image_roots=[], heading="")
+    caption_images(models, "a", Corpus.read(files["corpus"]).image_ids("test")[:1], beam=1)
+
+
+def captioned(results, out, *, vocabulary, features):
+    recap.load(results.run, vocabulary=vocabulary, features=features, weights=results.backbone, device="cpu")
+
+
+USERS = [evaluated, ensemble, sent_to_the_server, trained_further, drawn, captioned]
+
+
+def other_words(results, folder, change):
+    own = load_vocabulary(results.data / "vocabulary.json")
+    Vocabulary(change(own.words), own.rule).save(folder / "vocabulary.json")
+    return folder / "vocabulary.json"
+
+
+def remade(store, out, **attributes):
+    """Copy a store, and say that something else made it."""
+    own = FeatureStore(store)
+
+    def extract(groups):
+        for image in (image for group in groups for image in group):
+            width, height = own.sizes([image])[0].tolist()
+            yield ImageFeatures(image, (width, height), own.read([image])[0][0].numpy())
+
+    build_store(
+        out=out,
+        shards=out.parent / "shards",
+        ids=own.ids.tolist(),
+        shard_size=50,
+        dtype="float16",
+        job="0" * 16,
+        attributes={key: own.attributes[key] for key in ("extractor", "extractor_hash", "weights_sha256", "made_with")}
+        | attributes,
+        extract=extract,
+        streams=(own.stream,),
+    )
+    return out
+
+
+@pytest.mark.parametrize("use", USERS)
+def test_its_own_words_and_features_are_taken(results, tmp_path, use):
+    use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[results.store])
+
+
+@pytest.mark.parametrize(
+    "change", [lambda words: [*words[1:], words[0]], lambda words: words[:-1]], ids=["order", "size"]
+)
+@pytest.mark.parametrize("use", USERS)
+def test_other_words_are_refused(results, tmp_path, use, change):
+    words = other_words(results, tmp_path, change)
+    with refused(ConfigError, str(words), str(results.run)):
+        use(results, tmp_path, vocabulary=words, features=[results.store])
+
+
+@pytest.mark.parametrize("use", USERS)
+def test_features_of_another_backbone_of_equal_width_are_refused(results, tmp_path, use):
+    other = remade(results.store, tmp_path / "other.h5", weights_sha256="0" * 64)
+    with refused(FeatureError, str(other), str(results.run)):
+        use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[other])
+
+
+@pytest.mark.parametrize("use", [sent_to_the_server, trained_further])
+def test_features_that_others_made_may_come_from_other_files(results, tmp_path, use):
+    other = remade(results.store, tmp_path / "other.h5", weights_sha256="unknown", extractor_hash="1")
+    use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[other])
+
+
+@pytest.mark.parametrize("use", [evaluated, trained_further, drawn, captioned])
+def test_what_an_older_run_did_not_record_is_not_compared(results, tmp_path, use):
+    run = tmp_path / results.run.relative_to(results.folder)
+    shutil.copytree(results.run, run)
+    written = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "SHA256SUMS").unlink()
+    (run / "config.yaml").write_text(
+        yaml.safe_dump({k: v for k, v in written.items() if k not in ("features_made_by", "vocabulary_hash")})
+    )
+
+    class Older(type(results)):
+        run = Path(tmp_path / results.run.relative_to(results.folder))
+
+    older = Older(results.folder)
+    use(older, tmp_path, vocabulary=results.data / "vocabulary.json", features=[results.store])
