@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from recap.core.errors import TrainingError
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.json_files import write_json
 from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
@@ -24,15 +25,7 @@ Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and nu
 
 
 class OptimizerStep:
-    """Updates the weights with one batch.
-
-    Args:
-        model, stage: the model on its device, and the recipe's numbers.
-        objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
-        d_model: for the Noam schedule.
-        group: the processes that train together, and where batches go.
-        state: folder for the note about a step whose numbers were lost.
-    """
+    """Updates the weights with one batch; a step whose numbers are lost is noted in the folder `state`."""
 
     def __init__(
         self,
@@ -55,16 +48,7 @@ class OptimizerStep:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
-        """Do the step after `progress` and return the loss and what else the objective logs, means over all processes.
-
-        Args:
-            batch: this process's shard; it may be without images.
-            progress: where the training is.
-            steps: of the whole stage.
-
-        Raises:
-            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
-        """
+        """Do the step after `progress` with this process's shard; return means over all processes, the loss first."""
         set_rate(
             self.optimizer,
             self.stage.schedule,
@@ -74,6 +58,25 @@ class OptimizerStep:
             d_model=self.d_model,
             steps=steps,
         )
+        try:
+            logged, loss, weight = self._backward(batch, progress)
+        except RuntimeError as error:
+            if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise TrainingError(
+                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in the recipe"
+            ) from error
+        value = loss.item()  # asked when all is queued: a GPU is never without work before this
+        if not math.isfinite(value):
+            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
+            raise self._stopped(batch, progress, reason)
+        self.group.all_reduce_gradients(self.model.parameters())
+        clip_gradients(self.model.parameters(), self.stage)
+        self.optimizer.step()
+        return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
+
+    def _backward(self, batch: Batch, progress: Counters) -> tuple[Logged, Tensor, float]:
+        """Take the gradient of the shard's part of the loss; return what was logged, the loss, the shard's weight."""
         logged = self._loss(batch, progress)
         num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
         weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
@@ -84,14 +87,7 @@ class OptimizerStep:
         if batch.image_ids:
             loss.backward()
             loss = loss / weight
-        value = loss.item()  # asked when all is queued: a GPU is never without work before this
-        if not math.isfinite(value):
-            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
-            raise self._stopped(batch, progress, reason)
-        self.group.all_reduce_gradients(self.model.parameters())
-        clip_gradients(self.model.parameters(), self.stage)
-        self.optimizer.step()
-        return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
+        return logged, loss, weight
 
     def _loss(self, batch: Batch, progress: Counters) -> Logged:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as torch_dropout
 from torch.nn.functional import linear
 
-from recap.nn.fast import dropout_mask, fast, multiplied, uncompiled
+from recap.nn.fast import as_autocast, dropout_mask, fast, multiplied, uncompiled
 
 CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
@@ -37,9 +37,10 @@ def bilinear_pool(
     Returns:
         Scores [B, H, R, N] and means [B, H, R, J].
     """
+    inputs = as_autocast(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights)
     if not fast():
-        return plain_bilinear_pool(q, k, weight, bias, spatial, mean_weights, dropout=dropout)
-    return _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights, dropout)
+        return plain_bilinear_pool(*inputs, dropout=dropout)
+    return _Pool.apply(*inputs, dropout)
 
 
 def plain_bilinear_pool(
