@@ -10,6 +10,8 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from recap.core.errors import TrainingError
+
 
 class DecodingState(Protocol):
     """A model's state for B images with C beams each."""
@@ -26,11 +28,13 @@ Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """tokens [B, C], state -> log-probabilities of the next token [B, C, V], new state."""
 
 
-class NonFiniteLogits(ValueError):
+class NonFiniteLogits(TrainingError):
     """The model gave a log-probability that is NaN."""
 
     def __init__(self, position: int, images: list[int]) -> None:
-        super().__init__(f"the model gave a log-probability that is NaN, at token {position}")
+        super().__init__(
+            f"the model gave a log-probability that is NaN, at token {position}; its weights are of no use"
+        )
         self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
 
 

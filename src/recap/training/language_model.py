@@ -34,7 +34,7 @@ from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
 from recap.training.checkpoint import Identity, continued, save_state
 from recap.training.loop import SAVED
-from recap.training.optim import set_rate
+from recap.training.optim import finite_loss, set_rate
 
 NAME = "language model"
 CHECKPOINT_MINUTES = 5.0
@@ -218,14 +218,13 @@ class LanguageModelTraining:
         )
         with mixed(self.spec.precision, self.device):
             loss = self.loss(texts).mean()
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"{NAME}: the loss of step {done.step + 1} is {value}; lower learning_rate, now {rate:.3g}"
-            )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
+        try:
+            value = finite_loss(loss, norm, done.step + 1)
+        except FloatingPointError as error:
+            raise TrainingError(f"{NAME}: {error}; lower learning_rate, now {rate:.3g}") from error
         self.optimizer.step()
         done.step, done.batch, done.loss = done.step + 1, done.batch + 1, done.loss + value
 

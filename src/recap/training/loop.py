@@ -12,10 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
+from recap.core.errors import TrainingError
 from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
+from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.average import WeightAverage
@@ -69,12 +71,7 @@ class Training:
         return self.state / BEST
 
     def run(self) -> Counters:
-        """Train to the end, continuing a killed run of the same training if there is one, and return the counters.
-
-        Raises:
-            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
-            SystemExit: SIGTERM or SIGINT came; the state is saved first.
-        """
+        """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
         self._resume()
         with self._stop, self._stop.deferred():
             if self.trained and self.progress.best_epoch < 0:
@@ -192,6 +189,11 @@ class Training:
         try:
             with self._stop.interruptible(), self._kept_weights():
                 (score,) = self.group.all_reduce_sum(self.validate())
+        except NonFiniteLogits as error:
+            raise TrainingError(
+                f"{self.name}: {error} after step {self.progress.step}; lower the learning rate (now "
+                f"{self.step.rate:.3g}) or clip the gradient"
+            ) from error
         except BaseException:
             if self._stop.received is None:
                 raise

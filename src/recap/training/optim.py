@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recap.nn.fast import fast
 from recap.settings import (
@@ -92,12 +92,28 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     )
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> None:
-    """Clip by global norm, then by value, whichever the stage asks for."""
+def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
+    """Clip by global norm, then by value, whichever the stage asks for; return the norm before."""
     parameters = list(parameters)
     if stage.clip_norm is not None:
-        nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
+        norm = nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
+    else:
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     if stage.clip_value is not None:
         # On a CPU one pass over a gradient, where `foreach` takes two; on a GPU few launches, of many tensors each.
         on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
         nn.utils.clip_grad_value_(parameters, stage.clip_value, foreach=False if on_cpu else None)
+    return norm
+
+
+def finite_loss(loss: Tensor, norm: Tensor, step: int) -> float:
+    """Return the loss of a step; with the norm of its gradient that is one wait for a GPU.
+
+    Raises:
+        FloatingPointError: one of them is NaN or infinite.
+    """
+    value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
+    for name, number in (("loss", value), ("gradient's norm", size)):
+        if not math.isfinite(number):
+            raise FloatingPointError(f"the {name} of step {step} is {number}")
+    return float(value)

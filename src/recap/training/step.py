@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from recap.settings import Stage
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.objectives.logged import Logged
-from recap.training.optim import build_optimizer, clip_gradients, set_rate
+from recap.training.optim import build_optimizer, clip_gradients, finite_loss, set_rate
 
 Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
@@ -66,12 +65,12 @@ class OptimizerStep:
             raise TrainingError(
                 f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in the recipe"
             ) from error
-        value = loss.item()  # asked when all is queued: a GPU is never without work before this
-        if not math.isfinite(value):
-            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
-            raise self._stopped(batch, progress, reason)
         self.group.all_reduce_gradients(self.model.parameters())
-        clip_gradients(self.model.parameters(), self.stage)
+        norm = clip_gradients(self.model.parameters(), self.stage)
+        try:
+            value = finite_loss(loss, norm, progress.step + 1)  # all is queued: a GPU is never without work before this
+        except FloatingPointError as error:
+            raise self._stopped(batch, progress, f"{error}; its images are {batch.image_ids}") from error
         self.optimizer.step()
         return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
 
@@ -92,7 +91,7 @@ class OptimizerStep:
     def _loss(self, batch: Batch, progress: Counters) -> Logged:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""
         if not batch.image_ids:
-            return Logged(torch.zeros(()), 0)
+            return Logged(torch.zeros((), device=self.group.device), 0)
         with mixed(self.stage.precision, self.group.device):
             try:
                 return self.objective(batch.to(self.group.device), progress.epoch)
@@ -118,6 +117,6 @@ class OptimizerStep:
         at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
         write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": self.rate, "reason": reason})
         return TrainingError(
-            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; step and images are in "
-            f"{path}"
+            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; the step is not taken, and "
+            f"{path} names its images"
         )

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from helpers.refusals import refused
 from helpers.training import STAGES, training
 from recap.core.errors import TrainingError
+from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import _curve
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.job import warn_if_no_better
@@ -62,10 +63,41 @@ def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
 
 def test_a_loss_that_is_no_number_names_the_images(tmp_path):
     loop = training(tmp_path)
-    loop.step.objective = lambda batch, epoch: Logged(torch.tensor(torch.nan, requires_grad=True), 1)
+    loop.step.objective = lambda batch, epoch: Logged(loop.model.output.bias.sum() * torch.nan, 1)
     with refused(TrainingError, "step 1", "nan", "images"):
         loop.run()
     assert not (tmp_path / "last.pt").exists()
+
+
+@pytest.mark.parametrize("changes", [{}, {"clip_value": None}, {"clip_norm": 1.0}], ids=["value", "none", "norm"])
+@pytest.mark.parametrize("lost", [torch.nan, torch.inf])
+def test_a_gradient_that_is_no_number_is_not_stepped_with_and_its_images_are_named(tmp_path, lost, changes):
+    loop = training(tmp_path, stage=CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, **changes))
+
+    def spoiled(gradient):
+        return gradient * lost if loop.progress.step == 4 else gradient
+
+    loop.model.output.bias.register_hook(spoiled)
+    with refused(TrainingError, "step 5", loop.batches.order(1)[1]):
+        loop.run()
+    assert json.loads((tmp_path / "failed_step.json").read_text())["step"] == 5
+    state = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert state["counters"]["step"] == 4
+    for name, value in loop.model.state_dict().items():
+        assert torch.equal(value, state["model"][name]) and value.isfinite().all()
+
+
+def test_a_validation_without_numbers_is_one_sentence(tmp_path):
+    loop = training(tmp_path)
+
+    def validate():
+        if loop.progress.step == 6:
+            raise NonFiniteLogits(1, [0])
+        return 0.0
+
+    loop.validate = validate
+    with refused(TrainingError, "tiny", "step 6", "learning rate"):
+        loop.run()
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
