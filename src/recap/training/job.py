@@ -265,7 +265,13 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
-    if counters.best_epoch == 0:
+    spreads = {line["reward_sd"] for line in counters.history if "reward_sd" in line}
+    if spreads == {0.0}:
+        log.warning(
+            f"{name}: in each step all samples had one reward, so nothing was learned; of one training image CIDEr-D "
+            "is always 0, train on more"
+        )
+    elif counters.best_epoch == 0:
         log.warning(
             f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"

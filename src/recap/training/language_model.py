@@ -33,6 +33,7 @@ from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
 from recap.training.checkpoint import Identity, continued, save_state
+from recap.training.distributed import Group
 from recap.training.loop import SAVED
 from recap.training.optim import finite_loss, set_rate
 
@@ -175,7 +176,8 @@ class LanguageModelTraining:
             "best": self.best,
             "progress": asdict(self.progress),
         }
-        save_state(self.state, state, identity=self.identity)
+        random_states = Group(device=self.device).random_states()
+        save_state(self.state, state, identity=self.identity, random_states=random_states)
 
     def _epoch(self) -> None:
         done = self.progress

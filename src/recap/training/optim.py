@@ -21,6 +21,8 @@ from recap.settings import (
 )
 from recap.training.radam import RAdam
 
+BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
+
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
     """Return the rate of one step.
@@ -67,15 +69,23 @@ def set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, **at: int) ->
     return rate
 
 
-def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> bool:
-    """Return whether an epoch (from 0) whose validation was not the best meets a plateau, as torch's ReduceLROnPlateau.
+def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
+    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and validation score.
 
     Of `step_then_plateau` only epochs after the step decay count.
     """
-    if isinstance(schedule, StepThenPlateauSchedule):
-        since = min(epochs_since_best, epoch + 1 - schedule.plateau_from)
-        return since > 0 and since % (schedule.patience + 1) == 0
-    return isinstance(schedule, PlateauSchedule) and epochs_since_best % (schedule.patience + 1) == 0
+    if not isinstance(schedule, PlateauSchedule | StepThenPlateauSchedule):
+        return 0
+    first = schedule.plateau_from if isinstance(schedule, StepThenPlateauSchedule) else 0
+    best, since, met = -math.inf, 0, 0
+    for epoch, score in scores:
+        if score > best * (1 + BETTER):
+            best, since = score, 0
+        elif epoch > first:
+            since += 1
+        if since > schedule.patience:
+            met, since = met + 1, 0
+    return met
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
