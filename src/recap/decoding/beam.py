@@ -45,17 +45,8 @@ def beam_search(
     finished, so its result does not depend on its neighbors. Beams are compared by summed log-probability while the
     search runs; the final order divides by length ** `length_penalty` (the end token counts).
 
-    Args:
-        step: see `recap.decoding.step.Step`.
-        state: the state of B images before the first token, with one beam each.
-        batch: B and ids.
-        settings: beams per image, K (at most the number of ids), longest caption, length penalty, rules.
-        bad_endings: ids of the words of `settings.rules.bad_endings`.
-
-    Raises:
-        ConfigError: the beam is wider than the vocabulary.
-        ValueError: ids of bad endings are missing.
-        NonFiniteLogits: a log-probability is NaN; names the position and the images.
+    `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
+    `settings.rules.bad_endings`.
     """
     if settings.rules.bad_endings and not bad_endings:
         raise ValueError("the rules have bad endings, but their ids are not given")

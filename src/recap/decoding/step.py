@@ -42,9 +42,6 @@ def any_finished(finished: Tensor, log_probabilities: Tensor, images: Tensor, po
     """Return whether any image is finished, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
 
     `images` [B'] are the indices of the rows in the batch.
-
-    Raises:
-        NonFiniteLogits: names the token's position, counted from 1, and the images.
     """
     bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
     lost, ended = torch.stack([bad.any(), finished.any()]).tolist()

@@ -56,19 +56,7 @@ class Progress:
 def pretrain_language_model(
     *, spec: Settings, corpus: Path, vocabulary: Path, inputs: Path, device: str, threads: int, state: Path, out: Path
 ) -> None:
-    """Train a language model and write its weights, and beside them a report with the same name and `.json`.
-
-    Args:
-        spec: texts, sizes and training; its texts are relative to the folder `inputs`.
-        corpus: of the data set that the captioner is for; its captions, of all splits, are left out of the texts.
-        vocabulary: of that data set; the captioner must have the same.
-        inputs, device, threads: folder of the texts; auto, cpu or cuda; CPU threads.
-        state, out: folder of the resumable state; the weights, safetensors.
-
-    Raises:
-        RecapError: a file is missing or broken, no text is left, or the loss is NaN or infinite.
-        SystemExit: SIGTERM or SIGINT came; the state is saved first.
-    """
+    """Train a language model on texts without the data set's captions; write its weights, and beside them a report."""
     torch.set_num_threads(threads)
     words = load_vocabulary(vocabulary)
     texts = texts_outside(spec, corpus=corpus, inputs=inputs)

@@ -32,16 +32,8 @@ SAVED = "the state is saved, and the same command continues from here"
 class Training:
     """One stage of one run.
 
-    Args:
-        step: trains the model with one batch.
-        batches: the training images.
-        validate: returns the validation CIDEr-D of the model as it is; of several processes, each returns its part of
-            the sum.
-        identity: everything the result depends on; a state of anything else is set aside.
-        name: of the run, for messages.
-        checkpoint_minutes: the full state is saved at least this often.
-        keep_state: refuse to start over if the folder holds the state of another training.
-        trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
+    `validate` returns this process's part of the validation CIDEr-D. With `trained` the weights that the stage begins
+    with are a candidate for the best, like those of any epoch.
     """
 
     def __init__(

@@ -34,15 +34,7 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
-    All but noam rise linearly over the first `warmup` steps.
-
-    Args:
-        schedule: kind and numbers.
-        step: steps counted from 1.
-        epoch: epochs counted from 0.
-        lr_drops: how often a plateau was met so far.
-        d_model: D of the model.
-        steps: of the whole stage.
+    All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
     if isinstance(schedule, NoamSchedule):
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
@@ -117,11 +109,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
 
 
 def finite_loss(loss: Tensor, norm: Tensor, step: int) -> float:
-    """Return the loss of a step; with the norm of its gradient that is one wait for a GPU.
-
-    Raises:
-        FloatingPointError: one of them is NaN or infinite.
-    """
+    """Return the loss of a step, in one wait for a GPU; a lost number of loss or gradient is a FloatingPointError."""
     value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
     for name, number in (("loss", value), ("gradient's norm", size)):
         if not math.isfinite(number):

@@ -97,9 +97,6 @@ class XLinear(Attention):
     Attributes:
         weights: an identity that the spatial attention weights pass through, [B, C, H, T, N]; see
             `recap.models.attention_maps`.
-
-    Raises:
-        ValueError: D is not divisible by H.
     """
 
     def __init__(
