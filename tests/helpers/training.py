@@ -47,16 +47,17 @@ def training(
     device="cpu",
     identity=None,
     keep_state=False,
+    captions=CAPTIONS,
 ):
     torch.manual_seed(0)
     store = store or Store()
     model = build_model(config, InputSpec(store.sizes, V)).to(device)
     stage = stage or CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5)
     if isinstance(stage, SelfCritical):
-        objective = SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
+        objective = SelfCriticalObjective(model, stage, references=captions, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(features=store, captions=CAPTIONS, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(features=store, captions=captions, images_per_batch=stage.images_per_batch, seed=3)
     calls = iter(scores or [])
     loop = Training(
         step=OptimizerStep(

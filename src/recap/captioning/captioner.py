@@ -202,7 +202,7 @@ class PhotoCaptioner:
                         )
                     found = iter(decoded.values())
                 except NonFiniteLogits as error:
-                    raise TrainingError(f"{self.run}: {error}; its weights are of no use, train it again") from error
+                    raise TrainingError(f"{self.run}: {error}, train it again") from error
             for place, name in enumerate(part.names):
                 if place in part.failed:
                     yield part.failed[place]

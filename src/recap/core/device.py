@@ -36,7 +36,7 @@ def select_device(device: str) -> torch.device:
 
 
 def prepare_gpu(*, tf32: bool) -> None:
-    """Have a GPU take the same sums in the same order each time, and products of float32 in TF32 or in full.
+    """Have a GPU take sums in one order, where torch has such a form, and products of float32 in TF32 or in full.
 
     Memory that is not written yet is left as it is; torch would fill it with NaN, a pass over all of it.
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from recap.core.errors import ConfigError
 from recap.decoding.constraints import forbid
 from recap.decoding.step import DecodingBatch, S, Step, any_finished
 from recap.settings.decoding import DecodingSettings
@@ -44,16 +45,8 @@ def beam_search(
     finished, so its result does not depend on its neighbors. Beams are compared by summed log-probability while the
     search runs; the final order divides by length ** `length_penalty` (the end token counts).
 
-    Args:
-        step: see `recap.decoding.step.Step`.
-        state: the state of B images before the first token, with one beam each.
-        batch: B and ids.
-        settings: beams per image, K (at most the number of ids), longest caption, length penalty, rules.
-        bad_endings: ids of the words of `settings.rules.bad_endings`.
-
-    Raises:
-        ValueError: the beam is wider than the vocabulary, or ids of bad endings are missing.
-        NonFiniteLogits: a log-probability is NaN; names the position and the images.
+    `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
+    `settings.rules.bad_endings`.
     """
     if settings.rules.bad_endings and not bad_endings:
         raise ValueError("the rules have bad endings, but their ids are not given")
@@ -97,7 +90,10 @@ def extend(
     """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their tokens [B, K]."""
     size = log_probabilities.shape[-1]
     if beam > size:
-        raise ValueError(f"beam {beam} is wider than the vocabulary of {size} words")
+        raise ConfigError(
+            f"a beam of {beam} is wider than the vocabulary of {size} tokens; lower `beam`, in training "
+            "`validation_beam` or `samples`"
+        )
     best, tokens = log_probabilities.topk(beam, dim=-1)  # [B, K', K]: no beam has more than K of the best K
     # A finished beam has one continuation: padding, at no cost.
     only = torch.full_like(best[:1, :1], -torch.inf)

@@ -10,6 +10,8 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
+from recap.core.errors import TrainingError
+
 
 class DecodingState(Protocol):
     """A model's state for B images with C beams each."""
@@ -26,11 +28,13 @@ Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """tokens [B, C], state -> log-probabilities of the next token [B, C, V], new state."""
 
 
-class NonFiniteLogits(ValueError):
+class NonFiniteLogits(TrainingError):
     """The model gave a log-probability that is NaN."""
 
     def __init__(self, position: int, images: list[int]) -> None:
-        super().__init__(f"the model gave a log-probability that is NaN, at token {position}")
+        super().__init__(
+            f"the model gave a log-probability that is NaN, at token {position}; its weights are of no use"
+        )
         self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
 
 
@@ -38,9 +42,6 @@ def any_finished(finished: Tensor, log_probabilities: Tensor, images: Tensor, po
     """Return whether any image is finished, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
 
     `images` [B'] are the indices of the rows in the batch.
-
-    Raises:
-        NonFiniteLogits: names the token's position, counted from 1, and the images.
     """
     bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
     lost, ended = torch.stack([bad.any(), finished.any()]).tolist()

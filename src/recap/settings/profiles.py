@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, StrictInt, field_validator, model_validator
 
 from recap.settings.base import Strict, neutral
 from recap.settings.execution import Execution, refuse_moved
@@ -22,7 +22,7 @@ class Profile(Strict):
         None,
         description="name of a scale; none: the tables as they are",
     )
-    seeds: list[int] | None = Field(
+    seeds: list[StrictInt] | None = Field(
         None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")

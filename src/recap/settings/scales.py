@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from recap.settings.base import Strict
 
@@ -27,7 +27,7 @@ class Replacements(Strict):
         default_factory=dict,
         description="subset of the training -> the recipe in place of those that `recipes` does not name",
     )
-    seeds: list[int] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
+    seeds: list[StrictInt] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 

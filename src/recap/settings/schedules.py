@@ -43,7 +43,7 @@ class PlateauSchedule(_WithWarmup):
     kind: Literal["plateau"] = "plateau"
     learning_rate: PositiveFloat = Field(description="rate before the first drop")
     factor: PositiveFloat = Field(description="multiplier of each drop")
-    patience: PositiveInt = Field(description="epochs without a better score that are tolerated; the next one drops")
+    patience: NonNegativeInt = Field(description="epochs without a better score that are tolerated; the next one drops")
 
 
 class StepThenPlateauSchedule(_WithWarmup):
@@ -55,7 +55,7 @@ class StepThenPlateauSchedule(_WithWarmup):
     step_size: PositiveInt = Field(description="epochs between drops of the first part")
     plateau_from: PositiveInt = Field(description="epochs of the first part")
     plateau_factor: PositiveFloat = Field(description="multiplier of each drop of the second part")
-    patience: PositiveInt = Field(description="its epochs without a better score that are tolerated")
+    patience: NonNegativeInt = Field(description="its epochs without a better score that are tolerated")
 
 
 class CosineSchedule(_WithWarmup):

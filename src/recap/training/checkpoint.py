@@ -18,27 +18,20 @@ from recap.core.files.atomic import atomic_path
 from recap.core.log import log
 from recap.training.distributed import Group
 
-VERSION = 3
+VERSION = 4
 STATE, BEST = "last.pt", "best.safetensors"
 _PREVIOUS = "previous."  # begins the names of a state that was set aside
 Identity = dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
 
 
-def save_state(folder: Path, state: dict[str, Any], *, identity: Identity, random_states: Tensor | None = None) -> None:
-    """Write `folder/last.pt` atomically: tensors, numbers and the random states of torch, a row per process."""
-    random = {"cpu": torch.get_rng_state()[None] if random_states is None else random_states}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state()
+def save_state(folder: Path, state: dict[str, Any], *, identity: Identity, random_states: dict[str, Tensor]) -> None:
+    """Write `folder/last.pt` atomically: tensors, numbers and `Group.random_states`."""
     with atomic_path(folder / STATE) as temporary:
-        torch.save({"version": VERSION, "identity": identity, "random": random, **state}, temporary)
+        torch.save({"version": VERSION, "identity": identity, "random": random_states, **state}, temporary)
 
 
 def load_state(folder: Path) -> dict[str, Any] | None:
-    """Return what `folder/last.pt` holds, or None if there is no such file.
-
-    Raises:
-        TrainingError: the file is there but damaged.
-    """
+    """Return what `folder/last.pt` holds, or None if there is no such file; a damaged one is refused."""
     path = folder / STATE
     if not path.exists():
         return None
@@ -55,7 +48,7 @@ def restore_random_states(state: dict[str, Any], rank: int = 0) -> None:
     """Give torch the random states that a process had when its state was saved."""
     torch.set_rng_state(state["random"]["cpu"][rank].clone())
     if "cuda" in state["random"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["random"]["cuda"])
+        torch.cuda.set_rng_state(state["random"]["cuda"][rank].clone())
 
 
 def mismatch(state: dict[str, Any], identity: Identity) -> str:
@@ -63,6 +56,21 @@ def mismatch(state: dict[str, Any], identity: Identity) -> str:
     if state["version"] != VERSION:
         return f"format {state['version']} in place of {VERSION}"
     return listed(differences(state["identity"], identity))
+
+
+def has_more_epochs(old: Identity, new: Identity) -> bool:
+    """Return whether two trainings differ only in more epochs, before which nothing changes.
+
+    A cosine depends on the number of epochs; a last epoch that was validated out of turn may have dropped the rate.
+    """
+    before, after = (identity["settings"].get("stage_settings", {}) for identity in (old, new))
+    raised = {**old["settings"], "stage_settings": {**before, "epochs": after.get("epochs")}}
+    return (
+        {**old, "settings": raised} == new
+        and after["epochs"] > before["epochs"]
+        and after["schedule"]["kind"] != "cosine"
+        and before["epochs"] % before.get("validate_every", 1) == 0
+    )
 
 
 def set_aside(folder: Path, reason: str) -> None:
@@ -81,16 +89,14 @@ def continued(
 ) -> dict[str, Any] | None:
     """Return the state that this very training left in a folder, with torch's random states as they were, or None.
 
-    The state of another training is set aside.
-
-    Raises:
-        TrainingError: the state is damaged, or another training's, which `keep` says to leave alone.
+    A training with fewer epochs is continued where they do not matter. The state of another training is set aside, or
+    refused if `keep` says to leave it alone.
     """
     group, saved = group or Group(), load_state(folder)
     if saved is None:
         return None
     reason = mismatch(saved, identity)
-    if not reason:
+    if not reason or (saved["version"] == VERSION and has_more_epochs(saved["identity"], identity)):
         restore_random_states(saved, group.rank)
         return saved
     if keep:
@@ -105,11 +111,7 @@ def continued(
 
 
 def _check(path: Path) -> None:
-    """Compare every member of a zip with its CRC.
-
-    Raises:
-        zipfile.BadZipFile: one differs, or the file is no zip.
-    """
+    """Compare every member of a zip with its CRC."""
     with zipfile.ZipFile(path) as file:
         member = file.testzip()
     if member is not None:

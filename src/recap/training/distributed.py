@@ -65,9 +65,14 @@ class Group:
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)
 
-    def random_states(self) -> Tensor:
-        """Return the CPU random state of every process, [size, bytes]."""
-        mine = torch.get_rng_state()
+    def random_states(self) -> dict[str, Tensor]:
+        """Return the random states of all processes, [size, bytes]: of their CPU and, where they use one, their GPU."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {kind: self._gathered(state) for kind, state in states.items()}
+
+    def _gathered(self, mine: Tensor) -> Tensor:
         if self.size == 1:
             return mine[None]
         states = [torch.empty_like(mine, device=self.device) for _ in range(self.size)]

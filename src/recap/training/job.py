@@ -70,13 +70,9 @@ class Inputs:
 
 
 class TrainingFiles(TypedDict):
-    """The files that go into a training.
+    """The files that go into a training: of the data set, and feature stores of the same images.
 
-    Attributes:
-        corpus, vocabulary, subset: of the data set.
-        features: one or several feature stores of the same images.
-        init: run folder whose weights are the start (scst: the xe run), or None.
-        weights: file of the pretrained weights that the model's settings name, or None.
+    It may begin with the weights of a run folder, `init` (scst: the xe run), or with pretrained ones, `weights`.
     """
 
     corpus: Path
@@ -88,18 +84,7 @@ class TrainingFiles(TypedDict):
 
 
 def train(*, spec: RunSpec, execution: Execution, state: Path, out: Path, **files: Unpack[TrainingFiles]) -> None:
-    """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`.
-
-    Args:
-        spec: names and settings: all that decides the result, beside the files.
-        execution: how it is computed.
-        state: folder for the resumable state.
-        out: the run folder.
-        files: see `TrainingFiles`.
-
-    Raises:
-        RecapError: something is missing, broken or does not fit; the sentence says what.
-    """
+    """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`."""
     group = init_group(select_device(execution.device))
     with GracefulStop(run_name(spec)), _claimed(state, group):
         group.barrier()  # until the state is ours
@@ -127,11 +112,7 @@ def load_inputs(
     init: Path | None,
     weights: Path | None = None,
 ) -> Inputs:
-    """Set threads, determinism and the seed of the first weights; read the files, which must fit together.
-
-    Raises:
-        RecapError: a file is missing or broken, or an image has no features.
-    """
+    """Set threads, determinism and the seed of the first weights; read the files, which must fit together."""
     torch.set_num_threads(execution.threads)
     if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
         prepare_gpu(tf32=execution.tf32)
@@ -154,11 +135,7 @@ def load_inputs(
 
 
 def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: Path, group: Group) -> Training:
-    """Build the model and what trains it; the random numbers are those that `load_inputs` seeded.
-
-    Raises:
-        RecapError: the model cannot be built, or the weights to begin with do not fit it.
-    """
+    """Build the model and what trains it; the random numbers are those that `load_inputs` seeded."""
     name = run_name(spec)
     streams = replace(inputs.features.input_spec(inputs.vocabulary), weights=inputs.weights)
     model = build_model(spec.model_settings, streams).to(group.device)
@@ -207,11 +184,7 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
 def finish(
     spec: RunSpec, execution: Execution, inputs: Inputs, training: Training, counters: Counters, out: Path
 ) -> None:
-    """Write the run folder; of several processes the first does.
-
-    Raises:
-        TrainingError: the best weights are damaged.
-    """
+    """Write the run folder; of several processes the first does."""
     if training.group.is_main:
         warn_if_no_better(training.name, counters)
         settings, source = training.identity["settings"], training.identity["source"]
@@ -265,7 +238,13 @@ def _claimed(state: Path, group: Group) -> AbstractContextManager[None]:
 
 def warn_if_no_better(name: str, counters: Counters) -> None:
     """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
-    if counters.best_epoch == 0:
+    spreads = {line["reward_sd"] for line in counters.history if "reward_sd" in line}
+    if spreads == {0.0}:
+        log.warning(
+            f"{name}: in each step all samples had one reward, so nothing was learned; of one training image CIDEr-D "
+            "is always 0, train on more"
+        )
+    elif counters.best_epoch == 0:
         log.warning(
             f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
             f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"

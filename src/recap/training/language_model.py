@@ -33,8 +33,9 @@ from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
 from recap.settings.language_models import LanguageModel as Settings
 from recap.training.checkpoint import Identity, continued, save_state
+from recap.training.distributed import Group
 from recap.training.loop import SAVED
-from recap.training.optim import set_rate
+from recap.training.optim import finite_loss, set_rate
 
 NAME = "language model"
 CHECKPOINT_MINUTES = 5.0
@@ -55,19 +56,7 @@ class Progress:
 def pretrain_language_model(
     *, spec: Settings, corpus: Path, vocabulary: Path, inputs: Path, device: str, threads: int, state: Path, out: Path
 ) -> None:
-    """Train a language model and write its weights, and beside them a report with the same name and `.json`.
-
-    Args:
-        spec: texts, sizes and training; its texts are relative to the folder `inputs`.
-        corpus: of the data set that the captioner is for; its captions, of all splits, are left out of the texts.
-        vocabulary: of that data set; the captioner must have the same.
-        inputs, device, threads: folder of the texts; auto, cpu or cuda; CPU threads.
-        state, out: folder of the resumable state; the weights, safetensors.
-
-    Raises:
-        RecapError: a file is missing or broken, no text is left, or the loss is NaN or infinite.
-        SystemExit: SIGTERM or SIGINT came; the state is saved first.
-    """
+    """Train a language model on texts without the data set's captions; write its weights, and beside them a report."""
     torch.set_num_threads(threads)
     words = load_vocabulary(vocabulary)
     texts = texts_outside(spec, corpus=corpus, inputs=inputs)
@@ -175,7 +164,8 @@ class LanguageModelTraining:
             "best": self.best,
             "progress": asdict(self.progress),
         }
-        save_state(self.state, state, identity=self.identity)
+        random_states = Group(device=self.device).random_states()
+        save_state(self.state, state, identity=self.identity, random_states=random_states)
 
     def _epoch(self) -> None:
         done = self.progress
@@ -218,14 +208,13 @@ class LanguageModelTraining:
         )
         with mixed(self.spec.precision, self.device):
             loss = self.loss(texts).mean()
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"{NAME}: the loss of step {done.step + 1} is {value}; lower learning_rate, now {rate:.3g}"
-            )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.spec.clip_norm)
+        try:
+            value = finite_loss(loss, norm, done.step + 1)
+        except FloatingPointError as error:
+            raise TrainingError(f"{NAME}: {error}; lower learning_rate, now {rate:.3g}") from error
         self.optimizer.step()
         done.step, done.batch, done.loss = done.step + 1, done.batch + 1, done.loss + value
 

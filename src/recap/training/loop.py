@@ -12,16 +12,18 @@ from typing import Any
 
 from torch import Tensor
 
+from recap.core.errors import TrainingError
 from recap.core.log import log
 from recap.core.process.signals import GracefulStop
 from recap.core.progress import progress as progress_bar
 from recap.core.progress import time_left
+from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.average import WeightAverage
 from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import BEST, Identity, continued, save_state
-from recap.training.optim import drops_rate
+from recap.training.optim import plateaus
 from recap.training.step import OptimizerStep
 
 SAVED = "the state is saved, and the same command continues from here"
@@ -30,16 +32,8 @@ SAVED = "the state is saved, and the same command continues from here"
 class Training:
     """One stage of one run.
 
-    Args:
-        step: trains the model with one batch.
-        batches: the training images.
-        validate: returns the validation CIDEr-D of the model as it is; of several processes, each returns its part of
-            the sum.
-        identity: everything the result depends on; a state of anything else is set aside.
-        name: of the run, for messages.
-        checkpoint_minutes: the full state is saved at least this often.
-        keep_state: refuse to start over if the folder holds the state of another training.
-        trained: the model comes with trained weights, which are a candidate for the best like those of any epoch.
+    `validate` returns this process's part of the validation CIDEr-D. With `trained` the weights that the stage begins
+    with are a candidate for the best, like those of any epoch.
     """
 
     def __init__(
@@ -69,12 +63,7 @@ class Training:
         return self.state / BEST
 
     def run(self) -> Counters:
-        """Train to the end, continuing a killed run of the same training if there is one, and return the counters.
-
-        Raises:
-            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
-            SystemExit: SIGTERM or SIGINT came; the state is saved first.
-        """
+        """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
         self._resume()
         with self._stop, self._stop.deferred():
             if self.trained and self.progress.best_epoch < 0:
@@ -82,6 +71,8 @@ class Training:
             patience = math.inf if self.stage.patience is None else self.stage.patience
             while self.progress.epoch < self.stage.epochs and self.progress.epochs_since_best < patience:
                 self._epoch()
+            if len(self._scores) > 1 and len({score for _, score in self._scores}) == 1:
+                self._keep_last()
         return self.progress
 
     def _resume(self) -> None:
@@ -95,7 +86,7 @@ class Training:
         self.progress = Counters(**saved["counters"])
         log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
 
-    def _save(self, random_states: Tensor | None = None) -> None:
+    def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
         """Save the full state; with the random states of all processes at hand, without a word to the others."""
         state: dict[str, Any] = {
             "model": self.model.state_dict(),
@@ -167,14 +158,29 @@ class Training:
         self._save()
 
     def _judge(self, score: float) -> None:
-        """Keep the weights of this epoch if they are the best; else the learning rate may fall."""
+        """Keep the weights of this epoch if they are the best; the learning rate may fall."""
         progress = self.progress
+        progress.lr_drops = plateaus(self.stage.schedule, self._scores)
+        progress.epochs_since_best += 1
         if score > progress.best:
             self._keep_best(score, progress.epoch + 1)
-            return
-        progress.epochs_since_best += 1
-        if drops_rate(self.stage.schedule, epoch=progress.epoch, epochs_since_best=progress.epochs_since_best):
-            progress.lr_drops += 1
+            progress.epochs_since_best = 0
+
+    @property
+    def _scores(self) -> list[tuple[int, float]]:
+        """Epoch and score of each validation."""
+        scores = ((line["epoch"], line["val_cider_d"]) for line in self.progress.history)
+        return [(int(epoch), score) for epoch, score in scores if epoch is not None and score is not None]
+
+    def _keep_last(self) -> None:
+        """Keep the weights of the last epoch, where no validation could choose: all gave the same score."""
+        epoch, score = self._scores[-1]
+        log.warning(
+            f"{self.name}: all {len(self._scores)} validations gave CIDEr-D {score:.4f}, so the last epoch is kept; of "
+            "one validation image CIDEr-D is always 0, give more"
+        )
+        self._keep_best(score, epoch)
+        self._save()
 
     def _score_start(self) -> None:
         """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""
@@ -192,6 +198,11 @@ class Training:
         try:
             with self._stop.interruptible(), self._kept_weights():
                 (score,) = self.group.all_reduce_sum(self.validate())
+        except NonFiniteLogits as error:
+            raise TrainingError(
+                f"{self.name}: {error} after step {self.progress.step}; lower the learning rate (now "
+                f"{self.step.rate:.3g}) or clip the gradient"
+            ) from error
         except BaseException:
             if self._stop.received is None:
                 raise
@@ -201,7 +212,7 @@ class Training:
         return score
 
     def _keep_best(self, score: float, epoch: int) -> None:
-        self.progress.best, self.progress.best_epoch, self.progress.epochs_since_best = score, epoch, 0
+        self.progress.best, self.progress.best_epoch = score, epoch
         if self.group.is_main:
             with self._kept_weights():
                 save_weights(self.best_weights, plain_weights(self.model))

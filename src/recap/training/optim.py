@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recap.nn.fast import fast
 from recap.settings import (
@@ -21,6 +21,8 @@ from recap.settings import (
 )
 from recap.training.radam import RAdam
 
+BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
+
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
     """Return the rate of one step.
@@ -32,15 +34,7 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
-    All but noam rise linearly over the first `warmup` steps.
-
-    Args:
-        schedule: kind and numbers.
-        step: steps counted from 1.
-        epoch: epochs counted from 0.
-        lr_drops: how often a plateau was met so far.
-        d_model: D of the model.
-        steps: of the whole stage.
+    All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
     if isinstance(schedule, NoamSchedule):
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
@@ -67,15 +61,23 @@ def set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, **at: int) ->
     return rate
 
 
-def drops_rate(schedule: Schedule, *, epoch: int, epochs_since_best: int) -> bool:
-    """Return whether an epoch (from 0) whose validation was not the best meets a plateau, as torch's ReduceLROnPlateau.
+def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
+    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and validation score.
 
     Of `step_then_plateau` only epochs after the step decay count.
     """
-    if isinstance(schedule, StepThenPlateauSchedule):
-        since = min(epochs_since_best, epoch + 1 - schedule.plateau_from)
-        return since > 0 and since % (schedule.patience + 1) == 0
-    return isinstance(schedule, PlateauSchedule) and epochs_since_best % (schedule.patience + 1) == 0
+    if not isinstance(schedule, PlateauSchedule | StepThenPlateauSchedule):
+        return 0
+    first = schedule.plateau_from if isinstance(schedule, StepThenPlateauSchedule) else 0
+    best, since, met = -math.inf, 0, 0
+    for epoch, score in scores:
+        if score > best * (1 + BETTER):
+            best, since = score, 0
+        elif epoch > first:
+            since += 1
+        if since > schedule.patience:
+            met, since = met + 1, 0
+    return met
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.optim.Optimizer:
@@ -92,12 +94,24 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     )
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> None:
-    """Clip by global norm, then by value, whichever the stage asks for."""
+def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
+    """Clip by global norm, then by value, whichever the stage asks for; return the norm before."""
     parameters = list(parameters)
     if stage.clip_norm is not None:
-        nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
+        norm = nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
+    else:
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     if stage.clip_value is not None:
         # On a CPU one pass over a gradient, where `foreach` takes two; on a GPU few launches, of many tensors each.
         on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
         nn.utils.clip_grad_value_(parameters, stage.clip_value, foreach=False if on_cpu else None)
+    return norm
+
+
+def finite_loss(loss: Tensor, norm: Tensor, step: int) -> float:
+    """Return the loss of a step, in one wait for a GPU; a lost number of loss or gradient is a FloatingPointError."""
+    value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
+    for name, number in (("loss", value), ("gradient's norm", size)):
+        if not math.isfinite(number):
+            raise FloatingPointError(f"the {name} of step {step} is {number}")
+    return float(value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from recap.core.errors import TrainingError
+from recap.core.errors import TrainingError, first_line
 from recap.core.files.json_files import write_json
 from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
@@ -18,21 +18,13 @@ from recap.settings import Stage
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.objectives.logged import Logged
-from recap.training.optim import build_optimizer, clip_gradients, set_rate
+from recap.training.optim import build_optimizer, clip_gradients, finite_loss, set_rate
 
 Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
 
 class OptimizerStep:
-    """Updates the weights with one batch.
-
-    Args:
-        model, stage: the model on its device, and the recipe's numbers.
-        objective: batch and epoch -> loss, a mean over tokens, and numbers to log.
-        d_model: for the Noam schedule.
-        group: the processes that train together, and where batches go.
-        state: folder for the note about a step whose numbers were lost.
-    """
+    """Updates the weights with one batch; a step whose numbers are lost is noted in the folder `state`."""
 
     def __init__(
         self,
@@ -55,16 +47,7 @@ class OptimizerStep:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
-        """Do the step after `progress` and return the loss and what else the objective logs, means over all processes.
-
-        Args:
-            batch: this process's shard; it may be without images.
-            progress: where the training is.
-            steps: of the whole stage.
-
-        Raises:
-            TrainingError: the loss is NaN or infinite; the ids of the batch are in the message.
-        """
+        """Do the step after `progress` with this process's shard; return means over all processes, the loss first."""
         set_rate(
             self.optimizer,
             self.stage.schedule,
@@ -74,6 +57,25 @@ class OptimizerStep:
             d_model=self.d_model,
             steps=steps,
         )
+        try:
+            logged, loss, weight = self._backward(batch, progress)
+        except RuntimeError as error:
+            if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise TrainingError(
+                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in the recipe"
+            ) from error
+        self.group.all_reduce_gradients(self.model.parameters())
+        norm = clip_gradients(self.model.parameters(), self.stage)
+        try:
+            value = finite_loss(loss, norm, progress.step + 1)  # all is queued: a GPU is never without work before this
+        except FloatingPointError as error:
+            raise self._stopped(batch, progress, f"{error}; its images are {batch.image_ids}") from error
+        self.optimizer.step()
+        return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
+
+    def _backward(self, batch: Batch, progress: Counters) -> tuple[Logged, Tensor, float]:
+        """Take the gradient of the shard's part of the loss; return what was logged, the loss, the shard's weight."""
         logged = self._loss(batch, progress)
         num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
         weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
@@ -84,19 +86,12 @@ class OptimizerStep:
         if batch.image_ids:
             loss.backward()
             loss = loss / weight
-        value = loss.item()  # asked when all is queued: a GPU is never without work before this
-        if not math.isfinite(value):
-            reason = f"the loss of step {progress.step + 1} is {value}; its images are {batch.image_ids}"
-            raise self._stopped(batch, progress, reason)
-        self.group.all_reduce_gradients(self.model.parameters())
-        clip_gradients(self.model.parameters(), self.stage)
-        self.optimizer.step()
-        return self._means({"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}, weight)
+        return logged, loss, weight
 
     def _loss(self, batch: Batch, progress: Counters) -> Logged:
         """Return the batch's loss and its numbers; a shard without images weighs nothing."""
         if not batch.image_ids:
-            return Logged(torch.zeros(()), 0)
+            return Logged(torch.zeros((), device=self.group.device), 0)
         with mixed(self.stage.precision, self.group.device):
             try:
                 return self.objective(batch.to(self.group.device), progress.epoch)
@@ -122,6 +117,6 @@ class OptimizerStep:
         at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
         write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": self.rate, "reason": reason})
         return TrainingError(
-            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; step and images are in "
-            f"{path}"
+            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; the step is not taken, and "
+            f"{path} names its images"
         )

@@ -70,6 +70,7 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
     ("change", "sentence"),
     [
         ({"seeds": ["eleven"]}, "seeds.0: must be a whole number (got 'eleven')"),
+        ({"seeds": [True]}, "seeds.0: must be a whole number (got True)"),
         ({"seeds": [1.5]}, "seeds.0: must be a whole number (got 1.5)"),
         ({"seeds": []}, "seeds: has 0 entries, and needs 1 or more (got [])"),
         ({"seeds": 3}, "seeds: must be a list (got 3)"),

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import torch
 import yaml
 
 from helpers.prepared import XE, prepare
-from helpers.training import CONFIG
+from helpers.training import CONFIG, training
 from recap.core import precision
+from recap.core.errors import TrainingError
 from recap.settings.recipes import CrossEntropy
 from recap.settings.run import CrossEntropyRun
 from recap.training.distributed import Group
@@ -42,6 +44,15 @@ def test_nothing_is_written_where_nothing_is_decided(chosen, spec, tmp_path):
     settings = spec.stage_settings.model_copy(update={"precision": "bf16"})
     assert chosen(spec.model_copy(update={"stage_settings": settings}), unit=None) == "bf16"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("bf16", TrainingError), ("float32", RuntimeError)])
+def test_a_first_step_that_fails_in_bf16_says_what_to_set(tmp_path, precision, kind):
+    loop = training(tmp_path, stage=CrossEntropy(epochs=1, learning_rate=0.01, precision=precision))
+    loop.model.output.register_forward_hook(lambda module, inputs, out: out @ torch.eye(2))
+    with pytest.raises(kind) as failure:
+        loop.run()
+    assert ("precision: float32" in str(failure.value)) is (precision == "bf16")
 
 
 @pytest.mark.slow

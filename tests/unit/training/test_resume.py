@@ -9,7 +9,9 @@ import torch
 from helpers.refusals import refused
 from helpers.training import IDENTITY, STAGES, Killed, training
 from recap.core.errors import TrainingError
-from recap.settings import SelfCritical
+from recap.settings import CrossEntropy, SelfCritical
+from recap.training.checkpoint import continued, save_state
+from recap.training.distributed import Group
 
 pytestmark = pytest.mark.seconds
 
@@ -108,6 +110,54 @@ def test_the_state_of_another_training_is_set_aside_and_what_differs_is_named(tm
         'last.pt: the state of another training (settings.epochs 4 -> 5, source "0" -> "1"), which starts over' in said
     )
     assert {name: (tmp_path / f"previous.{name}").read_bytes() for name in old} == old
+
+
+def with_epochs(epochs, **changes):
+    """Return a stage, and the identity of its training."""
+    rate = {} if "schedule" in changes else {"learning_rate": 0.01}
+    stage = CrossEntropy(epochs=epochs, images_per_batch=5, **rate, **changes)
+    return {"stage": stage, "identity": {**IDENTITY, "settings": {"stage_settings": stage.model_dump(mode="json")}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "goes_on"),
+    [
+        ({}, True),
+        ({"schedule": {"kind": "plateau", "learning_rate": 0.01, "factor": 0.5, "patience": 0}}, True),
+        ({"schedule": {"kind": "cosine", "learning_rate": 0.01}}, False),
+        ({"validate_every": 2}, True),
+        ({"validate_every": 3}, False),
+    ],
+)
+def test_a_finished_training_with_more_epochs_equals_one_that_had_them_at_once(tmp_path, changes, goes_on, capsys):
+    whole = training(tmp_path / "whole", **with_epochs(4, **changes))
+    whole.run()
+    training(tmp_path / "longer", **with_epochs(2, **changes)).run()
+    capsys.readouterr()
+    longer = training(tmp_path / "longer", **with_epochs(4, **changes))
+    longer.run()
+    assert ("continuing at epoch 3" in capsys.readouterr().err) is goes_on
+    for ours, theirs in zip(longer.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert longer.best_weights.read_bytes() == whole.best_weights.read_bytes()
+
+
+def test_each_process_gets_its_own_random_states_back(tmp_path, monkeypatch):
+    states = {name: torch.randint(256, (2, 16), dtype=torch.uint8) for name in ("cpu", "cuda")}
+    restored = {}
+    monkeypatch.setattr(torch, "set_rng_state", lambda state: restored.update(cpu=state))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: restored.update(cuda=state))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    save_state(tmp_path, {}, identity=IDENTITY, random_states=states)
+    for rank in (0, 1):
+        assert continued(tmp_path, IDENTITY, group=Group(rank, 2))
+        assert all(torch.equal(restored[name], states[name][rank]) for name in states)
+
+
+def test_the_random_state_of_a_gpu_is_saved(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.arange(16, dtype=torch.uint8))
+    states = Group(device=torch.device("cuda")).random_states()
+    assert states["cuda"].tolist() == [[*range(16)]] and torch.equal(states["cpu"][0], torch.get_rng_state())
 
 
 def test_keep_state_refuses_to_start_over(tmp_path):

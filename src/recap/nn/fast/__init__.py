@@ -6,11 +6,13 @@
     Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
     attended                         attention with a quick gradient in bf16
+    as_autocast                      inputs of a hand-written function, in one type
 
 `RECAP_FAST=0` takes the twins.
 """
 
 from recap.nn.fast.attention import attended
+from recap.nn.fast.autocast import as_autocast
 from recap.nn.fast.deferred import deferred_weight_grad
 from recap.nn.fast.dropout import Dropout, dropout_mask
 from recap.nn.fast.linear import Linear, fixed_weights, product
@@ -23,6 +25,7 @@ __all__ = [
     "Dropout",
     "Linear",
     "PackedIndex",
+    "as_autocast",
     "attended",
     "deferred_weight_grad",
     "dropout_mask",

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recap.nn.fast.autocast import as_autocast
 from recap.nn.fast.onednn import multiplied, unbroken
 from recap.nn.fast.switch import fast
 from recap.nn.fast.uncompiled import uncompiled
@@ -64,9 +65,7 @@ class DeferredWeightGrad:
 
     @uncompiled  # a compiler cannot follow what is handed over between forward and backward
     def __init__(self, weight: Tensor) -> None:
-        kind = weight.device.type
-        if torch.is_autocast_enabled(kind):
-            weight = weight.to(torch.get_autocast_dtype(kind))
+        (weight,) = as_autocast(weight)
         self._width = weight.shape[1]
         self._parts: dict[Columns, Tensor] = {}
         self._inputs: list[tuple[Columns, Tensor]] = []

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as torch_dropout
 from torch.nn.functional import linear
 
-from recap.nn.fast import dropout_mask, fast, multiplied, uncompiled
+from recap.nn.fast import as_autocast, dropout_mask, fast, multiplied, uncompiled
 
 CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
@@ -26,20 +26,15 @@ CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
 def bilinear_pool(
     q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, mean_weights: Tensor, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Score every pair of query and key, and average B' over the keys of each query.
+    """Score every pair of query and key, and average B' over the keys of each query, with dropout on B'.
 
-    Args:
-        q: [B, H, R, K]; k: [B, H, N, K].
-        weight: W, [J, K]; bias: b, [J]; spatial: w, [J].
-        mean_weights: weights of the mean, [B, 1, R or 1, N].
-        dropout: on B'.
-
-    Returns:
-        Scores [B, H, R, N] and means [B, H, R, J].
+    q [B, H, R, K], k [B, H, N, K], W [J, K], b and w [J], weights of the mean [B, 1, R or 1, N] -> scores [B, H, R, N]
+    and means [B, H, R, J].
     """
+    inputs = as_autocast(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights)
     if not fast():
-        return plain_bilinear_pool(q, k, weight, bias, spatial, mean_weights, dropout=dropout)
-    return _Pool.apply(q.contiguous(), k.contiguous(), weight, bias, spatial, mean_weights, dropout)
+        return plain_bilinear_pool(*inputs, dropout=dropout)
+    return _Pool.apply(*inputs, dropout)
 
 
 def plain_bilinear_pool(

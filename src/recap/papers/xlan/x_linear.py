@@ -97,9 +97,6 @@ class XLinear(Attention):
     Attributes:
         weights: an identity that the spatial attention weights pass through, [B, C, H, T, N]; see
             `recap.models.attention_maps`.
-
-    Raises:
-        ValueError: D is not divisible by H.
     """
 
     def __init__(
@@ -152,12 +149,10 @@ class XLinear(Attention):
 
     def _pool(self, q: Tensor, k: Tensor, mean_weights: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of rows [B', H, R, K] against keys [B', H, N, K], and the weighted means of their B'."""
-        weight, bias, spatial, shift = (
-            x.to(q.dtype) for x in (self.joint.weight, self.joint.bias, self.spatial.weight[0], self.spatial.bias)
-        )
+        weight, bias, spatial = self.joint.weight, self.joint.bias, self.spatial.weight[0]
         dropout = self.dropout.p if self.training else 0.0
-        scores, mean = bilinear_pool(q, k.to(q.dtype), weight, bias, spatial, mean_weights, dropout=dropout)
-        return scores + shift, mean
+        scores, mean = bilinear_pool(q, k, weight, bias, spatial, mean_weights, dropout=dropout)
+        return scores + self.spatial.bias, mean
 
 
 def x_linear(settings: XLinearSizes) -> partial[XLinear]:
