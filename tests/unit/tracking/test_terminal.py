@@ -137,7 +137,7 @@ def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photo
     said(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
     few = page_data((photographed / "few.html").read_text())
     assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
-    assert "2 of 6, drawn at random" in few["about"]
+    assert "a random sample of 2 of 6" in few["about"]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
