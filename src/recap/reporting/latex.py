@@ -63,7 +63,8 @@ def _escape_char(char: str) -> str:
         return rf"{{\fontencoding{{T1}}\selectfont {char}}}"
     if char in _PUNCTUATION or (char <= "\u017f" and char not in _LACKING):
         return char
-    base, *accents = unicodedata.normalize("NFKD", char)
+    decomposed = unicodedata.normalize("NFKD", char)
+    base, accents = decomposed[0], decomposed[1:]
     if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
         return f"[U+{ord(char):04X}]"
     return "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents)) + escape(base) + "}" * len(accents)
