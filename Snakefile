@@ -25,7 +25,7 @@ from recap.plan.submissions import TEST, VAL
 
 from workflow.cluster import cancel_left_jobs, stop_with_cluster
 from workflow.folder_lock import lock_folder
-from workflow.plan import due_jobs, due_runs
+from workflow.plan import dated_later, due_jobs, due_runs
 from workflow.planned import pass_on
 from workflow.stopping import stop_with_jobs
 
@@ -102,7 +102,9 @@ messages.introduce(LABELS, due)
 
 
 onstart:
-    lock_folder([R, WORK, REPORTS, "mlflow"])
+    lock_folder(R, WORK, REPORTS, "mlflow")
+    if file := dated_later(workflow):
+        refuse(f"{file}: is dated later than this machine's clock; set the clock, or run: touch {quote(file)}")
     install_spice()
     if workflow.local_exec:
         stop_with_jobs()

@@ -7,29 +7,30 @@ Snakemake's own lock files remain when it is killed, and cannot tell a dead owne
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.files.atomic import is_being_written
+from recap.core.files.lock import exclusive
 from recap.core.log import log
 from recap.core.process.workflow_lock import LOCK_FOLDER, lock_workflow
 
 UNFINISHED = (".*.part", ".*.part-journal")  # temporary files of recap.core.files.atomic and of SQLite within it
+_LOCKS = ExitStack()  # until the process ends
 
 
-def lock_folder(folders: list[str]) -> None:
-    """Lock the working folder, and clean up after a workflow that was killed in it; exit if another one is running.
-
-    Args:
-        folders: where jobs write; unfinished files below them are removed.
-    """
+def lock_folder(results: str, *others: str) -> None:
+    """Lock the working folder and that of the results, which may be a link, and remove what a killed workflow left."""
+    Path(results).mkdir(parents=True, exist_ok=True)
     try:
         killed = lock_workflow(LOCK_FOLDER)
+        _LOCKS.enter_context(exclusive(Path(results), wait_seconds=0, what=f"the folder {results}"))
     except RecapError as error:
         sys.exit(f"recap: {error}")
     if killed:
         log.info("recap: the previous workflow was killed; finished results are kept, unfinished jobs continue")
-    for file in unfinished_files(folders):
+    for file in unfinished_files([results, *others]):
         file.unlink(missing_ok=True)
 
 

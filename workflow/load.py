@@ -34,15 +34,8 @@ def _resources(plan: RunPlan, parameters: Parameters) -> Resources:
 def load(config: Mapping[str, Any], files: Sequence[str]) -> tuple[RunPlan, Paths, Acquired, Resources]:
     """Return plan, paths, the missing outside files that rules make, and the limits of jobs.
 
-    Writes the files that jobs read beside specs.
-
-    Args:
-        config: what Snakemake read.
-        files: where from.
-
-    Raises:
-        SystemExit: the profile cannot be made; its message is the one sentence that says why, after a line about each
-            missing file.
+    Writes the files that jobs read beside specs. If the profile cannot be made, one sentence says why, after a line
+    about each missing file.
     """
     try:
         plan = load_plan(config, files)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from recap.plan.labels import job_label
 CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read
 DIGEST = re.compile(r"[0-9a-f]{16}")  # what `code_digest` returns
 NEW = "not made yet"
+_TOLERANCE = 60.0  # seconds that clocks of machines may differ
 KEYS = {"model_settings": "model"}  # keys of a spec by the file that a user edits
 
 
@@ -68,6 +71,16 @@ def due_jobs(workflow: Any) -> Iterator[Due]:
         yield Due(job.rule.name, dict(job.wildcards_dict), text)
 
 
+def dated_later(workflow: Any) -> str:
+    """Return an input of a due job that is dated after now, or ""; Snakemake would remove what is made from it."""
+    if not snakemake.__version__.startswith(CHECKED):
+        return ""
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    files = {str(file) for job in jobs for file in job.input} - {str(file) for job in jobs for file in job.output}
+    later = time.time() + _TOLERANCE
+    return min((file for file in files if os.path.lexists(file) and os.lstat(file).st_mtime > later), default="")
+
+
 def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
     """Return the lines that name every run that is due, and every other job that is due because something changed."""
     seeds = defaultdict(list)  # of jobs that differ only in their seed
@@ -89,10 +102,7 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
 def changes(old: set[str], new: set[str], stage: str) -> str:
     """Return which parameters changed: ``xe.learning_rate 0.0003 -> 0.0005``, ``changed code``.
 
-    Args:
-        old: parameters of the job as Snakemake recorded them (their `repr`) that it no longer has.
-        new: those that it has now and did not have.
-        stage: name to print for the settings of a training stage.
+    Parameters are as Snakemake records them (their `repr`); the stage names the settings of a training.
     """
     before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
     found = []

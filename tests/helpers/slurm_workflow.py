@@ -20,7 +20,7 @@ configure()
 
 
 onstart:
-    lock_folder(["out"])
+    lock_folder("out")
     cancel_left_jobs()
     stop_with_cluster()
 

@@ -39,6 +39,12 @@ def test_equal_work_is_planned_once(workspace):
     assert rest == {"subset": 3, "train_xe": 6, "train_scst": 3, "evaluate": 6}
 
 
+def test_a_home_that_cannot_be_written_is_not_needed(workspace, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/none")
+    assert workspace.planned("data_all")["vocabulary"] == 1
+
+
 def test_a_row_without_scst_trains_one_stage(workspace):
     planned = workspace.planned("train_all")
     assert (planned["train_xe"], planned["train_scst"]) == (2, 1)

@@ -2,13 +2,15 @@
 
 import json
 import logging
+import os
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from workflow.plan import changes
+from workflow.plan import changes, dated_later
 
 import snakemake_logger_plugin_recap as messages
 from recap.core.differences import listed
@@ -47,6 +49,20 @@ def test_changed_code_and_plain_parameters_are_told_apart():
     assert changes({"10"}, {"12"}, "") == "10 -> 12"
     assert changes({"'gone'"}, set(), "") == "its parameters"
     assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+def test_an_input_of_tomorrow_is_named_before_its_job(tmp_path):
+    files = [tmp_path / name for name in ("photos", "store", "made")]
+    for file, days in zip(files, (0, 1, 1), strict=True):
+        file.touch()
+        os.utime(file, (time.time() + 86400 * days,) * 2)
+    photos, store, made = files
+    jobs = [SimpleNamespace(input=[photos, tmp_path / "none"], output=[made])]
+    workflow = SimpleNamespace(dag=SimpleNamespace(needrun_jobs=lambda exclude_finished: jobs))
+    jobs.append(SimpleNamespace(input=[made], output=[]))
+    assert dated_later(workflow) == ""
+    jobs.append(SimpleNamespace(input=[store], output=[]))
+    assert dated_later(workflow) == str(store)
 
 
 def test_a_job_is_called_by_the_label_of_its_run():

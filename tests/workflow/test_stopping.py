@@ -22,7 +22,7 @@ configure()
 
 
 onstart:
-    lock_folder(["out"])
+    lock_folder("out")
     stop_with_jobs()
 
 
@@ -114,6 +114,19 @@ def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(tw
     assert (two.folder / "ended").exists()
     assert "the previous workflow was killed" in said
     assert "was killed" not in two.finish()
+
+
+@pytest.mark.slow
+def test_two_folders_whose_results_are_one_place_have_one_workflow_at_a_time(two, tmp_path_factory):
+    living = two.at_work()
+    other = Two(tmp_path_factory.mktemp("other"))
+    (other.folder / "out").symlink_to(two.folder / "out")
+    refused = other.start()
+    said = refused.communicate(timeout=60)[1]
+    assert refused.returncode == 1 and "the folder out is still in use" in said and "Traceback" not in said
+    (two.folder / "finish").write_text("")
+    assert living.wait(120) == 0
+    other.finish()
 
 
 @pytest.mark.slow

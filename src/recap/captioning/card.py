@@ -73,7 +73,7 @@ def _scale(files: RunFiles, spec: Mapping[str, Any]) -> str:
     results = results_of(files.run)
     for table in read_tables(results) if results else ():
         if row_setting(spec) in [row_setting(row) for row in table["rows"]]:
-            return f"Scale: {_safe(table['scale'])}"
+            return _safe(table["scale"])
     return ""
 
 

@@ -37,7 +37,7 @@ def add_runs(commands: Commands) -> None:
         "compare",
         _compare,
         purpose="compare two runs: settings that differ, and scores with p over the same images",
-        example="recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst seed-2/scst",
+        example="recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'",
     )
     for name in ("first", "second"):
         parser.add_argument(name, metavar="RUN", help="as for `recap runs show`")
@@ -48,7 +48,7 @@ def add_runs(commands: Commands) -> None:
         "gallery",
         _gallery,
         purpose="a page with every run's caption of test images, beside photo and references, filtered by difference",
-        example="recap runs gallery seed-1/xe seed-1/scst --out gallery.html",
+        example="recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="as for `recap runs show`; all of one data set")
     parser.add_argument(
@@ -58,7 +58,7 @@ def add_runs(commands: Commands) -> None:
         metavar="PATH",
         help="folders or zips with the photos (the data set's own, if drawn)",
     )
-    parser.add_argument("--count", type=int, default=200, metavar="N", help="images, drawn at random (200)")
+    parser.add_argument("--count", type=int, default=200, metavar="N", help="size of the random sample of images (200)")
     _add_results(parser)
     paths(parser, out="the page (HTML)")
 
@@ -72,7 +72,9 @@ def add_tables(commands: Commands) -> None:
         purpose="print a finished table",
         example="recap tables show mine/t3\nrecap tables show mine/t3 --profile demo",
     )
-    parser.add_argument("table", metavar="TABLE", help="name of a table, as in params (mine/t3)")
+    parser.add_argument(
+        "table", nargs="?", metavar="TABLE", help="name of a table, as in params (mine/t3); without, all are listed"
+    )
     parser.add_argument("--profile", metavar="NAME", help="profile that made it (default: all that did)")
     parser.add_argument(
         "--reports", type=Path, default=Path("reports"), metavar="PATH", help="folder of the reports (reports)"
@@ -131,14 +133,17 @@ def _gallery(a: Arguments) -> None:
 
 
 def _show_table(a: Arguments) -> None:
-    name = a.table.replace("/", "_")
-    pages = sorted(a.reports.glob(f"{a.profile or '*'}/tables/*.md"))
-    found = [page for page in pages if page.stem == name]
-    if not found:
-        known = {page.stem for page in pages}
-        hint = nearest(name, known) if known else f"{a.reports} has none yet"
+    pages = sorted(page for page in a.reports.glob(f"{a.profile or '*'}/tables/*.md") if not page.match("*.paper.md"))
+    if not pages:
+        raise UnknownName(f"{a.reports}: no finished table yet")
+    if a.table is None:
+        print_columns([[page.stem, page.parts[-3]] for page in pages])
+        return
+    chosen = [page for page in pages if page.stem == a.table.replace("/", "_")]
+    if not chosen:
+        hint = nearest(a.table, {page.stem for page in pages})
         raise UnknownName(f"there is no finished table {a.table!r}; {hint}")
-    for page in found:
-        if len(found) > 1:
+    for page in chosen:
+        if len(chosen) > 1:
             print(f"{page}:\n")
         print(page.read_text(encoding="utf-8"))

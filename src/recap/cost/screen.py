@@ -172,4 +172,4 @@ def _time(seconds: float) -> str:
     for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.0f} seconds"
+    return counted(round(seconds), "second")

@@ -6,37 +6,40 @@ results are pushed and pulled. Here is only the form of the file, so that result
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import RecapError
 from recap.core.files.json_files import read_json, write_json
+from recap.core.hashing import value_hash
 
 NAME = ".provenance.json"
-FORMAT = 1
+FORMAT = 2  # 1 had no checksum
+
+
+@dataclass(frozen=True)
+class _Content:
+    format: int
+    files: dict[str, dict[str, Any]]
+    checksum: str = ""
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """Return what a folder's `.provenance.json` says, by file (from the root of the working copy); {} without one.
 
     Each entry has ``sha256``, ``inputs`` (their hashes by path), ``record`` (what Snakemake compares) and ``times``.
-
-    Raises:
-        RecapError: the file is damaged, or of a later version.
     """
     path = folder / NAME
     if not path.exists():
         return {}
-    value = read_json(path)
-    files = value.get("files") if isinstance(value, dict) and value.get("format") == FORMAT else None
-    if not isinstance(files, dict) or not all(
-        isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in files.values()
-    ):
+    content = read_json(path, _Content)
+    intact = content.format == 1 or (content.format == FORMAT and content.checksum == value_hash(content.files))
+    if not intact or not all(isinstance(entry.get("sha256"), str) for entry in content.files.values()):
         raise RecapError(
-            f"{path}: not a file of format {FORMAT} as this version writes it; restore it, or delete it and have the "
-            "files beside it rebuilt"
+            f"{path}: damaged, or not of format {FORMAT}; restore it, or delete it and have the files beside it rebuilt"
         )
-    return files
+    return content.files
 
 
 def write(folder: Path, entries: dict[str, dict[str, Any]]) -> None:
@@ -45,6 +48,6 @@ def write(folder: Path, entries: dict[str, dict[str, Any]]) -> None:
     if entries == read(folder):
         return
     if entries:
-        write_json(path, {"format": FORMAT, "files": entries})
+        write_json(path, {"format": FORMAT, "checksum": value_hash(entries), "files": entries})
     else:
         path.unlink(missing_ok=True)

@@ -170,7 +170,7 @@ def _number(count: int) -> str:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else repr(value)
 
 
 def _listed(names: list[str]) -> str:

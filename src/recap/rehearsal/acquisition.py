@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.metrics.spice_models import NAMES as SPICE_MODELS
 from recap.plan.outside import Acquired, acquired, requirements
@@ -22,7 +21,7 @@ from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.rehearsal.faults import EVIL, FAULTS, Fault, Misbehavior, stalling
 from recap.rehearsal.prepare import INPUTS, SITE, check_paper, prepare
-from recap.rehearsal.rehearse import STATE, load_stand_ins, open_folder, served
+from recap.rehearsal.rehearse import load_stand_ins, open_folder, served
 from recap.rehearsal.spice import kill_install
 from recap.rehearsal.web import FOLDER as WEB
 from recap.rehearsal.workflow import Workflow
@@ -77,25 +76,26 @@ def rehearse_faults(
     """
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)
-    state = open_folder(folder, {"paper": paper, "short": short})
+    state = open_folder(folder, paper, short)
     faults = Misbehavior()
-    with chdir(folder), served(state["port"], faults) as url:
-        state["port"] = int(url.rpartition(":")[2])
-        write_json(STATE, state)
+    with chdir(folder), served(state.port, faults) as url:
+        state.port = int(url.rpartition(":")[2])
+        state.save()
         load_stand_ins()
         shutil.rmtree(INPUTS, ignore_errors=True)
         prepared = prepare(paper, params, url=url, short=short)
-        state["by_hand"] |= prepared.by_hand
+        state.by_hand |= prepared.by_hand
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
-        state.setdefault("planned", workflow.planned())
-        write_json(STATE, state)
+        state.planned = state.planned or workflow.planned()
+        state.save()
         site = _site(prepared.plan, workflow, faults)
         played = [*_play(site), *_kills(site)]
         if any("SPICE" in prepared.plan.recipe(run.recipe).evaluation.metrics for run in prepared.plan.scored()):
             there = kill_install(faults, versions=list_of(params), url=url, environment=workflow.environment())
             said = f"killed with {there} of {len(SPICE_MODELS)} outputs there"
             played.append(Played("SIGKILL in SPICE's models", SPICE_MODELS[-1], said))
-        write_json(STATE, state | {"faults": [each.line for each in played]})
+        state.faults = [each.line for each in played]
+        state.save()
         return played
 
 

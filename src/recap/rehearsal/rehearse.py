@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from recap.core.errors import ConfigError
 from recap.core.files.json_files import read_json, write_json
@@ -24,6 +26,23 @@ from recap.rehearsal.web import web_picture
 from recap.rehearsal.workflow import PLUGIN, Workflow
 
 STATE = "rehearsal.json"
+
+
+@dataclass
+class State:
+    """What is noted of a rehearsal in its folder, for the next call."""
+
+    paper: str
+    short: bool
+    port: Annotated[int, Field(ge=0, lt=2**16)] = 0
+    by_hand: dict[str, str] = field(default_factory=dict)
+    minutes: float = 0.0
+    planned: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def save(self) -> None:
+        """Write it into the working folder."""
+        write_json(STATE, vars(self))
 
 
 @dataclass(frozen=True)
@@ -57,48 +76,40 @@ class Rehearsed:
 def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
     """Rehearse a paper in a folder; what an interrupted rehearsal finished there is kept.
 
-    Args:
-        paper: folder of ``params/``.
-        params: that folder.
-        snakefile: of the project.
-        folder: an empty or new folder, or that of an unfinished rehearsal of the same paper and form.
-        short: the short form: not all rows, and no DVC.
-        cores: jobs at once.
-
-    Raises:
-        RecapError: there is no such paper, the folder is another's, or something failed; the sentence says what.
+    The folder is new or empty, or that of an unfinished rehearsal of the same paper and form. The short form has not
+    all rows, and no DVC.
     """
     began = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)
-    state = open_folder(folder, {"paper": paper, "short": short})
-    with chdir(folder), served(state["port"]) as url:
-        state["port"] = int(url.rpartition(":")[2])
-        write_json(STATE, state)
+    state = open_folder(folder, paper, short)
+    with chdir(folder), served(state.port) as url:
+        state.port = int(url.rpartition(":")[2])
+        state.save()
         load_stand_ins()
         prepared = prepare(paper, params, url=url, short=short)
-        state["by_hand"] |= prepared.by_hand
+        state.by_hand |= prepared.by_hand
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
-        state.setdefault("planned", workflow.planned())
-        write_json(STATE, state)
+        state.planned = state.planned or workflow.planned()
+        state.save()
         workflow.run()
         if not short:
             repro(workflow)
         left = workflow.planned()
-        planned = Counter(state["planned"])
-        state["minutes"] += (time.monotonic() - began) / 60
-        write_json(STATE, state)
+        planned = Counter(state.planned)
+        state.minutes += (time.monotonic() - began) / 60
+        state.save()
         return Rehearsed(
             paper=paper,
             folder=folder,
             planned=planned,
             run=planned - left,
-            minutes=state["minutes"],
-            by_hand=state["by_hand"],
+            minutes=state.minutes,
+            by_hand=state.by_hand,
             stand_ins=prepared.stand_ins,
             tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if _can_be_got(tool)],
             rows=trained_rows(prepared.plan),
-            faults=state.get("faults", []),
+            faults=state.faults,
         )
 
 
@@ -107,20 +118,16 @@ def _can_be_got(tool: Tool) -> bool:
     return not tool.found and tool.name != "GPU"
 
 
-def open_folder(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return what is noted of a rehearsal in a folder; a new one has port 0 and no files yet.
-
-    Raises:
-        ConfigError: the folder has something else in it.
-    """
+def open_folder(folder: Path, paper: str, short: bool) -> State:
+    """Return what is noted of a rehearsal in a folder."""
     file = folder / STATE
     if not file.exists():
         if folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder}: is not empty, and no rehearsal is in it; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
-        return {**values, "port": 0, "by_hand": {}, "minutes": 0.0}
-    state: dict[str, Any] = read_json(file)
-    if any(state.get(key) != value for key, value in values.items()):
+        return State(paper, short)
+    state: State = read_json(file, State)
+    if (state.paper, state.short) != (paper, short):
         raise ConfigError(f"{folder}: has a rehearsal of another paper or form; name a new folder")
     return state
 

@@ -67,7 +67,7 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
         }
         for image in (ids[place] for place in drawn)
     ]
-    share = "all" if len(drawn) == len(ids) else f"{len(drawn):,} of {len(ids):,}, drawn at random"
+    share = "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
     about = (
         f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on the scale of tables."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 
 from recap.reporting.content import Block, Content, Entry
@@ -37,8 +38,12 @@ _SPECIAL = {
     "β": r"$\beta$",
     "λ": r"$\lambda$",
 }
-_LATIN_END = 0x17F  # what pdfLaTeX sets without further packages
 _PUNCTUATION = "–—‘’“”…•"
+_LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
+_T1 = "«»ÐðÞþĐđŊŋĄąĘęĮįŲų"  # what it has in the encoding T1 alone
+# Combining characters, each with its accent, which every encoding has.
+_MARKS = "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030ar \u030bH \u030cv \u0323d \u0327c"
+_ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
 
 PACKAGES = r"% needs in the preamble: \usepackage{booktabs,graphicx}"
@@ -46,16 +51,23 @@ _MAX_COLUMNS = 6  # that fit the text width of an article at \footnotesize
 
 
 def escape(text: str) -> str:
-    """Return text escaped for LaTeX; characters beyond Latin are replaced by their code point."""
-    return "".join(_escape_char(char) for char in plain(text))
+    """Return text as LaTeX that sets with any font; a letter that it lacks is `[U+0127]`."""
+    return "".join(map(_escape_char, unicodedata.normalize("NFC", plain(text))))
 
 
 def _escape_char(char: str) -> str:
     """Return one character as LaTeX."""
     if char in _SPECIAL:
         return _SPECIAL[char]
-    known = ord(char) <= _LATIN_END or char in _PUNCTUATION
-    return char if known else f"[U+{ord(char):04X}]"
+    if char in _T1:
+        return rf"{{\fontencoding{{T1}}\selectfont {char}}}"
+    if char in _PUNCTUATION or (char <= "\u017f" and char not in _LACKING):
+        return char
+    decomposed = unicodedata.normalize("NFKD", char)
+    base, accents = decomposed[0], decomposed[1:]
+    if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
+        return f"[U+{ord(char):04X}]"
+    return "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents)) + escape(base) + "}" * len(accents)
 
 
 def latex_table(content: Content, name: str) -> str:

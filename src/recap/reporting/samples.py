@@ -1,4 +1,4 @@
-"""Sample captions of a table's rows beside the references: of images drawn at random, and some with given phrases."""
+"""Sample captions of a table's rows beside the references: a random sample, and some with given phrases."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) ->
     """Return samples of a table as Markdown below the contact sheet ``figure``."""
     lines = [f"# {_markdown(table.title)}: captions", ""]
     lines += [f"**{_markdown(table.scale)}**", ""] if table.scale else []
-    lines += ["Test images drawn at random; captions of the first seed.", ""]
+    lines += ["A random sample of test images; captions of the first seed.", ""]
     if table.examples:
         lines += [_markdown(_examples_said(table, samples)), ""]
     lines += [f"![contact sheet]({figure})", ""]

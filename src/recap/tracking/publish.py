@@ -32,16 +32,6 @@ def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Pat
     A run is identified by its tag ``job_key`` and replaced if its files have changed; runs whose results no longer
     exist are removed. Runs of other profiles are not touched. Results without a finished run are an error, so that a
     mistyped folder removes nothing.
-
-    Args:
-        profile: name of the profile.
-        results: the folder ``results/<profile>``.
-        reports: the folder ``reports/<profile>`` with tables and figures.
-        store: the SQLite file; created if missing. Artifacts are beside it in ``artifacts``.
-        out: JSON to write, with the number of runs and their keys.
-
-    Raises:
-        RecapError: results are missing or broken, or the store cannot be written or is not an MLflow store.
     """
     records = read_records(profile=profile, results=results, reports=reports)
     with open_store(store) as address:
@@ -51,21 +41,13 @@ def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Pat
 
 
 def remove_runs(*, profile: str, store: Path) -> None:
-    """Remove the runs of a profile from the store; those of other profiles are kept.
-
-    Raises:
-        RecapError: the store cannot be written or is not an MLflow store.
-    """
+    """Remove the runs of a profile from the store; those of other profiles are kept."""
     with open_store(store) as address:
         _synchronise(address, store.parent / "artifacts", profile, [])
 
 
 def read_records(*, profile: str, results: Path, reports: Path) -> list[Record]:
-    """Return the records of all finished runs and tables of a profile.
-
-    Raises:
-        RecapError: there is no finished run, or a file is broken.
-    """
+    """Return the records of all finished runs and tables of a profile."""
     tables = read_tables(results)
     runs = read_runs(profile=profile, results=results, tables=tables, descriptions=describe_settings(tables))
     if not runs:
@@ -100,11 +82,7 @@ def _synchronise(address: str, artifacts: Path, profile: str, records: list[Reco
 
 
 def _experiment(client: MlflowClient, name: str) -> str:
-    """Return the id of a data set's experiment; one that was deleted by hand is restored.
-
-    Raises:
-        RecapError: another program made one of this name, whose files are in another place.
-    """
+    """Return the id of a data set's experiment; one that was deleted by hand is restored."""
     found = client.get_experiment_by_name(name)
     if found is not None and found.artifact_location != LOCATION:
         raise RecapError(

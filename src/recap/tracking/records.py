@@ -28,7 +28,7 @@ from recap.settings.table_rows import STAGE_NAMES
 from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.
-LAYOUT = 3
+LAYOUT = 4
 MAIN_METRIC = "CIDEr"
 STAGE_FILES = ("config.yaml", "history.csv", "training.json")
 SCORE_FILES = ("metrics.json", "captions.test.json")
@@ -40,7 +40,7 @@ class Record:
     """One run as a tracking service stores it.
 
     ``description`` is Markdown, ``artifacts`` are files by their path below the run's artifacts, ``started`` and
-    ``ended`` are milliseconds since 1970.
+    ``ended`` are milliseconds since 1970, ``history`` has each epoch's numbers and ``numbers`` those of the whole run.
     """
 
     key: str
@@ -51,18 +51,21 @@ class Record:
     ended: int
     description: str = ""
     params: dict[str, str] = field(default_factory=dict)
-    metrics: list[tuple[str, float, int]] = field(default_factory=list)
+    history: list[tuple[str, float, int]] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     artifacts: dict[str, Path] = field(default_factory=dict)
     hash: str = ""
 
     def points(self) -> list[tuple[str, float, int]]:
-        """Return every number as name, value and step (the epoch; 0 for numbers of the whole run).
+        """Return every finite number as name, value and step (the epoch; 0 for numbers of the whole run).
 
         The scores are first, beginning with the main metric: MLflow compares runs by the metric that was written first.
         """
-        names = sorted(self.scores, key=lambda name: (name != MAIN_METRIC, name))
-        return [*((name, self.scores[name], 0) for name in names), *self.metrics]
+        scores = sorted(self.scores.items(), key=lambda score: (score[0] != MAIN_METRIC, score[0]))
+        whole = [(name, value, 0) for name, value in (*scores, *self.numbers.items())]
+        # MLflow would show an infinite number as 1.8e308.
+        return [point for point in (*whole, *self.history) if math.isfinite(point[1])]
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,7 @@ class _Timed:
 def read_runs(
     *, profile: str, results: Path, tables: Sequence[Mapping[str, Any]], descriptions: Mapping[str, str]
 ) -> list[Record]:
-    """Return the records of all finished runs below ``results``, under the labels of the tables' rows.
-
-    Args:
-        profile: name of the profile; part of every record's key.
-        results: the folder ``results/<profile>``.
-        tables: the statistics of its tables.
-        descriptions: descriptions from the tables by setting (``<dataset>/<subset>/<features>/<model>@<recipe>``).
-
-    Raises:
-        RecapError: a file of a run is missing or broken; the message names it.
-    """
+    """Return the records of all finished runs below ``results``, under the labels of the tables' rows."""
     runs = results / "runs"
     folders = sorted(path.parent for path in runs.glob("*/*/*/*@*/seed-*/*/training.json"))
     paths = [folder.relative_to(runs).as_posix() for folder in folders]
@@ -94,11 +87,7 @@ def read_runs(
 
 
 def percent(metric: str, value: float, source: str) -> float:
-    """Return a score on the scale of the tables, rounded for display.
-
-    Raises:
-        RecapError: no metric gives this score.
-    """
+    """Return a score on the scale of the tables, rounded for display."""
     try:
         return round(column_info(metric).scale * value, 4)
     except KeyError:
@@ -127,7 +116,7 @@ def _run(profile: str, path: str, results: Path, label: str, descriptions: Mappi
         ended=ended,
         description="\n\n".join(filter(None, [descriptions.get(setting), head])),
         params={"label": label, **_config(folder / "config.yaml")},
-        metrics=_history(folder / "history.csv"),
+        history=_history(folder / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
     )
     _add_facts(record, facts)
@@ -165,7 +154,7 @@ def _add_facts(record: Record, facts: dict[str, Any]) -> None:
         if isinstance(value, bool | str):
             record.tags.setdefault(name, str(value))
         elif isinstance(value, int | float) and name not in record.tags:
-            record.metrics.append(("training_seconds" if name == "seconds" else name, float(value), 0))
+            record.numbers["training_seconds" if name == "seconds" else name] = float(value)
 
 
 def _add_scores(record: Record, metrics: Metrics) -> None:
@@ -189,4 +178,4 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
                 points += [(EPOCH_NAMES.get(name, name), float(text), epoch) for name, text in line.items() if text]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise DamagedFile(f"{path}: not a history of training ({error}); delete it and train this run again") from error
-    return [point for point in points if not math.isnan(point[1])]
+    return points

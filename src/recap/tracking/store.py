@@ -35,9 +35,6 @@ def init_store(store: Path) -> None:
     """Create or upgrade the SQLite store, one process at a time; an up-to-date store is not changed.
 
     Two processes that create a store at the same time corrupt it, hence the lock.
-
-    Raises:
-        RecapError: the store cannot be written or is not an MLflow store.
     """
     with open_store(store):
         pass
@@ -45,11 +42,7 @@ def init_store(store: Path) -> None:
 
 @contextmanager
 def open_store(store: Path) -> Iterator[str]:
-    """Lock the store, create or upgrade it, and yield its URI for MLflow's client.
-
-    Raises:
-        RecapError: MLflow, SQLite or the file system failed, also within the context; the message says what to do.
-    """
+    """Lock the store, create or upgrade it, and yield its URI for MLflow's client."""
     with (
         exclusive(store.with_name(f".{store.name}.lock"), wait_seconds=_WAIT_SECONDS, what=f"the store {store}"),
         _explain_failures(store),
@@ -64,15 +57,7 @@ def store_uri(store: Path) -> str:
 
 
 def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
-    """Return the URL of every experiment's run list, by the name of the experiment.
-
-    Args:
-        store: the SQLite file.
-        port: of the server on this machine.
-
-    Raises:
-        RecapError: there is no store yet, or nothing was published.
-    """
+    """Return the URL of every experiment's run list, by the name of the experiment."""
     if not store.exists():
         raise MissingFile(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
     silence_mlflow()
@@ -112,6 +97,8 @@ def _advice(store: Path, error: BaseException) -> str:
     for codes, advice in _ADVICE.items():
         if code.startswith(codes):  # SQLITE_READONLY_DIRECTORY is a case of SQLITE_READONLY
             return advice.format(free=shutil.disk_usage(store.parent).free / 2**20)
+    if getattr(error, "error_code", "") == "INVALID_PARAMETER_VALUE":
+        return f"MLflow refuses a name or a value ({first_line(error)}); change it in the parameters"
     if isinstance(error, OSError):
         return f"MLflow cannot use this store ({first_line(error)}); fix the cause"
     return f"this MLflow cannot read this store ({first_line(error)}); move the file {store.name} away"

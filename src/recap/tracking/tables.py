@@ -14,6 +14,7 @@ from recap.tracking.records import LAYOUT, Record, digest, percent
 
 # MLflow truncates a description after 8,000 characters.
 _MAX_DESCRIPTION = 7900
+_MAX_NAME = 150  # of MLflow's 250, which the name of a metric and the id of a row share
 
 
 def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -27,24 +28,14 @@ def describe_settings(tables: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def table_record(*, profile: str, table: Mapping[str, Any], results: Path, reports: Path) -> Record:
-    """Return the record of one table: tables, figures and the cards of its data sets as artifacts.
-
-    Args:
-        profile: name of the profile; part of the record's key.
-        table: its statistics, as `recap.plan.result_tables.read_tables` returns them.
-        results: the folder ``results/<profile>``.
-        reports: the folder ``reports/<profile>``.
-
-    Raises:
-        RecapError: a file cannot be read.
-    """
+    """Return the record of one table: tables, figures and the cards of its data sets as artifacts."""
     name = table["table"]
     baseline = next(row for row in table["rows"] if row["id"] == table["baseline"])
     artifacts = _reports(reports, name) | _cards(results, table)
     markdown = artifacts.get(f"tables/{name}.md")
     text = markdown.read_text(encoding="utf-8") if markdown else ""
     seeds = ", ".join(map(str, table["seeds"]))
-    settings = dict(zip(_row_names(table["rows"]), map(row_setting, table["rows"]), strict=True))
+    rows = zip(_row_names(table["rows"]), table["rows"], strict=True)
     ended = int((results / "statistics" / f"{name}.json").stat().st_mtime * 1000)
     record = Record(
         key=f"{profile}/tables/{name}",
@@ -54,12 +45,13 @@ def table_record(*, profile: str, table: Mapping[str, Any], results: Path, repor
         started=ended,
         ended=ended,
         description=text if 0 < len(text) <= _MAX_DESCRIPTION else f"**{table['title']}**\n\n{table['scale']}",
-        params={"baseline": baseline["label"], "seeds": seeds, **settings},
-        metrics=[(name, mean, 0) for name, mean in _means(table).items()],
+        params={"baseline": baseline["label"], "seeds": seeds}
+        | {f"setting: {name}": row_setting(row) for name, row in rows},
+        numbers=_means(table),
         artifacts=artifacts,
     )
     digests = [[name, digest(file)] for name, file in artifacts.items()]
-    record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, record.metrics, digests])
+    record.hash = value_hash([LAYOUT, record.name, record.description, record.tags, record.numbers, digests])
     return record
 
 
@@ -78,9 +70,10 @@ def _means(table: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _row_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the labels of rows in letters that MLflow allows; of those that are then alike, the ids are added."""
-    names = [" ".join(re.sub(r"[^\w.:-]+", " ", row["label"]).split()) for row in rows]
-    return [name if names.count(name) == 1 else f"{name} {row['id']}" for name, row in zip(names, rows, strict=True)]
+    """Return the labels of rows as parts of names that MLflow allows, with the ids unless they are then distinct."""
+    names = [" ".join(re.sub(r"[^\w.:-]+", " ", row["label"]).split())[:_MAX_NAME] for row in rows]
+    distinct = all(names) and len(set(names)) == len(names)
+    return names if distinct else [f"{name} {row['id']}".strip() for name, row in zip(names, rows, strict=True)]
 
 
 def _reports(reports: Path, name: str) -> dict[str, Path]:

@@ -33,11 +33,7 @@ class Found:
 
 
 def finished_runs(results: Path) -> list[Found]:
-    """Return the finished runs of all profiles below a folder, under the labels of their tables.
-
-    Raises:
-        RecapError: a file of a run is missing or damaged.
-    """
+    """Return the finished runs of all profiles below a folder, under the labels of their tables."""
     found = []
     for folder in sorted(path.parent for path in results.glob("*/runs")):
         tables = read_tables(folder)
@@ -52,27 +48,23 @@ def finished_runs(results: Path) -> list[Found]:
 
 
 def chosen(runs: Sequence[Found], name: str) -> Found:
-    """Return the run whose key, folder or name is `name`, or the only one whose key has it as a part.
-
-    Raises:
-        UnknownName: there is none, or several have it as a part.
-    """
+    """Return the run whose key, folder or name is `name`, or the only one whose key or name has it as a part."""
     path = Path(name).absolute()
     whole = [run for run in runs if name in (run.record.key, run.record.name) or path == run.folder.absolute()]
     part = whole or [run for run in runs if name in run.record.key or name in run.record.name]
     if len(part) == 1:
         return part[0]
-    keys = [run.record.key for run in runs]
     if part:
         raise UnknownName(f"{name!r} is in {len(part)} runs, such as {part[0].record.key} and {part[1].record.key}")
-    raise UnknownName(f"there is no run {name!r}; {nearest(name, keys) if keys else 'there are none yet'}")
+    names = {run.record.name for run in runs}
+    raise UnknownName(f"there is no run {name!r}; {nearest(name, names) if names else 'there are none yet'}")
 
 
 def listed(runs: Sequence[Found]) -> list[list[str]]:
     """Return a line of cells for each run, below the headings."""
     lines = []
     for run in runs:
-        tags, numbers = run.record.tags, _numbers(run.record)
+        tags, numbers = run.record.tags, run.record.numbers
         score = run.record.scores.get(MAIN_METRIC)
         lines.append(
             [
@@ -103,16 +95,12 @@ def shown(run: Found) -> list[str]:
         ]
     else:
         lines.append("scores: none, the run was not evaluated")
-    lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(_numbers(record).items()))]
+    lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(record.numbers.items()))]
     return [*lines, "settings:", *(f"  {name}: {plain(value)}" for name, value in sorted(record.params.items()))]
 
 
 def compared(first: Found, second: Found) -> list[str]:
-    """Return in what two runs differ: settings, and scores over the same images.
-
-    Raises:
-        RecapError: a file is damaged.
-    """
+    """Return in what two runs differ: settings, and scores over the same images."""
     settings = [read_mapping(run.folder / "config.yaml").get("spec", {}) for run in (first, second)]
     lines = [f"{plain(first.record.name)} -> {plain(second.record.name)}", "settings:"]
     lines += [f"  {plain(line)}" for line in differences(*settings)] or ["  all are equal"]
@@ -147,8 +135,3 @@ def _score_lines(first: Found, second: Found, metrics: Sequence[Metrics]) -> lis
             line += f"; p over {test.images} images {p_text(test.p)}" if test.p is not None else f"; {test.reason}"
         lines.append(line)
     return lines or ["  they have no metric in common"]
-
-
-def _numbers(record: Record) -> dict[str, float]:
-    """Return the numbers of a whole training, without its curve."""
-    return {name: value for name, value, step in record.metrics if step == 0}

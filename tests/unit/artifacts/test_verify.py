@@ -1,5 +1,7 @@
 """`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is named."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,6 +88,21 @@ def test_a_damaged_list_is_a_problem_and_the_rest_is_checked_still(results):
     said = list(problems(results))
     assert any("not valid JSON" in sentence for sentence in said)
     assert any("tiny.json: changed" in sentence for sentence in said)
+
+
+def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
+    path = results / "runs" / provenance.NAME
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        assert list(problems(results)), (place, content[place : place + 20])
+
+
+def test_a_provenance_file_without_a_checksum_is_read(results):
+    path = results / "runs" / provenance.NAME
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({"format": 1, "files": content["files"]}))
+    assert list(problems(results)) == []
 
 
 def test_a_folder_without_lists_is_refused(tmp_path):

@@ -4,14 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from contextlib import chdir
 from http.client import IncompleteRead
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
+from helpers.refusals import refused
+from recap.core.errors import ConfigError, RecapError
 from recap.rehearsal import hub
 from recap.rehearsal.faults import FAULTS, Misbehavior
+from recap.rehearsal.rehearse import STATE, open_folder
 from recap.rehearsal.server import serve
 from recap.rehearsal.web import web_picture
 
@@ -87,3 +92,21 @@ def test_the_hubs_own_library_loads_weights_and_byte_pairs(tmp_path):
     names = json.loads((tmp_path / "hub/openai-community/gpt2/vocab.json").read_text())
     assert pieces == len(names) + 1  # <eos> and <unk> are one piece
     assert parameters > 100_000
+
+
+@pytest.mark.parametrize("state", ["[]", "{", '{"paper": "xlan", "short": true, "port": 70000}', '{"by_hand": []}'])
+def test_a_damaged_state_of_a_rehearsal_is_one_sentence(tmp_path, state):
+    (tmp_path / STATE).write_text(state)
+    with refused(RecapError, tmp_path / STATE):
+        open_folder(tmp_path, "xlan", True)
+
+
+def test_a_rehearsal_goes_on_from_its_state(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = open_folder(tmp_path / "new", "xlan", True)
+    state.port, state.planned = 8000, Counter(train_xe=2)
+    with chdir("new"):
+        state.save()
+    assert open_folder(tmp_path / "new", "xlan", True) == state
+    with refused(ConfigError, "another paper or form"):
+        open_folder(tmp_path / "new", "acf", True)

@@ -5,6 +5,8 @@ import html
 import io
 import json
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -300,9 +302,33 @@ def test_html_breaks_headings_before_a_column_is_out_of_sight_and_never_a_number
     assert rules == [".recap-table td"]
 
 
-@pytest.mark.parametrize(("text", "latex"), [("a\\b", r"a\textbackslash{}b"), ("x<y|z", r"x\textless{}y\textbar{}z")])
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("a\\b", r"a\textbackslash{}b"),
+        ("x<y|z", r"x\textless{}y\textbar{}z"),
+        ("cafe\u0301 é", "café é"),
+        ("Łąk", r"Ł{\fontencoding{T1}\selectfont ą}k"),
+        ("Việt", r"Vi\^{\d{e}}t"),
+        ("ħ日ſ％", r"[U+0127][U+65E5]s\%"),
+    ],
+)
 def test_escape(text, latex):
     assert escape(text) == latex
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("head", ["", r"\usepackage[T1]{fontenc}\usepackage{textcomp}", r"\usepackage{times}"])
+def test_every_letter_can_be_set(tmp_path, head):
+    letters = escape(" ".join(map(chr, [*range(0x20, 0x250), *range(0x370, 0x530), *range(0x1E00, 0x1F00), 0x1F600])))
+    head = rf"\documentclass{{article}}{head}\usepackage{{booktabs,graphicx}}"
+    body = rf"{letters}\par\textbf{{{letters}}}\par\texttt{{{letters}}}"
+    (tmp_path / "letters.tex").write_text(rf"{head}\begin{{document}}{body}\end{{document}}", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "letters.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "Missing character" not in (tmp_path / "letters.log").read_text(errors="replace")
 
 
 def test_rows_with_other_settings_show_each_signature(tmp_path):

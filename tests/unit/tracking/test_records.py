@@ -156,7 +156,34 @@ def test_a_table_shows_its_means_and_what_it_compares(publish, results, tmp_path
     write_table(results, tmp_path / "reports" / "demo")
     table = by_name(publish(), "table two").data
     assert table.metrics == {"mean CIDEr: Transformer big": 467.981}
-    assert table.params == {"baseline": "Transformer <big>", "seeds": "1, 2", "Transformer big": SETTING}
+    assert table.params == {"baseline": "Transformer <big>", "seeds": "1, 2", "setting: Transformer big": SETTING}
+
+
+@pytest.mark.parametrize("label", ["... with gates", "+", "..", "", "seeds", "baseline", "long " * 100, "日本 µ/ħ"])
+def test_a_row_may_have_any_label(publish, results, tmp_path, label):
+    write_table(results, tmp_path / "reports" / "demo")
+    file = results / "statistics" / "two.json"
+    table = json.loads(file.read_text())
+    row = table["rows"][0] | {"label": label}
+    file.write_text(json.dumps({**table, "baseline": "u", "rows": [row, row | {"id": "u"}]}))
+    data = by_name(publish(), "table two").data
+    assert list(data.metrics.values()) == [467.981] * 2
+    assert data.params["seeds"] == "1, 2" and data.params["baseline"] == label
+    assert list(data.params.values()).count(SETTING) == 2
+
+
+def test_a_number_that_mlflow_cannot_show_is_left_out(results, tmp_path):
+    write_run(results, loss=float("inf"))
+    records = read_records(profile="demo", results=results, reports=tmp_path)
+    record = next(record for record in records if record.name == "transformer seed 1 xe")
+    assert [value for name, value, _ in record.points() if name == "loss"] == [1.0]
+
+
+def test_a_name_that_mlflow_refuses_has_its_reason(publish, results):
+    config = results / "runs" / SETTING / "seed-1" / "xe" / "config.yaml"
+    config.write_text(yaml.safe_dump({"spec": {"key" * 100: 1}}))
+    with refused(RecapError, "refuses a name", "maximum length of 250"):
+        publish()
 
 
 def test_a_score_of_no_metric_is_named(results, tmp_path):

@@ -68,7 +68,13 @@ def test_a_run_is_shown_by_its_folder_key_name_or_a_part(here, capsys):
         assert said(capsys, "runs", "show", name) == shown
     assert "  CIDEr: 45.50" in shown and "  training_seconds: 7200" in shown and "  seed: 2" in shown
     assert "is in 2 runs, such as one/" in refused(capsys, "runs", "show", "transformer")
-    assert "there is no run 'seed-7'" in refused(capsys, "runs", "show", "seed-7")
+    refusal = refused(capsys, "runs", "show", "seed-7")
+    assert "there is no run 'seed-7'" in refusal and SETTING not in refusal
+    history = here / folder / "history.csv"
+    header = history.read_text().splitlines()[0]
+    history.write_text(f"{header}\n{','.join('0' * len(header.split(',')))}\n")  # validated before its first epoch
+    (here / folder / "SHA256SUMS").unlink(missing_ok=True)
+    assert said(capsys, "runs", "show", folder) == shown
 
 
 def test_two_runs_are_compared_in_settings_and_over_images(here, capsys):
@@ -94,6 +100,11 @@ def test_a_finished_table_is_printed(here, capsys):
     both = said(capsys, "tables", "show", "mine/t1")
     assert "reports/one/tables/mine_t1.md:" in both and "table of one" in both and "table of two" in both
     assert "did you mean 'mine_t1'" in refused(capsys, "tables", "show", "mine/t2")
+    (folder / "mine_t1.paper.md").write_text("as the paper prints it")
+    assert [line.split() for line in said(capsys, "tables", "show").splitlines()] == [
+        ["mine_t1", "one"],
+        ["mine_t1", "two"],
+    ]
 
 
 @pytest.fixture
@@ -126,7 +137,7 @@ def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photo
     said(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
     few = page_data((photographed / "few.html").read_text())
     assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
-    assert "2 of 6, drawn at random" in few["about"]
+    assert "a random sample of 2 of 6" in few["about"]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
