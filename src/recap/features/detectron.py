@@ -5,8 +5,6 @@ detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says ho
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, Missin
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.core.seeding import derived_seed
+from recap.features.tensors import read_tensors
 from recap.features.weights import weights_hash
 
 
@@ -177,33 +176,11 @@ def _tensors(path: Path) -> dict[str, torch.Tensor]:
             from safetensors.torch import load_file
 
             return load_file(path)
-        if path.suffix == ".pkl":
-            found = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+        found = read_tensors(path, DamagedFeatures)
         found = found.get("model", found)
         return {name: torch.as_tensor(np.asarray(value)) for name, value in found.items()}
+    except FeatureError:
+        raise
     except Exception as error:  # whatever the damaged bytes happen to mean
         reason = first_line(error)[:120]
         raise DamagedFeatures(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Loads pickles of numpy arrays by name, as detectron2's model zoo has them, and refuses everything else."""
-
-    _ALLOWED = {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy.core.multiarray", "scalar"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "scalar"),
-        ("_codecs", "encode"),
-        ("collections", "OrderedDict"),
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a permitted constructor."""
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it would run {module}.{name}")
-        return super().find_class(module, name)

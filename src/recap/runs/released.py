@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.files.pickles import Opaque
+from recap.features.tensors import read_tensors
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.models.released import Release
@@ -33,9 +31,6 @@ from recap.settings.params import validate
 
 CONFIG, WEIGHTS, VOCABULARY, REPORT = "config.yaml", "model.safetensors", "vocabulary.json", "import.json"
 RELEASED_STAGE = "released"  # takes the place of a training stage
-_UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, TypeError, LookupError)
-# Random states of numpy, which some checkpoints hold beside the tensors: read as `Opaque`, without numpy.
-_STATES = ("numpy.ndarray", "numpy.dtype", *(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")))
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
@@ -153,7 +148,7 @@ def _state_dict(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a file by their released names, without the prefix of data-parallel training."""
     if not file.is_file():
         raise MissingSettings(f"{file}: no such checkpoint")
-    found: Any = read_weights(file) if file.suffix == ".safetensors" else _unpickled(file)
+    found: Any = read_weights(file) if file.suffix == ".safetensors" else read_tensors(file, ConfigError)
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]
     if not isinstance(found, Mapping) or not found:
@@ -165,16 +160,3 @@ def _state_dict(file: Path) -> dict[str, Tensor]:
             raise ConfigError(f"{file}: {name!r} holds NaN or infinite numbers; fetch the file again")
     parallel = all(name.startswith("module.") for name in found)
     return {name.removeprefix("module.") if parallel else name: value for name, value in found.items()}
-
-
-def _unpickled(file: Path) -> Any:
-    allowed: Sequence[Any] = [(Opaque, name) for name in _STATES]
-    try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
-            warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
-            return torch.load(file, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        raise ConfigError(
-            f"{file}: is damaged, or holds more than tensors, which could run code; where it can be trusted, save its "
-            "state dict alone with torch.save"
-        ) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import DamagedFeatures, FeatureError, first_line
+from recap.core.errors import DamagedFeatures, FeatureError
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
@@ -38,12 +38,10 @@ class GridFeatsPth:
         import torch
         from torch.nn.functional import adaptive_avg_pool2d
 
+        from recap.features.tensors import read_tensors
+
         path = self._files[image_id]
-        try:
-            maps = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
-            reason = first_line(error)[:120]
-            raise DamagedFeatures(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
+        maps = read_tensors(path, DamagedFeatures)
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
             raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another format")
