@@ -14,22 +14,20 @@ from typing import Any
 
 from recap.core.errors import DataError, first_line
 from recap.core.log import log
+from recap.core.process.memory import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.text import is_storable, tokenize
 
-MAX_BYTES = 256 * 2**20  # COCO's 40,775 test captions have about 4 MiB
 MAX_CHARACTERS = 10_000  # of one caption
 _FILE_KEYS = ("file", "image", "file_name", "filename")
 _FORMS = "COCO's results form, a JSON object per line, or CSV"
 
 
+@limited_memory()
 def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     """Return a caption for each image of a split: image id -> caption, ids rising.
 
     Captions of other splits of the data set are left out, which is logged: a file of COCO's val2014 holds three.
-
-    Raises:
-        DataError: the file cannot be read, an image is unknown, missing or duplicated, or a caption is empty.
     """
     names = _image_names(corpus)
     known, wanted = frozenset(corpus.image_ids()), corpus.image_ids(split)
@@ -52,11 +50,6 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
 
 def _text(path: Path) -> str:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise DataError(
-                f"{path}: {size / 2**20:,.0f} MiB, but at most {MAX_BYTES // 2**20} are read; give a caption per image"
-            )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start:,} is not UTF-8; save the file as UTF-8") from error

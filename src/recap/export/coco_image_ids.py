@@ -7,9 +7,11 @@ from pathlib import Path
 from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.process.memory import limited_memory
 from recap.data.datasets.coco_pictures import check_size, read_listing
 
 
+@limited_memory()
 def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool = False) -> dict[str, list[int]]:
     """Write the ids of test2014 and val2014, rising, and return them by split.
 

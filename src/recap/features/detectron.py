@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
@@ -171,16 +170,10 @@ def mapped(name: str, key_map: Mapping[str, str]) -> str:
 
 def _tensors(path: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, of which no code is run."""
+    found = read_tensors(path, DamagedFeatures)
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        found = read_tensors(path, DamagedFeatures)
-        found = found.get("model", found)
-        return {name: torch.as_tensor(np.asarray(value)) for name, value in found.items()}
-    except FeatureError:
-        raise
-    except Exception as error:  # whatever the damaged bytes happen to mean
-        reason = first_line(error)[:120]
-        raise DamagedFeatures(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
+        return {name: torch.as_tensor(value) for name, value in found.get("model", found).items()}
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise DamagedFeatures(
+            f"{path}: holds more than tensors by name ({first_line(error)}); fetch it again"
+        ) from error

@@ -62,3 +62,41 @@ def test_compressed_members_are_refused(tmp_path):
             packed.writestr(name, whole.read(name))
     (tmp_path / "stored.pth").unlink()
     refuse(released, path)
+
+
+def strided(*shape):
+    return torch.zeros(1).expand(*shape)
+
+
+REFUSED = {
+    "repeated": strided(40_000, 40_000),
+    "a claim": strided(10**6, 10**6),
+    "sparse": torch.eye(3).to_sparse(),
+    "float8": torch.zeros(3, 3, dtype=torch.float8_e4m3fn),
+    "meta": torch.zeros(3, 3, device="meta"),
+    "complex": torch.zeros(3, 3, dtype=torch.complex64),
+}
+
+
+@pytest.mark.parametrize("old_form", [False, True], ids=["zip", "old form"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_tensor_that_is_not_plain_numbers_is_refused(reader, name, old_form, tmp_path):
+    path, value = tmp_path / "7.pth", REFUSED[name]
+    content = value if reader is grid else {"word_embed.0.weight": value}
+    torch.save(content, path, _use_new_zipfile_serialization=not old_form)
+    refuse(reader, path)
+
+
+def test_old_files_that_are_damaged_are_refused(reader, tmp_path):
+    path, chance = tmp_path / "7.pth", random.Random(0)
+    torch.save({"word_embed.0.weight": torch.rand(4, 4)}, path, _use_new_zipfile_serialization=False)
+    whole = path.read_bytes()
+    for _ in range(40):
+        content = bytearray(whole)
+        for _ in range(4):
+            content[chance.randrange(len(content) // 2)] = chance.randrange(256)
+        path.write_bytes(content)
+        try:
+            reader(path)
+        except READERS[reader] as error:
+            assert "\n" not in str(error)

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import DamagedFeatures, FeatureError
+from recap.core.process.memory import cause
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
 from recap.settings.features.imported import ImportedFeatures
-
-_LARGEST = 2**29  # bytes of an unpacked array; more is no feature of one picture
 
 
 class GridFeatsPth:
@@ -30,11 +29,7 @@ class GridFeatsPth:
         self.origins = WholeFiles(lambda image_id: [self._files[image_id]])
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return the cells of one image in raster order.
-
-        Raises:
-            FeatureError: the file is damaged, holds anything but a tensor, or has another shape.
-        """
+        """Return the cells of one image in raster order."""
         import torch
         from torch.nn.functional import adaptive_avg_pool2d
 
@@ -45,11 +40,8 @@ class GridFeatsPth:
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
             raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another format")
-        if not maps.is_floating_point() or maps.layout != torch.strided or maps.numel() * 4 > _LARGEST:
-            raise FeatureError(
-                f"{path}: holds {maps.numel()} numbers of {maps.dtype}, expected floating-point numbers of one "
-                "picture; it is of another format"
-            )
+        if not maps.is_floating_point():
+            raise FeatureError(f"{path}: holds {maps.dtype}, expected floating-point numbers; it is of another format")
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
             raise no_rows(image_id, str(path))
@@ -61,11 +53,7 @@ class NpzFolder:
     """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``.
-
-        Raises:
-            FeatureError: no files, a duplicated image, or boxes for some images alone.
-        """
+        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``."""
         folder = only_path(paths, "folder")
         self._files = _files(folder, ".npz", lookup)
         self.ids = self._files.ids
@@ -78,11 +66,7 @@ class NpzFolder:
         self.streams = (REGION,) if _array(self._files[self.ids()[0]]).ndim == 2 else (GRID,)
 
     def read(self, image_id: int) -> ImageFeatures:
-        """Return the vectors of one image, and its boxes where there are any.
-
-        Raises:
-            FeatureError: a file is damaged, holds Python objects, or has another shape.
-        """
+        """Return the vectors of one image, and its boxes where there are any."""
         path = self._files[image_id]
         values = _array(path)
         if values.ndim not in (2, 3):
@@ -115,7 +99,7 @@ def _array(path: Path) -> np.ndarray:
     except FeatureError:
         raise
     except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        reason = cause(error)[:120]
         raise DamagedFeatures(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
     if array.dtype.kind not in "fiu":
         raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
@@ -128,7 +112,5 @@ def _loaded(path: Path) -> np.ndarray:
     with zipfile.ZipFile(path) as archive:
         if "feat.npy" not in archive.NameToInfo:
             raise FeatureError(f"{path}: has no array `feat`; it is of another format")
-        if archive.getinfo("feat.npy").file_size > _LARGEST:
-            raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found["feat"])
