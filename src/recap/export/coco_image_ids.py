@@ -20,9 +20,6 @@ def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool 
         annotations: captions_val2014.json, or the zip that holds it.
         out: JSON with test2014, val2014 and hash.
         partial: True allows other counts and says so.
-
-    Raises:
-        DataError: a file is missing or broken, an id is duplicated, or a count is not the published one.
     """
     files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
     ids = {part: list(read_listing(*file)) for part, file in files.items()}

@@ -20,11 +20,7 @@ from recap.features.weights import weights_hash
 
 
 def configured(name: str, changes: Mapping[str, Any]) -> Any:
-    """Return a configuration of detectron2's model zoo with changes, for random weights.
-
-    Raises:
-        ConfigError: detectron2 is not installed; the sentence says how to get it.
-    """
+    """Return a configuration of detectron2's model zoo with changes, for random weights."""
     try:
         from detectron2 import model_zoo
     except ImportError as error:
@@ -84,9 +80,6 @@ def load(
         key_map: prefix of a name in the file -> prefix of the name in ``model``.
         unused: prefixes of names, after ``key_map``, that are left out with a message where ``model`` lacks them.
         background_first: the file has the background before the classes; ours has it after them.
-
-    Raises:
-        FeatureError: the file is missing, holds code or anything but tensors, or does not fit.
     """
     if path is None:
         _tame(model)
@@ -110,9 +103,6 @@ def check_layout(model: torch.nn.Module, given: Mapping[str, torch.Tensor], *, u
     """Compare names and shapes of tensors with those of a detector; return the names that are not loaded.
 
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must then be the same.
-
-    Raises:
-        ValueError: the first difference, and what to do.
     """
     expected, made = model.state_dict(), dict(model.named_buffers())
     for name in expected:

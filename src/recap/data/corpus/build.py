@@ -30,10 +30,6 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
         spec: its config object, or the mapping of it.
         inputs: folder that the paths in the spec are relative to.
         out: folder of the data set.
-
-    Raises:
-        DataError: annotations or images are missing or broken.
-        ConfigError: the mapping is no data set.
     """
     checked: DatasetConfig
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec

@@ -69,8 +69,11 @@ def read_plain_pickle(path: Path) -> Any:
         raise MissingSettings(f"{path}: no such file")
     try:
         content = path.read_bytes()
-        if sum("TUPLE" in operation.name for operation, *_ in pickletools.genops(content)) > MAX_TUPLES:
-            raise ValueError(f"has more than {MAX_TUPLES:,} tuples")
+        tuples = 0
+        for number, (operation, *_) in enumerate(pickletools.genops(content)):
+            tuples += "TUPLE" in operation.name
+            if tuples > MAX_TUPLES or number > MOST_VALUES:
+                raise ValueError(f"has more than {MAX_TUPLES:,} tuples or {MOST_VALUES:,} steps")
         return plain(_Reader(io.BytesIO(content), encoding="latin-1").load())
     except Exception as error:  # pickle raises whatever the damaged bytes happen to mean
         raise ConfigError(
