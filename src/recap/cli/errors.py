@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from recap.core.errors import RecapError
 from recap.core.log import FILE_ONLY, log
 from recap.core.process.failures import record_failure
+from recap.core.process.memory import out_of_memory
 
 _REASONS = {
     errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",
@@ -56,12 +57,16 @@ def one_sentence() -> Iterator[None]:
             _leave_bug(error)
             raise
         _end(f"{error.name} is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'")
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and _UNMAPPED not in str(error):
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not out_of_memory(error) and _UNMAPPED not in str(error):
             _leave_bug(error)
             raise
         # Torch, half imported, fails again while Python ends, or crashes it.
-        _end("the memory is full; close other programs, raise `ulimit -v`, or take a smaller batch", os._exit)
+        _end(
+            "the memory is full, or a file from outside needs more than it gets; close other programs, raise "
+            "`ulimit -v`, or take a smaller batch or a right file",
+            os._exit,
+        )
     except OSError as error:
         if error.filename is None or error.errno is None:
             _leave_bug(error)

@@ -8,6 +8,7 @@ from typing import Any
 from recap.cli.arguments import Arguments, chosen, paths
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
+from recap.core.process.memory import limited_memory
 
 
 def add_import_checkpoint(commands: Commands) -> None:
@@ -46,7 +47,8 @@ def add_import_checkpoint(commands: Commands) -> None:
 def _import_checkpoint(a: Arguments) -> None:
     from recap.runs.released import import_checkpoint
 
-    import_checkpoint(**chosen(a, "kind file config vocabulary dataset out"), changes=dict(map(_change, a.set)))
+    with limited_memory(a.file):
+        import_checkpoint(**chosen(a, "kind file config vocabulary dataset out"), changes=dict(map(_change, a.set)))
 
 
 def _change(text: str) -> tuple[str, Any]:

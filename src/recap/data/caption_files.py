@@ -16,10 +16,10 @@ from typing import Any
 
 from recap.core.errors import DataError, first_line
 from recap.core.log import log
+from recap.core.process.memory import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.text import is_storable, tokenize
 
-MAX_BYTES = 256 * 2**20  # COCO's 40,775 test captions have about 4 MiB
 MAX_CHARACTERS = 10_000  # of one caption
 # What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
 _KEYS = ("imageid", "imgid", "file", "filename", "image", "imagename", "imagefile", "imagepath")
@@ -28,6 +28,7 @@ _WHOLE = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?")  # pandas writes 20.0 where a
 _MARKS = re.compile(r"</?s>|<(?:bos|sos|eos|unk|pad|start|end)>|\[(?:CLS|SEP|UNK|PAD)\]|<\|\w+\|>", re.IGNORECASE)
 
 
+@limited_memory()
 def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     """Return a caption for each image of a split: image id -> caption, ids rising.
 
@@ -63,8 +64,6 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: more than {MAX_BYTES / 2**20:,.0f} MiB; give one caption per image")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start:,} is not UTF-8; save the file as UTF-8") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.process.memory import cause, limited_memory
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.build import distinct_scenes
@@ -33,12 +34,9 @@ class Texts:
     in_corpus: int
 
 
+@limited_memory()
 def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
-    """Return the different texts that a data set does not have, in any split; words as `text.tokenize` gives them.
-
-    Raises:
-        DataError: a file is missing or broken, or no text is left.
-    """
+    """Return the different texts that a data set does not have, in any split; words as `text.tokenize` gives them."""
     own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
     read, shared = 0, 0
     kept: dict[str, None] = {}
@@ -63,11 +61,7 @@ def _all(spec: LanguageModel, inputs: Path) -> Iterator[str]:
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip.
-
-    Raises:
-        DataError: the file is missing, broken, or of another kind.
-    """
+    """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip."""
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if not path.is_file():
         raise MissingData(f"{path}: no such file of texts; correct `texts` or the inputs folder")
@@ -86,7 +80,7 @@ def _lines(path: Path, *, first_column: bool) -> Iterator[str]:
             for line in file:
                 yield line.partition("\t")[0] if first_column else line
     except DAMAGED as error:
-        raise DamagedData(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
+        raise DamagedData(f"{path}: damaged, or not UTF-8 ({cause(error)}); fetch it again") from error
 
 
 def _annotations(path: Path) -> Iterator[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.process.memory import limited_memory
 from recap.data.datasets.coco_pictures import check_size, read_listing
 
 
+@limited_memory()
 def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool = False) -> dict[str, list[int]]:
     """Write the ids of test2014 and val2014, rising, and return them by split.
 
@@ -18,9 +20,6 @@ def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool 
         annotations: captions_val2014.json, or the zip that holds it.
         out: JSON with test2014, val2014 and hash.
         partial: True allows other counts and says so.
-
-    Raises:
-        DataError: a file is missing or broken, an id is duplicated, or a count is not the published one.
     """
     files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
     ids = {part: list(read_listing(*file)) for part, file in files.items()}

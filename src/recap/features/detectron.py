@@ -5,28 +5,22 @@ detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says ho
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.core.seeding import derived_seed
+from recap.features.tensors import read_tensors
 from recap.features.weights import weights_hash
 
 
 def configured(name: str, changes: Mapping[str, Any]) -> Any:
-    """Return a configuration of detectron2's model zoo with changes, for random weights.
-
-    Raises:
-        ConfigError: detectron2 is not installed; the sentence says how to get it.
-    """
+    """Return a configuration of detectron2's model zoo with changes, for random weights."""
     try:
         from detectron2 import model_zoo
     except ImportError as error:
@@ -86,9 +80,6 @@ def load(
         key_map: prefix of a name in the file -> prefix of the name in ``model``.
         unused: prefixes of names, after ``key_map``, that are left out with a message where ``model`` lacks them.
         background_first: the file has the background before the classes; ours has it after them.
-
-    Raises:
-        FeatureError: the file is missing, holds code or anything but tensors, or does not fit.
     """
     if path is None:
         _tame(model)
@@ -112,9 +103,6 @@ def check_layout(model: torch.nn.Module, given: Mapping[str, torch.Tensor], *, u
     """Compare names and shapes of tensors with those of a detector; return the names that are not loaded.
 
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must then be the same.
-
-    Raises:
-        ValueError: the first difference, and what to do.
     """
     expected, made = model.state_dict(), dict(model.named_buffers())
     for name in expected:
@@ -172,38 +160,10 @@ def mapped(name: str, key_map: Mapping[str, str]) -> str:
 
 def _tensors(path: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, of which no code is run."""
+    found = read_tensors(path, DamagedFeatures)
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        if path.suffix == ".pkl":
-            found = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-        found = found.get("model", found)
-        return {name: torch.as_tensor(np.asarray(value)) for name, value in found.items()}
-    except Exception as error:  # whatever the damaged bytes happen to mean
-        reason = first_line(error)[:120]
-        raise DamagedFeatures(f"{path}: truncated, or more than tensors by name ({reason}); fetch it again") from error
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Loads pickles of numpy arrays by name, as detectron2's model zoo has them, and refuses everything else."""
-
-    _ALLOWED = {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy.core.multiarray", "scalar"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "scalar"),
-        ("_codecs", "encode"),
-        ("collections", "OrderedDict"),
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return a permitted constructor."""
-        if (module, name) not in self._ALLOWED:
-            raise pickle.UnpicklingError(f"it would run {module}.{name}")
-        return super().find_class(module, name)
+        return {name: torch.as_tensor(value) for name, value in found.get("model", found).items()}
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise DamagedFeatures(
+            f"{path}: holds more than tensors by name ({first_line(error)}); fetch it again"
+        ) from error

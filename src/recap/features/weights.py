@@ -11,11 +11,7 @@ from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
 
 
 def load_strictly(model: torch.nn.Module, path: Path, *, backbone: str) -> None:
-    """Load a safetensors file whose names and shapes are exactly those of ``model``.
-
-    Raises:
-        FeatureError: the file is missing, holds anything but tensors, or does not fit.
-    """
+    """Load a safetensors file whose names and shapes are exactly those of ``model``."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,13 @@ from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.files.pickles import Opaque
+from recap.features.tensors import read_tensors
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.models.released import Release
 from recap.runs.released_options import has_words, read_options
 from recap.runs.released_words import in_our_order, read_vocabulary
-from recap.runs.weights import read_weights, save_weights
+from recap.runs.weights import save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.decoding import DecodingSettings
 from recap.settings.models import RELEASED
@@ -33,22 +31,12 @@ from recap.settings.params import validate
 
 CONFIG, WEIGHTS, VOCABULARY, REPORT = "config.yaml", "model.safetensors", "vocabulary.json", "import.json"
 RELEASED_STAGE = "released"  # takes the place of a training stage
-_UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, TypeError, LookupError)
-# Random states of numpy, which some checkpoints hold beside the tensors: read as `Opaque`, without numpy.
-_STATES = ("numpy.ndarray", "numpy.dtype", *(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")))
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
     """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
 
-    Tensors alone are read: a file that could run code when it is loaded is refused.
-
-    Args:
-        kind: of the model; its paper has registered a `Release` with `RELEASED`.
-        file: safetensors, or what torch.save wrote: a state dict, or a mapping that has one as `state_dict`.
-
-    Raises:
-        ConfigError: the kind has no released checkpoints, or the file is missing, damaged or of another model.
+    The file is a state dict, or a mapping that has one as `state_dict`.
     """
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
@@ -77,9 +65,6 @@ def import_checkpoint(
         vocabulary: the release's words; None: those in `config`.
         changes: keys of the model's settings that no file of the release has.
         dataset: data set that the run is said to be trained on.
-
-    Raises:
-        RecapError: a file is missing, damaged, or does not belong to the others.
     """
     release, tensors, left_out = released_tensors(kind, file)
     options = read_options(config) if config else {}
@@ -119,11 +104,7 @@ def import_checkpoint(
 
 
 def _check_fit(weights: Mapping[str, Tensor], settings: ModelConfig, inputs: InputSpec, file: Path) -> None:
-    """Refuse tensors that are not those of the model.
-
-    Raises:
-        ConfigError: one is missing, is not the model's, or has another shape.
-    """
+    """Refuse a tensor that is missing, is not the model's, or has another shape."""
     with torch.device("meta"):
         places = build_model(settings, inputs).state_dict()
     for name in sorted({*places, *weights}):
@@ -153,28 +134,15 @@ def _state_dict(file: Path) -> dict[str, Tensor]:
     """Return the tensors of a file by their released names, without the prefix of data-parallel training."""
     if not file.is_file():
         raise MissingSettings(f"{file}: no such checkpoint")
-    found: Any = read_weights(file) if file.suffix == ".safetensors" else _unpickled(file)
+    found: Any = read_tensors(file, ConfigError)
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
         found = found["state_dict"]
     if not isinstance(found, Mapping) or not found:
         raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
     for name, value in found.items():
-        if not isinstance(value, Tensor):
+        if not (isinstance(name, str) and isinstance(value, Tensor)):
             raise ConfigError(f"{file}: {name!r} is no tensor; give the file with the model's tensors alone")
         if not bool(value.isfinite().all()):
             raise ConfigError(f"{file}: {name!r} holds NaN or infinite numbers; fetch the file again")
     parallel = all(name.startswith("module.") for name in found)
     return {name.removeprefix("module.") if parallel else name: value for name, value in found.items()}
-
-
-def _unpickled(file: Path) -> Any:
-    allowed: Sequence[Any] = [(Opaque, name) for name in _STATES]
-    try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
-            warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
-            return torch.load(file, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        raise ConfigError(
-            f"{file}: is damaged, or holds more than tensors, which could run code; where it can be trusted, save its "
-            "state dict alone with torch.save"
-        ) from error

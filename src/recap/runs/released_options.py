@@ -8,18 +8,14 @@ from typing import Any
 
 from recap.core.errors import ConfigError
 from recap.core.files.yaml_files import read_mapping
-from recap.data.files.pickles import Opaque, read_plain_pickle
+from recap.data.files.pickles import read_plain_pickle
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """Return the options of a release; nested keys are joined by dots (`MODEL.BILINEAR.HEAD`).
-
-    Raises:
-        ConfigError: the file is missing or damaged, or holds no options.
-    """
+    """Return the options of a release; nested keys are joined by dots (`MODEL.BILINEAR.HEAD`)."""
     values = read_plain_pickle(path) if path.suffix == ".pkl" else read_mapping(path)
-    if isinstance(values, Mapping) and isinstance(values.get("opt"), Opaque):
-        values = values["opt"].state
+    if isinstance(values, Mapping) and isinstance(values.get("opt"), Mapping):
+        values = values["opt"]
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: holds no options; give the release's config.yml or infos pickle")
     return dict(_flat(values))

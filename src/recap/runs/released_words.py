@@ -11,10 +11,10 @@ from torch import Tensor
 
 from recap.core.errors import ConfigError, MissingSettings
 from recap.core.files.json_files import read_json
-from recap.data.files.pickles import Opaque, read_plain_pickle
+from recap.data.files.pickles import read_plain_pickle
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.special import BOS, PAD, SPECIAL
-from recap.data.vocabulary.text import is_storable
+from recap.data.vocabulary.text import is_storable, one_line
 from recap.data.vocabulary.words import AnyVocabulary, Vocabulary
 from recap.models.released import Release
 
@@ -26,14 +26,8 @@ _LINES, _KEYS = (".txt",), ("vocab", "ix_to_word")
 def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
     """Return our vocabulary of a release's words, and the row of the release's tables for each of our ids.
 
-    Args:
-        path: words, one a line; a JSON with `ix_to_word`; a pickle with `vocab` or `itos`; GPT-2's tokenizer (a folder
-            with vocab.json and merges.txt, or tokenizer.json).
-        release: whose words they are.
-        max_length: length to which captions are cut in a training.
-
-    Raises:
-        RecapError: the file is missing, damaged, or holds no words of this release.
+    The file has words, one a line; or is a JSON with `ix_to_word`, a pickle with `vocab` or `itos`, or GPT-2's
+    tokenizer (a folder with vocab.json and merges.txt, or tokenizer.json).
     """
     if release.words == "byte_pairs":
         pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
@@ -51,11 +45,7 @@ def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[A
 
 
 def in_our_order(tensors: Mapping[str, Tensor], release: Release, rows: Sequence[int], path: Path) -> dict[str, Tensor]:
-    """Return the tensors with their word tables in the order of our ids; a table twice used is two tensors.
-
-    Raises:
-        ConfigError: a table has another number of words than the vocabulary.
-    """
+    """Return the tensors with their word tables in the order of our ids; a table twice used is two tensors."""
     found = dict(tensors)
     last = max(rows)
     for name in release.tables:
@@ -79,12 +69,16 @@ def _words(path: Path) -> list[str]:
         raise MissingSettings(f"{path}: no such file of words")
     if path.suffix in _LINES:
         try:
-            words: Any = path.read_text(encoding="utf-8").splitlines()
+            words: Any = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (UnicodeDecodeError, OSError) as error:
             raise ConfigError(f"{path}: is no text in UTF-8; give the release's own file of words") from error
     else:
         words = _listed(read_plain_pickle(path) if path.suffix == ".pkl" else read_json(path), path)
-    wrong = [word for word in words if not (isinstance(word, str) and word.strip() == word != "" and is_storable(word))]
+    wrong = [
+        word
+        for word in words
+        if not (isinstance(word, str) and word.strip() == one_line(word) == word != "" and is_storable(word))
+    ]
     if not words or wrong or len(set(words)) != len(words):
         reason = "holds no words" if not words else f"{wrong[0]!r} is no word" if wrong else "a word is duplicated"
         raise ConfigError(f"{path}: {reason}; give the release's own file of words")
@@ -93,14 +87,13 @@ def _words(path: Path) -> list[str]:
 
 def _listed(values: Any, path: Path) -> list[Any]:
     """Return the words of a list, or of a mapping from ids to words, in what a file holds."""
-    values = values.state if isinstance(values, Opaque) else values
     keys = [key for key in ("itos", *_KEYS) if isinstance(values, Mapping) and key in values]
     values = values[keys[0]] if keys else values
     if isinstance(values, list):
         return values
     try:
-        numbered = {int(number): word for number, word in values.items()}
-    except (AttributeError, TypeError, ValueError) as error:
+        numbered = {int(str(number)): word for number, word in values.items()}
+    except (AttributeError, ValueError) as error:
         raise ConfigError(f"{path}: holds no words by their ids; give the release's own file of words") from error
     first = min(numbered, default=0)
     if sorted(numbered) != list(range(first, first + len(numbered))):

@@ -40,11 +40,7 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read a file of tensors and compare it with its digest; a file that others wrote has none and passes.
-
-    Raises:
-        TrainingError: the file is missing or damaged.
-    """
+    """Read a file of tensors and compare it with its digest; a file that others wrote has none and passes."""
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():

@@ -8,7 +8,6 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data import caption_files
 from recap.data.caption_files import read_captions
 from recap.data.corpus.corpus import Corpus
 from recap.data.corpus.corpus_file import Caption, write_corpus
@@ -156,10 +155,7 @@ def test_marks_of_a_vocabulary_are_warned_of(caption, corpus, tmp_path, capsys):
     assert caption in capsys.readouterr().err
 
 
-def test_a_missing_file_a_folder_and_a_huge_file_are_refused(corpus, tmp_path, monkeypatch):
+def test_a_missing_file_and_a_folder_are_refused(corpus, tmp_path):
     for path in (tmp_path / "nowhere", tmp_path):
         with refused(DataError, str(path)):
             read_captions(path, corpus, "test")
-    monkeypatch.setattr(caption_files, "MAX_BYTES", 10)
-    with refused(DataError, "MiB"):
-        read_captions(written(tmp_path, FORMS["CSV with ids"]), corpus, "test")

@@ -7,10 +7,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from helpers.refusals import refused
 from helpers.released import write_infos
 from recap.core.errors import ConfigError
 from recap.runs.released import released_tensors
 from recap.runs.released_options import read_options
+from recap.runs.released_words import read_vocabulary
+from recap.settings.models import RELEASED
 
 STATE = {"word_embed.0.weight": torch.arange(6.0).reshape(3, 2), "logit.bias": torch.ones(3)}
 
@@ -106,8 +109,17 @@ def test_random_states_of_numpy_beside_the_tensors_are_read_without_numpy(conver
     assert torch.equal(found["output.bias"], STATE["logit.bias"])
 
 
-def memo(place):
-    return b"\x80\x02]r" + place.to_bytes(4, "little") + b"."
+def shared():
+    values = {}
+    for _ in range(40):
+        values = {"a": values, "b": values}
+    return values
+
+
+def cyclic():
+    values = {}
+    values["opt"] = values
+    return values
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,12 @@ def memo(place):
         (pickle.dumps([1]), "holds no options"),
         (pickle.dumps({"opt": argparse.Namespace(a=1)})[:-9], "cannot be read as settings or words"),
         (b"cos\nsystem\n(S'false'\ntR.", "names 'os.system', which could run code"),
-        (memo(2**31 - 1), "before there are as many values"),
+        (pickle.dumps({"opt": shared()}), "cannot be read"),
+        (pickle.dumps(cyclic()), "cannot be read"),
+        (b"\x80\x02" + b"}U\x01a" * 100_000 + b"}" + b"s" * 100_000 + b".", "cannot be read"),
+        (pickle.dumps({"opt": {"num_heads": 10**10_000}}), "cannot be read"),
+        (pickle.dumps({"opt": {10**10_000: 1}}), "cannot be read"),
+        (pickle.dumps({"opt": {(1, 2): 1}}), "cannot be read"),
         (b"\x80\x02" + b"(" + b"(t" * 20_000 + b"t.", "more than 10,000 tuples"),
         (b"\x80\x04\x8e" + (2**62).to_bytes(8, "little") + b"a.", "cannot be read as settings or words"),
         (b"", "cannot be read as settings or words"),
@@ -126,9 +143,38 @@ def memo(place):
 def test_a_pickle_of_options_that_is_none_is_refused(tmp_path, content, sentence):
     file = tmp_path / "infos.pkl"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=sentence) as refused:
+    with pytest.raises(ConfigError, match=sentence) as caught:
         read_options(file)
-    assert str(refused.value).startswith(f"{file}: ")
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_attributes_of_a_dictionary_do_not_stand_in_front_of_its_own(tmp_path):
+    file = tmp_path / "infos.pkl"
+    file.write_bytes(b"\x80\x02}U\x03optccollections\nOrderedDict\n)RU\x01aK\x01s}U\x05itemsK\x03sbs.")
+    assert read_options(file) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.with_suffix(".pkl").write_bytes(pickle.dumps({"vocab": {float("inf"): "a"}})),
+        lambda path: path.with_suffix(".pkl").write_bytes(pickle.dumps({"vocab": {"1": "a\u2028b", "2": "c"}})),
+        lambda path: path.with_suffix(".json").write_text('{"ix_to_word": {"1": "a\\nb", "2": "c"}}'),
+        lambda path: path.with_suffix(".txt").write_text("a\nb\x85c\nd\n", encoding="utf-8"),
+    ],
+)
+def test_words_that_are_none_are_refused(tmp_path, write):
+    write(tmp_path / "words")
+    (file,) = tmp_path.iterdir()
+    with refused(ConfigError, file):
+        read_vocabulary(file, RELEASED.get("up_down"), max_length=20)
+
+
+def test_words_of_lines_are_read_whatever_the_last_line_ends_with(tmp_path):
+    for text in ("a\nb\nUNK", "a\nb\nUNK\n", "a\r\nb\r\nUNK\r\n"):
+        (tmp_path / "words.txt").write_bytes(text.encode())
+        words, rows = read_vocabulary(tmp_path / "words.txt", RELEASED.get("up_down"), max_length=20)
+        assert words.words == ["a", "b"] and rows == [0, 0, 0, 3, 1, 2]
 
 
 def test_options_of_a_training_are_read(tmp_path):

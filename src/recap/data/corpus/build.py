@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.files import checksums
 from recap.core.plugins import resolve
+from recap.core.process.memory import limited_memory
 from recap.data.corpus.corpus import write_corpus
 from recap.settings.datasets import Dataset, DatasetConfig
 from recap.settings.params import validate
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 CORPUS = "corpus.parquet"
 
 
+@limited_memory()
 def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path) -> None:
     """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the folder ``out``.
 
@@ -28,10 +30,6 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
         spec: its config object, or the mapping of it.
         inputs: folder that the paths in the spec are relative to.
         out: folder of the data set.
-
-    Raises:
-        DataError: annotations or images are missing or broken.
-        ConfigError: the mapping is no data set.
     """
     checked: DatasetConfig
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec

@@ -20,6 +20,7 @@ from recap.core.errors import DataError, MissingData
 from recap.core.files.atomic import naming_full_disk
 from recap.core.files.json_files import read_json, write_json
 from recap.core.files.lock import exclusive
+from recap.core.process.memory import limited_memory
 from recap.core.progress import progress
 from recap.data.files.member_names import Chosen, MemberNames
 from recap.data.files.members import DAMAGED, damage
@@ -39,24 +40,13 @@ class Member:
     open: Callable[[], IO[bytes]]
 
 
+@limited_memory()
 def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None = None) -> int:
     """Unpack members of a zip, tar or tgz below a folder, and return how many there are.
 
     They are written to a hidden folder beside it, and get their places when the whole archive has been read. What a
     kill or a full disk leaves there, the next unpacking goes on from. A file that has its place already is kept.
-
-    Args:
-        archive: the archive.
-        into: the folder; it need not exist.
-        members: glob; its leading folders without wildcards are left out of the names (see `Chosen`).
-        limit: most bytes that the members may have together; by default 1 GiB, or 100 times the archive if that is
-            more.
-
-    Raises:
-        DataError: the archive is truncated or encrypted, holds an unsafe name, a link, a device or two names that are
-            one on some disks, has no such member, or unpacks to more than the limit; or a file that is there already
-            has another size than its member.
-        RecapError: the disk refuses, or another process is unpacking into the folder.
+    By default they may have 1 GiB together, or 100 times the archive if that is more.
     """
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
@@ -70,11 +60,7 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
 
 
 def check_names(archive: Path) -> None:
-    """Read the names in a zip, tar or tgz to the end.
-
-    Raises:
-        DataError: it holds an unsafe name, a link, a device or two names that are one on some disks.
-    """
+    """Read the names in a zip, tar or tgz to the end."""
     for _ in _members(archive):
         pass
 

@@ -17,6 +17,7 @@ from recap.core.files.atomic import atomic_path, naming_full_disk
 from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.core.process.bounded import at_once
+from recap.core.process.memory import limited_memory
 from recap.core.process.signals import GracefulStop
 from recap.core.progress import byte_bar
 from recap.data.files.download import Transfer, download, locked_part, restart, version_file
@@ -35,20 +36,13 @@ class Fetched:
     checked: str
 
 
+@limited_memory()
 def fetch_files(
     files: Sequence[OutsideFile], *, into: Path, source: Path | None = None, workers: int = 4, transfer: Transfer
 ) -> list[Fetched]:
     """Bring files into a folder, several at once; a file that is there already is verified and kept.
 
-    Args:
-        files: what to bring.
-        into: the folder; ``coco/x.zip`` becomes ``into/coco/x.zip`` with ``x.zip.fetched.json`` beside it.
-        source: a file, or a folder with ``coco/x.zip`` or ``x.zip`` in it, taken instead of the network.
-        workers: how many files at once.
-        transfer: time limits; its progress is replaced by a bar.
-
-    Raises:
-        DataError: a file is not available, or is not what its hash says; the other files are finished first.
+    ``coco/x.zip`` of ``source`` (a file, or a folder with it or with ``x.zip``) is taken instead of the network.
     """
     stop, lock = transfer.stop or threading.Event(), threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None

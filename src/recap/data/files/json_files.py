@@ -11,30 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.process.memory import cause
 from recap.data.files.json_text import JsonText
 from recap.data.files.members import DAMAGED
 
-# COCO's largest annotation file has 0.5 GiB.
-MAX_BYTES = 4 * 2**30
-
 
 def read_json_of(path: Path, pattern: str = "*.json") -> Any:
-    """Return the content of a JSON file, or of the one file in a zip whose base name fits the pattern.
-
-    Raises:
-        DataError: the file is missing or no JSON, or the zip holds none or several.
-    """
+    """Return the content of a JSON file, or of the one file in a zip whose base name fits the pattern."""
     found = read_jsons(path, pattern)
     _need_one(path, found)
     return next(iter(found.values()))
 
 
 def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
-    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name; a lone JSON as is.
-
-    Raises:
-        DataError: the file is missing, damaged or no JSON.
-    """
+    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name; a lone JSON as is."""
     with _readable(path):
         return {name: json.loads(content) for name, content in _contents(path, pattern)}
 
@@ -43,9 +33,6 @@ def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
     """Yield the elements of the list that the object in a JSON file, or in the one of a zip, has under a key.
 
     Memory holds the text and one element; COCO's captions, read whole, take six times their text.
-
-    Raises:
-        DataError: the file is missing or no JSON, the zip holds none or several, or there is no such list.
     """
     with _readable(path):
         texts = {
@@ -91,7 +78,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGED as error:
-        raise DamagedData(f"{path}: not valid JSON, or a damaged zip ({error}); fetch the file again") from error
+        raise DamagedData(f"{path}: not valid JSON, or a damaged zip ({cause(error)}); fetch the file again") from error
 
 
 def _need_one(path: Path, found: Collection[str]) -> None:
@@ -107,15 +94,9 @@ def _contents(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
         return
     with zipfile.ZipFile(path) as opened:
         for name in _fitting(opened, pattern):
-            yield name, _content(opened, name, path)
+            yield name, opened.read(name)
 
 
 def _fitting(opened: zipfile.ZipFile, pattern: str) -> list[str]:
     names = [name for name in opened.namelist() if not name.startswith("__MACOSX/")]
     return [name for name in names if fnmatchcase(name.rsplit("/", 1)[-1], pattern)]
-
-
-def _content(opened: zipfile.ZipFile, name: str, path: Path) -> bytes:
-    if opened.getinfo(name).file_size > MAX_BYTES:
-        raise DataError(f"{path}: {name} unpacks to more than {MAX_BYTES // 2**30} GiB; this is no annotation file")
-    return opened.read(name)

@@ -27,12 +27,7 @@ class MemberNames:
         self._folders: set[str] = set()
 
     def check(self, name: str, *, regular: bool, folder: bool) -> None:
-        """Take note of the next name.
-
-        Raises:
-            DataError: the name leaves the folder, holds characters that are no text, is too long, is that of a link or
-                device, or is duplicated.
-        """
+        """Take note of the next name."""
         path = PurePosixPath(name)
         drive = len(name) > 1 and name[1] == ":"
         unprintable = any(unicodedata.category(character) in _REFUSED for character in name)

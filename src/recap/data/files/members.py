@@ -11,11 +11,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from recap.core.errors import DataError, MissingData, first_line
+from recap.core.errors import DataError, MissingData
+from recap.core.process.memory import cause
 
 # What the standard library raises for archives that are damaged or packed in a way it does not know.
 DAMAGED = (
-    *(OSError, EOFError, ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError),
+    *(OSError, EOFError, MemoryError, ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError),
     *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
 )
 
@@ -26,14 +27,6 @@ def members(path: Path, *, wanted: Wanted, max_bytes: int) -> Iterator[tuple[str
     """Yield name and content of every regular file that is wanted; links and devices are passed over.
 
     A tgz is read once from start to end, which is the only way it can be read; memory holds one file at a time.
-
-    Args:
-        path: a folder (read with all below it), a zip, or a tgz.
-        wanted: says from a file's relative name whether it is yielded.
-        max_bytes: a file that says it unpacks to more is refused.
-
-    Raises:
-        DataError: ``path`` is missing, none of the three, truncated or damaged, or a wanted file is too large.
     """
     if not path.exists():
         raise MissingData(f"{path}: no such folder or archive; correct its path or the inputs folder")
@@ -45,7 +38,7 @@ def members(path: Path, *, wanted: Wanted, max_bytes: int) -> Iterator[tuple[str
 
 def damage(path: Path, error: Exception) -> DataError:
     """Return the sentence about an archive that raised one of DAMAGED."""
-    reason = first_line(error)
+    reason = cause(error)
     if isinstance(error, NotImplementedError):
         return DataError(f"{path}: packed in a way that is not supported ({reason}); pack its files again as a zip")
     if isinstance(error, RuntimeError) and "encrypted" in reason:

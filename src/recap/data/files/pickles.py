@@ -1,7 +1,6 @@
 """Pickles of others, read without running anything: numbers, texts and containers; classes become `Opaque`.
 
-Nothing is imported for a name in the file. A name that a file of settings or words has no use for is refused, and so is
-a file that is larger, or nested deeper, than such files are.
+Nothing is imported for a name in the file. A name that a file of settings or words has no use for is refused.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import io
 import pickle
 import pickletools
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import ConfigError, MissingSettings, first_line
+from recap.core.errors import ConfigError, MissingSettings
+from recap.core.process.memory import cause
 
-MAX_BYTES = 64 * 2**20
 MAX_TUPLES = 10_000  # a deeply nested key costs the interpreter's stack when it is hashed
-_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")  # their argument is a place in a table that grows up to it
+MOST_LEVELS, MOST_VALUES = 64, 10_000_000
 # What such files name beside plain values. All of them become `Opaque`, but for the two kinds of dictionaries.
 OPAQUE = {
     "argparse.Namespace",
@@ -38,22 +37,13 @@ _DICTIONARIES = {"collections.OrderedDict": OrderedDict, "collections.defaultdic
 
 
 class Opaque:
-    """Stands for an object of a class that is not imported.
+    """Stands for an object of a class that is not imported; ``state`` is what its attributes would have been."""
 
-    Attributes:
-        arguments: what its constructor would have been given.
-        state: what its attributes would have been.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments = arguments
+    def __init__(self, *_: Any) -> None:
         self.state: Any = {}
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
-
-    def __getitem__(self, name: str) -> Any:
-        return self.state[name]
 
 
 class _Dictionary(OrderedDict[Any, Any]):
@@ -74,31 +64,67 @@ class _Reader(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """Return what a pickle of settings or words holds.
-
-    Raises:
-        ConfigError: the file is missing, damaged, too large, or names something that could run code.
-    """
+    """Return what a pickle of settings or words holds, as `plain` does; one sentence for whatever is wrong with it."""
     if not path.is_file():
         raise MissingSettings(f"{path}: no such file")
-    if path.stat().st_size > MAX_BYTES:
-        raise ConfigError(f"{path}: has more than {MAX_BYTES // 2**20} MiB, which no file of settings or words has")
-    content = path.read_bytes()
     try:
-        _check(pickletools.genops(content))
-        return _Reader(io.BytesIO(content), encoding="latin-1").load()
-    except (pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError, AttributeError, MemoryError) as error:
+        content = path.read_bytes()
+        tuples = 0
+        for number, (operation, *_) in enumerate(pickletools.genops(content)):
+            tuples += "TUPLE" in operation.name
+            if tuples > MAX_TUPLES or number > MOST_VALUES:
+                raise ValueError(f"has more than {MAX_TUPLES:,} tuples or {MOST_VALUES:,} steps")
+        return plain(_Reader(io.BytesIO(content), encoding="latin-1").load())
+    except Exception as error:  # pickle raises whatever the damaged bytes happen to mean
         raise ConfigError(
-            f"{path}: cannot be read as settings or words ({first_line(error)}); fetch the release's own file again"
+            f"{path}: cannot be read as settings or words ({cause(error)}); fetch the release's own file again"
         ) from error
 
 
-def _check(operations: Iterable[tuple[pickletools.OpcodeInfo, Any, int | None]]) -> None:
-    """Refuse what makes a reader take much memory or stack."""
-    tuples = 0
-    for number, (operation, argument, _) in enumerate(operations):
-        if operation.name in _MEMO and argument > number:
-            raise ValueError(f"place {argument} of the memo is used before there are as many values")
-        tuples += "TUPLE" in operation.name
-        if tuples > MAX_TUPLES:
-            raise ValueError(f"has more than {MAX_TUPLES:,} tuples")
+def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
+    """Return what a pickle holds as dictionaries, lists and single values; an object's attributes are a dictionary.
+
+    Args:
+        values: what was read.
+        check: raises ValueError at a single value that is refused.
+
+    Raises:
+        ValueError: it has more levels or values than any file of settings has (a shared value counts as often as it is
+            used), a whole number of more than 64 bits, or a key that is no text or number.
+    """
+    read: dict[int, tuple[Any, int, int]] = {}  # by identity: the plain value, how many it has, levels below it
+
+    def visit(value: Any, level: int) -> tuple[Any, int, int]:
+        if isinstance(value, Opaque) and isinstance(value.state, dict) and value.state:
+            value = value.state
+        if not isinstance(value, (dict, list, tuple, set, frozenset)):
+            check(value)
+            return _single(value), 1, 0
+        if id(value) not in read:
+            read[id(value)] = None, MOST_VALUES + 1, 0  # until it is read: what holds itself never ends
+            if level <= MOST_LEVELS and len(value) <= MOST_VALUES:
+                # A dictionary's own methods: attributes of the file may stand in front of them.
+                parts = [visit(part, level + 1) for part in (dict.values(value) if isinstance(value, dict) else value)]
+                content: Any = [part for part, _, _ in parts]
+                if isinstance(value, dict):
+                    content = dict(zip(map(_key, dict.keys(value)), content, strict=True))
+                below = max((levels for _, _, levels in parts), default=0)
+                read[id(value)] = content, 1 + sum(count for _, count, _ in parts), 1 + below
+        content, count, below = read[id(value)]
+        if level + below > MOST_LEVELS or count > MOST_VALUES:
+            raise ValueError(f"has more than {MOST_LEVELS} levels or {MOST_VALUES:,} values, or holds itself")
+        return content, count, below
+
+    return visit(values, 0)[0]
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError("a whole number has more than 64 bits")
+    return value
+
+
+def _key(value: Any) -> Any:
+    if not isinstance(value, (str, bytes, int, float, type(None))):
+        raise ValueError(f"a key is no text or number but {type(value).__name__}")
+    return _single(value)

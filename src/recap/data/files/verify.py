@@ -24,9 +24,6 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
 
     Where no hash is published, the sha256 of the first fetch of ``target`` takes its place; where there is none
     either, the form must do: all entries of a zip or jar, a whole gzip, safe names in both, no web page.
-
-    Raises:
-        DataError: size, hash or form are wrong.
     """
     again = "remove it and fetch it again"
     size = path.stat().st_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.errors import DamagedFeatures, FeatureError, first_line
+from recap.core.errors import DamagedFeatures, FeatureError
+from recap.core.process.memory import cause
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
 from recap.settings.features.imported import ImportedFeatures
-
-_LARGEST = 2**29  # bytes of an unpacked array; more is no feature of one picture
 
 
 class GridFeatsPth:
@@ -36,24 +34,15 @@ class GridFeatsPth:
         import torch
         from torch.nn.functional import adaptive_avg_pool2d
 
+        from recap.features.tensors import read_tensors
+
         path = self._files[image_id]
-        try:
-            maps = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch.load raises whatever the damaged bytes happen to mean
-            if code := re.search(r"GLOBAL (\S+)", str(error)):
-                raise FeatureError(
-                    f"{path}: names {code[1][:80]}, which could run code: refused; write the map alone with torch.save"
-                ) from error
-            reason = first_line(error)[:120]
-            raise DamagedFeatures(f"{path}: truncated, or more than a tensor ({reason}); fetch it again") from error
+        maps = read_tensors(path, DamagedFeatures)
         if not isinstance(maps, torch.Tensor) or maps.ndim not in (3, 4) or (maps.ndim == 4 and len(maps) != 1):
             shape = list(getattr(maps, "shape", [])) or type(maps).__name__
             raise FeatureError(f"{path}: holds {shape}, expected a tensor [1, dim, h, w]; it is of another format")
-        if not maps.is_floating_point() or maps.layout != torch.strided or maps.numel() * 4 > _LARGEST:
-            raise FeatureError(
-                f"{path}: holds {maps.numel()} numbers of {maps.dtype}, expected floating-point numbers of one "
-                "picture; it is of another format"
-            )
+        if not maps.is_floating_point():
+            raise FeatureError(f"{path}: holds {maps.dtype}, expected floating-point numbers; it is of another format")
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
             raise no_rows(image_id, str(path))
@@ -117,7 +106,7 @@ def _array(path: Path) -> np.ndarray:
     except FeatureError:
         raise
     except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        reason = cause(error)[:120]
         raise DamagedFeatures(f"{path}: truncated, damaged or no array ({reason}); fetch it again") from error
     if array.dtype.kind not in "fiu":
         raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
@@ -130,7 +119,5 @@ def _loaded(path: Path) -> np.ndarray:
     with zipfile.ZipFile(path) as archive:
         if "feat.npy" not in archive.NameToInfo:
             raise FeatureError(f"{path}: has no array `feat`; it is of another format")
-        if archive.getinfo("feat.npy").file_size > _LARGEST:
-            raise FeatureError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; no feature of a picture")
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found["feat"])

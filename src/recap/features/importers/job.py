@@ -11,6 +11,7 @@ import numpy as np
 from recap.core.errors import FeatureError
 from recap.core.hashing import value_hash
 from recap.core.log import log
+from recap.core.process.memory import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import ImageIdLookup, Source, existing
@@ -29,6 +30,7 @@ def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
     import_features(spec, job)
 
 
+@limited_memory()
 def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore | None:
     """Write a store from feature files of one format; an interrupted import is taken up again.
 
