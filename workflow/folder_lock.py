@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import is_being_written
+from recap.core.files import is_being_written
 from recap.core.log import log
-from recap.core.process.workflow_lock import LOCK_FOLDER, lock_workflow
+from recap.core.process import LOCK_FOLDER, lock_workflow
 
-UNFINISHED = (".*.part", ".*.part-journal")  # temporary files of recap.core.files.atomic and of SQLite within it
+UNFINISHED = (".*.part", ".*.part-journal")  # temporary files of recap.core.files and of SQLite within it
 
 
 def lock_folder(folders: list[str]) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from helpers import refusals
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedFile, RecapError
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import read_json, write_json
+from recap.core.files import atomic_path
 
 PROLOGUE = """
 import sys
 from pathlib import Path
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.core.errors import DamagedFile, RecapError
 folder = Path(sys.argv[1])
 """
@@ -179,7 +179,7 @@ def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
 
 def test_writers_of_one_file_at_once_leave_a_whole_file_and_nothing_else(tmp_path):
     script = """
-        from recap.core.files.json_files import write_json
+        from recap.core.documents import write_json
         for number in range(200):
             write_json(folder / "out.json", {"number": number, "long": "x" * 5000})
     """

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from helpers import refusals
+from recap.core.checksums import recorded
 from recap.core.errors import ChangedFile, RecapError
-from recap.core.files.checksums import recorded
-from recap.core.files.lock import exclusive
+from recap.core.files import exclusive
 from recap.data.vocabulary.words import load_vocabulary
 from recap.models.images import InputSpec
 from recap.runs.saved import load_model

@@ -47,8 +47,8 @@ rule first:
 JOB = """
 import os, sys, time
 from pathlib import Path
-from recap.core.process.signals import exit_on_signals
-from recap.core.process.workflow_lock import exit_with_workflow
+from recap.core.process import exit_on_signals
+from recap.core.process import exit_with_workflow
 part = Path(f"out/.first.{os.getpid()}.part")
 with exit_on_signals():
     try:

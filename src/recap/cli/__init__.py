@@ -29,8 +29,7 @@ from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process.signals import exit_on_signals
-from recap.core.process.workflow_lock import exit_with_workflow
+from recap.core.process import exit_on_signals, exit_with_workflow
 
 
 def main(argv: list[str] | None = None) -> None:

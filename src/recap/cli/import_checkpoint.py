@@ -50,7 +50,7 @@ def _import_checkpoint(a: Arguments) -> None:
 
 
 def _change(text: str) -> tuple[str, Any]:
-    from recap.core.files.yaml_files import parse
+    from recap.core.documents import parse
 
     key, equals, value = text.partition("=")
     if not (key and equals):

@@ -15,8 +15,8 @@ import yaml
 from recap.cli.arguments import Arguments
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
-from recap.core.files.atomic import write_text
-from recap.core.process.workflow_lock import running_workflow
+from recap.core.files import write_text
+from recap.core.process import running_workflow
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.single_run import SingleRun, row_config, single_run

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
+from recap.core.checksums import record
 from recap.core.device import select_device
-from recap.core.files.atomic import write_text
-from recap.core.files.checksums import record
+from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop
+from recap.core.process import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids

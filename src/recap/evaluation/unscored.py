@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
+from recap.core.checksums import record
 from recap.core.device import select_device
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
-from recap.core.files.checksums import record
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop
+from recap.core.process import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.data.vocabulary.words import load_vocabulary

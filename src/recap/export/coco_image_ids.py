@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.datasets.coco_pictures import check_size, read_listing

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
-from recap.core.hashing import sha256_file
+from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
-from recap.core.seeding import derived_seed
 from recap.features.weights import weights_hash
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files.json_files import read_json, write_json
 
 NAME = ".provenance.json"
 FORMAT = 1

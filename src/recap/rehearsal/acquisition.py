@@ -13,8 +13,8 @@ from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recap.core.documents import write_json
 from recap.core.errors import RecapError
-from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.metrics.spice_models import NAMES as SPICE_MODELS
 from recap.plan.outside import Acquired, acquired, requirements

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from recap.core.checksums import check
 from recap.core.errors import TrainingError, first_line
-from recap.core.files.checksums import check
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model

@@ -10,15 +10,13 @@ from typing import NotRequired, TypedDict, Unpack
 
 import torch
 
-from recap.core.device import prepare_gpu, select_device
+from recap.core.device import precision_here, prepare_gpu, select_device
+from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
-from recap.core.hashing import sha256_file, value_hash
+from recap.core.files import exclusive
+from recap.core.hashing import derived_seed, sha256_file, value_hash
 from recap.core.log import log
-from recap.core.precision import precision_here
-from recap.core.process.signals import GracefulStop
-from recap.core.seeding import derived_seed
+from recap.core.process import GracefulStop
 from recap.data.caption_ids import CaptionIds
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset

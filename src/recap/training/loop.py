@@ -12,10 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.core.log import log
-from recap.core.process.signals import GracefulStop
-from recap.core.progress import progress as progress_bar
-from recap.core.progress import time_left
+from recap.core.log import log, time_left
+from recap.core.log import progress as progress_bar
+from recap.core.process import GracefulStop
 from recap.runs.folder import Counters
 from recap.runs.weights import plain_weights, save_weights
 from recap.training.average import WeightAverage

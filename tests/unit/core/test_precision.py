@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from recap.core import precision
+from recap.core import device as precision
 from recap.core.errors import ConfigError
 
 CPU = torch.device("cpu")

@@ -4,9 +4,17 @@ import sys
 
 import pytest
 
-from recap.core import progress as module
-from recap.core.process.failures import FAILURES_VARIABLE, failure_file, record_failure
-from recap.core.progress import Lines, byte_bar, duration, progress, time_left
+from recap.core import log as module
+from recap.core.log import (
+    FAILURES_VARIABLE,
+    Lines,
+    byte_bar,
+    duration,
+    failure_file,
+    progress,
+    record_failure,
+    time_left,
+)
 
 
 @pytest.fixture

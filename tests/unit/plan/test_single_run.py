@@ -18,7 +18,7 @@ from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
-from recap.core.process.workflow_lock import LOCK_FOLDER
+from recap.core.process import LOCK_FOLDER
 from recap.evaluation.few import caption_few
 from recap.plan.inputs import missing_inputs
 from recap.plan.paths import Paths
@@ -196,7 +196,7 @@ def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
     stand_in.write_text("#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n")
     stand_in.chmod(0o755)
     code = "import sys, types; from recap.cli import train_row\n"
-    code += "from recap.core.process.signals import exit_on_signals\n"
+    code += "from recap.core.process import exit_on_signals\n"
     code += "train_row.sys = types.SimpleNamespace(executable=sys.argv[1])\n"
     code += "with exit_on_signals(): train_row._snakemake()"
     process = subprocess.Popen([sys.executable, "-c", code, str(stand_in)], cwd=tmp_path)

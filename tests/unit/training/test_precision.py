@@ -7,7 +7,7 @@ import yaml
 
 from helpers.prepared import XE, prepare
 from helpers.training import CONFIG
-from recap.core import precision
+from recap.core import device as precision
 from recap.settings.recipes import CrossEntropy
 from recap.settings.run import CrossEntropyRun
 from recap.training.distributed import Group

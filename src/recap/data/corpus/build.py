@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files import checksums
+from recap.core import checksums
 from recap.core.plugins import resolve
 from recap.data.corpus.corpus import write_corpus
 from recap.settings.datasets import Dataset, DatasetConfig

@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files.atomic import naming_full_disk
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
-from recap.core.progress import progress
+from recap.core.files import exclusive, writing
+from recap.core.log import progress
 from recap.data.files.member_names import Chosen, MemberNames
 from recap.data.files.members import DAMAGED, damage
 
@@ -61,7 +60,7 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * archive.stat().st_size) if limit is None else limit
-    with naming_full_disk(into), _private_folder(into, archive) as folder:
+    with writing(into), _private_folder(into, archive) as folder:
         places = _unpack(archive, folder, into, Chosen(members), limit)
         # One flush for all files: a file that has its place has its bytes on the disk.
         os.sync()

@@ -6,12 +6,12 @@ import time
 
 from helpers.refusals import refused
 from recap.core.errors import InUse, RecapError
-from recap.core.files.lock import exclusive
+from recap.core.files import exclusive
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from recap.core.files.lock import exclusive
+from recap.core.files import exclusive
 with exclusive(Path(sys.argv[1]), wait_seconds=0, what="it"):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -9,12 +9,11 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
-from recap.core.process.gpus import VISIBLE, claim, devices
-from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
+from recap.core.process import VISIBLE, WORKFLOW_VARIABLE, claim, devices
 
 JOB = """
 import os, sys, time
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 from recap.core.log import configure
 configure()
 claim(sys.argv[1], int(sys.argv[2]))

@@ -9,9 +9,8 @@ import weakref
 
 import pytest
 
-from recap.core.process.signals import GracefulStop, exit_on_signals, raise_if_signalled
-from recap.core.process.workflow_lock import WORKFLOW_VARIABLE
-from recap.core.progress import progress
+from recap.core.log import progress
+from recap.core.process import WORKFLOW_VARIABLE, GracefulStop, exit_on_signals, raise_if_signalled
 
 
 class Object:
@@ -42,7 +41,7 @@ def test_a_signal_in_a_callback_is_not_forgotten(stop):
 
 IMPORTER = """
 import signal
-from recap.core.process.signals import GracefulStop, exit_on_signals
+from recap.core.process import GracefulStop, exit_on_signals
 with exit_on_signals(), GracefulStop("job") as stop:
     code = compile("signal.raise_signal(signal.SIGTERM)", "<frozen importlib._bootstrap>", "exec")
     with stop.deferred():
@@ -109,8 +108,8 @@ def test_a_training_that_saved_its_state_says_so_and_nothing_else(capsys):
 def test_a_command_that_imports_all_the_time_ends_when_signalled():
     code = """
 import importlib, threading
-from recap.core.process.signals import exit_on_signals
-from recap.core.progress import progress
+from recap.core.process import exit_on_signals
+from recap.core.log import progress
 def load():
     for name in ("missing", "absent", "lacking"):
         try:
@@ -145,8 +144,8 @@ with exit_on_signals():
 
 WRITER = """
 import sys, time
-from recap.core.files.atomic import atomic_path
-from recap.core.process.signals import exit_on_signals
+from recap.core.files import atomic_path
+from recap.core.process import exit_on_signals
 with exit_on_signals(), atomic_path(sys.argv[1]) as file:
     try:
         print(file, flush=True)
@@ -174,8 +173,8 @@ def test_a_signalled_command_leaves_no_half_written_file_also_if_it_is_signalled
 READER = """
 import threading
 from contextlib import closing
-from recap.core.process.bounded import bounded
-from recap.core.process.signals import exit_on_signals
+from recap.core.process import bounded
+from recap.core.process import exit_on_signals
 from recap.features.prefetch import prefetch
 def read():
     print("reading", flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.process.workflow_lock import WORKFLOW_VARIABLE, running_workflow
+from recap.core.process import WORKFLOW_VARIABLE, running_workflow
 
 # A workflow: locks the folder, starts one job if a command is given, and prints whether the previous one was killed.
 WORKFLOW = """
@@ -18,7 +18,7 @@ import subprocess, sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.log import configure
-from recap.core.process.workflow_lock import lock_workflow
+from recap.core.process import lock_workflow
 configure()
 try:
     print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
@@ -32,8 +32,8 @@ time.sleep(float(sys.argv[2]))
 JOB = """
 import sys, time
 from pathlib import Path
-from recap.core.process.signals import exit_on_signals
-from recap.core.process.workflow_lock import exit_with_workflow
+from recap.core.process import exit_on_signals
+from recap.core.process import exit_with_workflow
 with exit_on_signals():
     try:
         exit_with_workflow()

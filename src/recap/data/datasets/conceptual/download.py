@@ -18,12 +18,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files.atomic import atomic_path, naming_full_disk
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
+from recap.core.files import atomic_path, exclusive, writing
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop, ending
+from recap.core.process import GracefulStop, ending
 from recap.data.datasets.conceptual.shards import (
     GONE,
     OK,
@@ -98,7 +97,7 @@ def download(
         RecapError: another process downloads into ``out``.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
-    with naming_full_disk(out / LOCK):
+    with writing(out / LOCK):
         out.mkdir(parents=True, exist_ok=True)
     with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
         _same_min_side(out, min_side)
