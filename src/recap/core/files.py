@@ -124,8 +124,9 @@ def remove_leftovers(folder: Path, names: str) -> None:
     temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
     with os.scandir(folder) as entries:
         parts = [match for match in map(temporary.fullmatch, (entry.name for entry in entries)) if match]
-    for match in parts:
-        with suppress(PermissionError), (folder / match[1]).open("a") as part:  # another user's stays
+    for match in sorted(parts, key=lambda match: -len(match[0])):  # a part goes after what was beside it
+        # Another process may remove it at the same time; that of another user stays.
+        with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
             if try_lock(part.fileno()):
                 (folder / match[0]).unlink(missing_ok=True)
 

@@ -13,7 +13,6 @@ from recap.core.device import select_device
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
@@ -28,7 +27,6 @@ from recap.settings import Evaluation, EvaluationSpec, Execution
 from recap.settings.metrics import score_info
 
 
-@GracefulStop("evaluate")
 def evaluate(
     *,
     spec: EvaluationSpec,

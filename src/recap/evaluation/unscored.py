@@ -13,7 +13,6 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.data.vocabulary.words import load_vocabulary
@@ -30,7 +29,6 @@ PIECE = 2_000  # pictures whose captions are lost, at most, when the search is s
 Captions = dict[int, str]  # image id -> caption
 
 
-@GracefulStop("captions")
 def caption_part(
     *,
     spec: EvaluationSpec,

@@ -16,7 +16,6 @@ from recap.core.errors import ConfigError
 from recap.core.files import exclusive
 from recap.core.hashing import derived_seed, sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process import GracefulStop
 from recap.data.caption_ids import CaptionIds
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
@@ -99,7 +98,7 @@ def train(*, spec: RunSpec, execution: Execution, state: Path, out: Path, **file
         RecapError: something is missing, broken or does not fit; the sentence says what.
     """
     group = init_group(select_device(execution.device))
-    with GracefulStop(run_name(spec)), _claimed(state, group):
+    with _claimed(state, group):
         group.barrier()  # until the state is ours
         inputs = load_inputs(spec, execution, group, **files)
         training = build_training(spec, execution, inputs, state, group)

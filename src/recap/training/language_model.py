@@ -151,7 +151,7 @@ class LanguageModelTraining:
     def run(self) -> Progress:
         """Train to the end, continuing where a killed training of the same identity was."""
         self._resume()
-        with self._stop, self._stop.deferred():
+        with self._stop:
             while self.progress.epoch < self.spec.epochs:
                 self._epoch()
         return self.progress

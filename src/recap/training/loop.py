@@ -75,7 +75,7 @@ class Training:
             SystemExit: SIGTERM or SIGINT came; the state is saved first.
         """
         self._resume()
-        with self._stop, self._stop.deferred():
+        with self._stop:
             if self.trained and self.progress.best_epoch < 0:
                 self._score_start()
             patience = math.inf if self.stage.patience is None else self.stage.patience

@@ -87,7 +87,7 @@ def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
     place = into.with_name(f".{into.name}.part")
     folder, mark = place / "files", place / "archive.json"
     place.mkdir(parents=True, exist_ok=True)
-    with exclusive(place, wait_seconds=0, what=f"the folder {into} to unpack into"):
+    with exclusive(place / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
         found = archive.stat()
         about = {"archive": archive.name, "bytes": found.st_size, "changed_ns": found.st_mtime_ns}
         if not mark.is_file() or read_json(mark) != about:

@@ -16,7 +16,7 @@ from recap.core.documents import write_json
 from recap.core.errors import DataError, RecapError
 from recap.core.files import atomic_path, writing
 from recap.core.log import byte_bar, log
-from recap.core.process import GracefulStop, at_once
+from recap.core.process import at_once
 from recap.data.files.download import Transfer, download, locked_part, restart, version_file
 from recap.data.files.redirects import DownloadError
 from recap.data.files.verify import record_of, verify
@@ -50,7 +50,7 @@ def fetch_files(
     """
     stop, lock = transfer.stop or threading.Event(), threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with GracefulStop("fetch", "the same command continues"), closing(byte_bar("fetch", total=total)) as bar:
+    with closing(byte_bar("fetch", total=total)) as bar:
 
         def one(file: OutsideFile) -> Fetched | RecapError:
             progress = _mover(bar, lock)
