@@ -146,13 +146,7 @@ def try_lock(handle: int, *, wait: bool = False) -> bool:
 
 @contextmanager
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
-    """Hold the lock file ``path``, which ends with its process; a second process waits and logs that.
-
-    Args:
-        path: the lock file; it stays.
-        wait_seconds: how long to wait for another process; 0: not at all.
-        what: what is being locked, for messages, e.g. "the store mlflow/mlflow.db".
-    """
+    """Hold the lock file ``path``, which ends with its process; a second process waits and says for ``what``."""
     from filelock import FileLock, Timeout
 
     file_lock = FileLock(path, mode=0o666)

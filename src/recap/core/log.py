@@ -58,18 +58,12 @@ def configure(level: str = "info", file: Path | None = None) -> None:
 class Terminal(logging.StreamHandler[TextIO]):
     """Writes a plain line per record on whatever standard error is now; a warning begins with ``WARNING:``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.addFilter(lambda record: not getattr(record, "file_only", False))
+    # Tests and `contextlib.redirect_stderr` replace standard error; the base class sets its own.
+    stream = property(lambda _: sys.stderr, lambda _self, _stream: None)  # type: ignore[assignment]
 
-    @property
-    def stream(self) -> TextIO:
-        """Standard error, which tests and `contextlib.redirect_stderr` replace."""
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, _: Any) -> None:
-        pass  # set by the base class
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        """Leave out what is for the file alone."""
+        return not getattr(record, "file_only", False) and super().filter(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message; the base class appends a traceback if the record has one."""

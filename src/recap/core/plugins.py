@@ -44,12 +44,7 @@ def load_plugins() -> None:
 
 
 class Registry:
-    """Named objects of one sort, each imported only when it is used.
-
-    Args:
-        what: what is registered, for error messages (``metric``).
-        targets: name -> ``module:object``.
-    """
+    """Named objects of one sort (``what``: metric), each by its ``module:object`` and imported when it is used."""
 
     def __init__(self, what: str, targets: Mapping[str, str]) -> None:
         self._what = what

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeVar
 
 from recap.core.errors import InUse, RecapError
-from recap.core.files import try_lock
+from recap.core.files import exclusive, try_lock
 from recap.core.log import log
 
 Item = TypeVar("Item")
@@ -28,6 +28,7 @@ LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
 WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"
+_held = ExitStack()  # the lock of this process's workflow
 _GRACE_SECONDS = 120.0  # for a job that got SIGTERM: training finishes its batch and saves first
 
 
@@ -75,40 +76,32 @@ class GracefulStop:
 
 def lock_workflow(folder: Path) -> bool:
     """Hold a folder's workflow lock while this process lives; return whether the previous workflow was killed."""
-    from filelock import FileLock, Timeout
-
-    folder.mkdir(parents=True, exist_ok=True)
-    process, lock = folder / "process", FileLock(folder / "lock", mode=0o666)
+    process = folder / "process"
+    number = process.read_text() if process.exists() else "unknown"
     try:
-        lock.acquire(timeout=1.0)  # `running_workflow` may try it in this moment
-    except Timeout as error:
-        number = process.read_text() if process.exists() else "unknown"
+        # `running_workflow` of another process may hold it for a moment.
+        _held.enter_context(exclusive(folder / "lock", wait_seconds=1.0, what="the workflow"))
+    except InUse as error:
         raise InUse(
             f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it"
         ) from error
     killed = process.exists()  # a workflow that ends by itself removes it
     process.write_text(str(os.getpid()))
-    atexit.register(_unlock, lock, process)
+    atexit.register(process.unlink, missing_ok=True)
     os.environ[WORKFLOW_VARIABLE] = f"{os.getpid()} {_place()} {folder.absolute()}"
     return killed
 
 
-def _unlock(lock: Any, process: Path) -> None:
-    process.unlink(missing_ok=True)
-    lock.release()
-
-
 def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
     """Return the number of the process whose workflow holds the lock of a folder; None if none does."""
-    from filelock import FileLock, Timeout
-
-    try:
-        with FileLock(folder / "lock", timeout=0):
-            return None
-    except FileNotFoundError:
+    process = folder / "process"
+    if not (folder / "lock").exists():
         return None
-    except Timeout:
-        return (folder / "process").read_text()
+    try:
+        with exclusive(folder / "lock", wait_seconds=0, what="the workflow"):
+            return None
+    except InUse:
+        return process.read_text() if process.exists() else "unknown"
 
 
 def exit_with_workflow() -> None:
@@ -166,14 +159,16 @@ def claim(device: str, number: int = 1) -> None:
 
 def _take(names: list[str], number: int, folder: Path) -> bool:
     """Lock so many free GPUs, or none; their locks are those of this process and of a program it becomes."""
-    free: list[str] = []
-    handles = [os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666) for index in range(len(names))]
-    for name, handle in zip(names, handles, strict=True):
+    free: dict[str, int] = {}
+    for index, name in enumerate(names):
+        handle = os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
         if len(free) < number and try_lock(handle):
-            free.append(name)
+            free[name] = handle
+        else:
+            os.close(handle)
     enough = len(free) == number
-    for name, handle in zip(names, handles, strict=True):
-        if enough and name in free:
+    for handle in free.values():
+        if enough:
             os.set_inheritable(handle, True)  # for torchrun, which takes this process's place
         else:
             os.close(handle)
