@@ -17,6 +17,8 @@ from recap.core.files import reading, write_text
 from recap.core.problems import adapter, first_problem
 
 MOST_VALUES = 100_000
+# What PyYAML's own constructors let out for a date, a number or a tag that is none.
+_NO_VALUE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 _AGAIN = "delete it and repeat the command that makes it"
 
 
@@ -78,8 +80,6 @@ def parse(text: str, source: str) -> Any:
         raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ConfigError(f"{source}: its values are nested too deep; write it with fewer levels") from error
-    except Exception as error:  # what PyYAML lets out for a date, a number or a tag that is none
-        raise ConfigError(f"{source}: not valid YAML: {error}") from error
 
 
 @lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow
@@ -98,6 +98,13 @@ class _Loader(yaml.SafeLoader):
         if node is not None and _size(node, {}) > MOST_VALUES:
             raise _Refused(None, None, f"expands to more than {MOST_VALUES:,} values; write less", node.start_mark)
         return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except _NO_VALUE as error:
+            text = str(node.value)[:60] if isinstance(node, yaml.ScalarNode) else type(node).__name__
+            raise _Refused(None, None, f"{text!r} is no value ({error})", node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[Any, int] = {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import fcntl
-import io
 import os
 import re
 import shutil
@@ -191,6 +189,9 @@ def cell(value: Any) -> str:
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as the text of a CSV, the same on every system."""
+    import csv
+    import io
+
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -58,6 +57,8 @@ def commit() -> str:
 
 def _git(*arguments: str) -> str:
     """Return what git prints, or nothing where git is absent or refuses."""
+    import subprocess
+
     command = ["git", "-C", str(_PACKAGE), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

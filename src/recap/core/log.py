@@ -59,11 +59,11 @@ class Terminal(logging.StreamHandler[TextIO]):
     """Writes a plain line per record on whatever standard error is now; a warning begins with ``WARNING:``."""
 
     # Tests and `contextlib.redirect_stderr` replace standard error; the base class sets its own.
-    stream = property(lambda _: sys.stderr, lambda _self, _stream: None)  # type: ignore[assignment]
+    stream = property(lambda _: sys.stderr, lambda _self, _stream: None)
 
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+    def filter(self, record: logging.LogRecord) -> bool:
         """Leave out what is for the file alone."""
-        return not getattr(record, "file_only", False) and super().filter(record)
+        return not getattr(record, "file_only", False) and bool(super().filter(record))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message; the base class appends a traceback if the record has one."""

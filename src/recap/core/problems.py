@@ -68,7 +68,9 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
         else:
             keys.append(part)
             # Else the values of a list, or of a mapping with keys of the user's own.
-            values = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
+            values: dict[str, Any] = node.get("additionalProperties") or next(
+                iter(node.get("patternProperties", {}).values()), {}
+            )
             node = _resolved(node.get("properties", {}).get(part) or node.get("items") or values, definitions)
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)

@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -185,6 +184,8 @@ def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
 
 def bounded(call: Callable[[], Result], seconds: float) -> Result:
     """Return what a call returns; one that takes longer is left behind in a thread, with TimeoutError."""
+    from concurrent.futures import Future
+
     future: Future[Result] = Future()
 
     def answer() -> None:
