@@ -30,7 +30,7 @@ from workflow.planned import pass_on
 from workflow.stopping import stop_with_jobs
 
 from recap.core.log import configure
-from recap.core.process.failures import FAILURES_VARIABLE
+from recap.core.log import FAILURES_VARIABLE
 
 min_version("9.27")
 configure()

@@ -1,23 +1,19 @@
 """One workflow per folder at a time, without `--unlock` after a kill.
 
 Snakemake's own lock files remain when it is killed, and cannot tell a dead owner; profiles/default turns them off
-(`nolock: true`). A kernel lock takes their place.
+(`nolock: true`). A lock that dies with its process takes their place.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.core.files.atomic import is_being_written
-from recap.core.files.lock import exclusive
+from recap.core.files import remove_leftovers, try_lock
 from recap.core.log import log
-from recap.core.process.workflow_lock import LOCK_FOLDER, lock_workflow
-
-UNFINISHED = (".*.part", ".*.part-journal")  # temporary files of recap.core.files.atomic and of SQLite within it
-_LOCKS = ExitStack()  # until the process ends
+from recap.core.process import LOCK_FOLDER, lock_workflow
 
 
 def lock_folder(results: str, *others: str) -> None:
@@ -25,16 +21,12 @@ def lock_folder(results: str, *others: str) -> None:
     Path(results).mkdir(parents=True, exist_ok=True)
     try:
         killed = lock_workflow(LOCK_FOLDER)
-        _LOCKS.enter_context(exclusive(Path(results), wait_seconds=0, what=f"the folder {results}"))
+        if not try_lock(os.open(results, os.O_RDONLY)):  # until the process ends
+            sys.exit(f"recap: the folder {results} is in use by a workflow of another folder; wait for it, or stop it")
     except RecapError as error:
         sys.exit(f"recap: {error}")
     if killed:
         log.info("recap: the previous workflow was killed; finished results are kept, unfinished jobs continue")
-    for file in unfinished_files([results, *others]):
-        file.unlink(missing_ok=True)
-
-
-def unfinished_files(folders: list[str]) -> list[Path]:
-    """Return the temporary files of killed jobs below folders, but not those that a running process is writing."""
-    found = [file for folder in folders for name in UNFINISHED for file in Path(folder).rglob(name) if file.is_file()]
-    return [file for file in found if not is_being_written(file.with_name(file.name.removesuffix("-journal")))]
+    for top in (results, *others):
+        for folder, _, _ in os.walk(top):
+            remove_leftovers(Path(folder), ".*")

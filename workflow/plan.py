@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import snakemake
 from workflow.records import read_record
 
-from recap.core.differences import differences, listed
+from recap.core.errors import listed
+from recap.core.hashing import differences
 from recap.plan.labels import job_label
 
 CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read

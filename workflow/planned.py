@@ -11,8 +11,8 @@ import pickle
 from pathlib import Path
 from typing import NamedTuple
 
-from recap.core.files.atomic import atomic_path
-from recap.core.process.workflow_lock import LOCK_FOLDER
+from recap.core.files import atomic_path
+from recap.core.process import LOCK_FOLDER
 from recap.plan.cost import Parameters
 from recap.plan.outside import Acquired
 from recap.plan.run_plan import RunPlan

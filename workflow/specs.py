@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.core.hashing import value_hash
 from recap.plan.inputs import used_features
 from recap.plan.labels import setting_names

@@ -18,8 +18,7 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from recap.core.process.failures import FAILURES_VARIABLE, NOTHING_TO_DO, failure_file
-from recap.core.progress import duration
+from recap.core.log import FAILURES_VARIABLE, NOTHING_TO_DO, duration, failure_file
 from recap.plan.labels import job_label
 
 PASS_ON = {"recap": True}  # as `extra`: this record of Snakemake's logger is for the terminal, too

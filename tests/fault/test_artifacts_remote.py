@@ -10,7 +10,7 @@ import pytest
 
 from recap.artifacts import transfer
 from recap.cli import main
-from recap.core.process.failures import NOTHING_TO_DO
+from recap.core.log import NOTHING_TO_DO
 
 PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}}"
 STAGES = """

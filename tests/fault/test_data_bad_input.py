@@ -9,8 +9,8 @@ import pytest
 
 from helpers.generators import jpeg, write_flickr
 from helpers.refusals import refused
+from recap.core import checksums
 from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
-from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import COLUMNS, Corpus
 from recap.data.files.images import ImageSource, TooManyPixels

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from helpers.refusals import refused
+from recap.core import checksums
 from recap.core.errors import ChangedFile, RecapError
-from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.card import write_card
 from recap.data.corpus.corpus import Corpus

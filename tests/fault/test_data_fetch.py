@@ -302,8 +302,7 @@ def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_
         listed(tmp_path, line("d/a", f"{url}/a", b"x"), line("d/b", f"{url}/b", b"x"))
         places = ["--list", str(tmp_path / "list.csv"), "--into", str(tmp_path / "in")]
         child, seconds, said = stopped([command, "d/*", *places], listening)
-    assert (child.returncode, len(said)) == (143, 1), said
-    assert "stopped by SIGTERM" in said[0]
+    assert (child.returncode, said) == (-signal.SIGTERM, [])
     assert seconds < 10  # it is two; 60 is how long it waits for an answer
 
 
@@ -312,8 +311,7 @@ def test_web_pictures_end_as_soon(tmp_path):
         (tmp_path / "t.tsv").write_text("".join(f"a dog\t{url}/{number}.jpg\n" for number in range(20)))
         arguments = ["conceptual-download", "--tsv", str(tmp_path / "t.tsv"), "--out", str(tmp_path / "out")]
         child, seconds, said = stopped(arguments, listening)
-    assert (child.returncode, len(said)) == (143, 1), said
-    assert "stopped by SIGTERM" in said[0]
+    assert (child.returncode, said) == (-signal.SIGTERM, [])
     assert seconds < 10
     assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".jpg", ".part")]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from helpers import refusals
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedFile, RecapError
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import read_json, write_json
+from recap.core.files import atomic_path
 
 PROLOGUE = """
 import sys
 from pathlib import Path
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.core.errors import DamagedFile, RecapError
 folder = Path(sys.argv[1])
 """
@@ -67,7 +67,7 @@ def test_a_full_disk_is_named_whatever_the_library_says_of_it(tmp_path, name):
         print(sorted(folder.iterdir()))
     """
     said = on_small_disk(script, tmp_path, "size=300k")
-    assert said == f"{tmp_path}/out: the disk is full (0 MiB free); make room and run it again\n[]"
+    assert said.startswith(f"{tmp_path}/out: the disk is full") and said.endswith("\n[]")
 
 
 def test_a_disk_without_room_for_more_files(tmp_path):
@@ -79,8 +79,7 @@ def test_a_disk_without_room_for_more_files(tmp_path):
             print(error)
     """
     said = on_small_disk(script, tmp_path, "nr_inodes=2")
-    assert said.startswith(f"{tmp_path}/a/out: the disk is full (")
-    assert said.endswith("no room for more files); make room and run it again")
+    assert said.startswith(f"{tmp_path}/a/out: the disk is full, or has no room for more files")
 
 
 def test_a_read_only_folder(tmp_path):
@@ -94,41 +93,32 @@ def test_a_read_only_folder(tmp_path):
             print(error)
     """
     said = on_small_disk(script, tmp_path, "size=300k")
-    assert said == f"{tmp_path}/a/out: the folder is read-only; name another folder"
+    assert said.startswith(f"{tmp_path}/a/out: cannot be written (read-only file system)")
 
 
 def test_a_file_larger_than_the_process_may_write(tmp_path):
     script = """
-        import resource, torch
+        import resource
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         try:
             with atomic_path(folder / "out") as part:
-                torch.save({"a": torch.zeros(10**6)}, part)
+                part.write_bytes(bytes(10**6))
         except RecapError as error:
             print(error)
     """
     done = python(script, tmp_path)
-    assert done.stdout.startswith(f"{tmp_path}/out: the file is larger than this disk or `ulimit -f` allows")
+    assert done.stdout.startswith(f"{tmp_path}/out: cannot be written (file too large)")
     assert list(tmp_path.iterdir()) == []
-
-
-def refused(path):
-    with pytest.raises(RecapError) as caught:
-        write_json(path, {})
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_files_and_folders_in_each_others_place(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    assert refused(tmp_path / "file" / "out.json").endswith(
-        "file/out.json: a file is where a folder should be; remove it, or name another folder"
-    )
-    assert "file/a/out.json: a file is where a folder should be" in refused(tmp_path / "file" / "a" / "out.json")
-    assert "folder: a folder is where the file should be" in refused(tmp_path / "folder")
-    assert "the name is too long" in refused(tmp_path / ("x" * 300))
-    assert "the folder cannot be made" in refused("/proc/no/out.json")
+    for place in ("file/out.json", "file/a/out.json", "folder", "x" * 300):
+        with refusals.refused(RecapError, tmp_path / place, "cannot be written"):
+            write_json(tmp_path / place, {})
+    with refusals.refused(RecapError, "/proc/no/out.json", "cannot be written"):
+        write_json("/proc/no/out.json", {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
     with refusals.refused(RecapError, "folder: ", "Is a directory"):
         read_json(tmp_path / "folder")
@@ -179,7 +169,7 @@ def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
 
 def test_writers_of_one_file_at_once_leave_a_whole_file_and_nothing_else(tmp_path):
     script = """
-        from recap.core.files.json_files import write_json
+        from recap.core.documents import write_json
         for number in range(200):
             write_json(folder / "out.json", {"number": number, "long": "x" * 5000})
     """

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
-from recap.core.process.memory import LEAST, limited_memory
+from recap.core.process import LEAST, limited_memory
 from recap.data.files.archives import unpack
 from recap.data.files.json_files import read_jsons
 from recap.data.texts import read_texts

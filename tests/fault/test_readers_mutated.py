@@ -19,8 +19,8 @@ from helpers.score_files import make_table, write_scores
 from helpers.tiny_workspace import ROOT
 from recap.artifacts.verify import problems
 from recap.captioning.run_files import find_run_files
+from recap.core import checksums
 from recap.core.errors import RecapError
-from recap.core.files import checksums
 from recap.core.hashing import value_hash
 from recap.data.texts import read_texts
 from recap.data.vocabulary.bpe import load_byte_pairs

@@ -13,8 +13,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from workflow.plan import changes, dated_later
 
 import snakemake_logger_plugin_recap as messages
-from recap.core.differences import listed
-from recap.core.process.failures import FAILURES_VARIABLE, NOTHING_TO_DO, failure_file
+from recap.core.errors import listed
+from recap.core.log import FAILURES_VARIABLE, NOTHING_TO_DO, failure_file
 from recap.plan.labels import job_label
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}

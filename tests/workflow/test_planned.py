@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.tiny_workspace import Workspace
-from recap.core.files.yaml_files import read_mapping
+from recap.core.documents import read_mapping
 from recap.plan import source
 from recap.plan.load import load_plan
 from recap.plan.outside import Acquired

@@ -43,22 +43,21 @@ rule first:
     shell:
         "exec {{sys.executable:q}} job.py {{output}} {{params.long:q}}"
 """
-# Works until a file says that it may finish; clears up when it is told to end.
+# Works until a file says that it may finish; saves and leaves when it is told to end, as a training does.
 JOB = """
 import os, sys, time
 from pathlib import Path
-from recap.core.process.signals import exit_on_signals
-from recap.core.process.workflow_lock import exit_with_workflow
-part = Path(f"out/.first.{os.getpid()}.part")
-with exit_on_signals():
-    try:
-        exit_with_workflow()
-        part.write_text("half")
-        while not Path("finish").exists():
-            time.sleep(0.05)
-        part.rename("out/first")
-    finally:
-        Path("ended").write_text("")
+from recap.core.process import GracefulStop, exit_with_workflow
+part = Path(f"out/.first.{os.getpid():08}.part")
+exit_with_workflow()
+with GracefulStop("first") as stop:
+    part.write_text("half")
+    while not Path("finish").exists():
+        if stop.received:
+            Path("ended").write_text("")
+            sys.exit(143)
+        time.sleep(0.05)
+    part.rename("out/first")
 """
 
 
@@ -180,7 +179,7 @@ def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, name):
 @pytest.mark.slow
 def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
     job = two.folder / "job.py"
-    job.write_text(job.read_text().replace("finally:", "finally:\n        time.sleep(600)"))
+    job.write_text(job.read_text().replace("if stop.received:", "if stop.received:\n            time.sleep(600)"))
     process = two.at_work()
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -191,13 +190,15 @@ def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
     assert "recap: second signal: running jobs are killed" in said
 
 
-def test_files_that_killed_jobs_had_begun_are_found_and_no_others(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    from workflow.folder_lock import unfinished_files
-
-    began = [tmp_path / "a" / ".corpus.parquet.x1.part", tmp_path / "a" / "b" / ".mlflow.db.x1.part-journal"]
-    kept = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / "c" / ".other.x1.part"]
-    for file in began + kept:
+def test_files_that_killed_jobs_had_begun_are_removed_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # It keeps the lock while its process lives.
+    code = "import sys; from workflow.folder_lock import lock_folder; lock_folder(['a', 'none'])"
+    begun = [tmp_path / "a" / ".corpus.parquet.12345678.part", tmp_path / "a" / "b" / ".mlflow.db.12345678.part"]
+    begun.append(begun[1].with_name(f"{begun[1].name}-journal"))
+    others = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / ".other.12345678.part"]
+    for file in begun + others:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
-    assert sorted(unfinished_files([tmp_path / "a", tmp_path / "none"])) == sorted(began)
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    assert [file for file in begun + others if file.exists()] == others

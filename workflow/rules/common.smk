@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from recap.core.process.gpus import devices
+from recap.core.process import devices
 from recap.plan.load import uses_gpus
 from recap.plan.run import file_name, run_named
 from recap.settings.versions import list_of, read_versions

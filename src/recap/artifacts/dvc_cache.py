@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from recap.artifacts.listings import DIR
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 
 
 class DvcCache:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
-from recap.core.files.json_files import read_json, write_json
 from recap.settings.params import read_mapping
 
 LOCK = Path("dvc.lock")

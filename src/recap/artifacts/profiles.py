@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, MissingSettings, nearest
-from recap.core.files.atomic import write_text
-from recap.core.files.yaml_files import read_mapping
+from recap.core.files import write_text
 from recap.settings.params import load_profile
 
 PROFILES = Path("dvc.profiles.yaml")

@@ -14,8 +14,7 @@ from recap.artifacts.dvc_cache import DvcCache, place
 from recap.artifacts.listings import LISTINGS, LOCK, Output, has_outputs, listed, outputs, read_listings, write_listings
 from recap.artifacts.profiles import PROFILES, chosen, options_by_profile
 from recap.core.errors import ConfigError, RecapError
-from recap.core.log import log
-from recap.core.process.failures import NOTHING_TO_DO
+from recap.core.log import NOTHING_TO_DO, log
 
 
 def push(profile: str | None = None, *, inputs: str | None = None) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from recap.core import checksums
 from recap.core.errors import DamagedFile, MissingFile, RecapError, first_line
-from recap.core.files import checksums
 from recap.core.hashing import sha256_file
 from recap.plan import provenance
 

@@ -20,7 +20,7 @@ from recap.captioning.photo_features import MadeImages, PhotoFeatures
 from recap.captioning.pictures import Photo, name_of, read_photo
 from recap.captioning.run_files import RunFiles
 from recap.core.errors import DataError, RecapError, TrainingError
-from recap.core.progress import without_progress
+from recap.core.log import without_progress
 from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.features.prefetch import prefetch

@@ -16,7 +16,7 @@ import torch
 from recap.captioning.photo_features import MadeImages
 from recap.captioning.pictures import name_of, read_photo
 from recap.core.errors import DataError
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.data.vocabulary.special import BOS
 from recap.evaluation.decode import caption_text, decode_candidates, ending_ids
 from recap.models.explained import Note, explained

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from recap.core.checksums import check
+from recap.core.documents import read_json, write_json
 from recap.core.errors import FeatureError, MissingFeatures
-from recap.core.files.atomic import atomic_path
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json, write_json
+from recap.core.files import atomic_path
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
 from recap.plan import used_inputs

@@ -13,10 +13,10 @@ import yaml
 from recap.captioning.card import model_card
 from recap.captioning.extractors import FEATURES, read_extractors, write_extractors
 from recap.captioning.run_files import CONFIG, VOCABULARY, find_run_files
+from recap.core.checksums import NAME as SUMS
+from recap.core.checksums import record
 from recap.core.errors import ConfigError, first_line
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.checksums import NAME as SUMS
-from recap.core.files.checksums import record
+from recap.core.files import atomic_path, write_text
 from recap.runs.weights import read_weights
 from recap.settings.params import read_mapping
 from recap.settings.vocabulary import HUB

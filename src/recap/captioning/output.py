@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from recap.captioning.captioner import PhotoCaptions
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files import no_formula
 from recap.reporting.text import plain
 
 Written = Callable[[Iterable[PhotoCaptions]], Iterator[str]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from recap.core.errors import DataError, MissingData, first_line
 from recap.core.log import log
-from recap.core.process.bounded import bounded
+from recap.core.process import bounded
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, ImageSource, decode_rgb
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat
 
 from recap.captioning.extractors import FEATURES, Extractor, extractor_of, is_file, read_extractors
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError, MissingFeatures, TrainingError
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.words import load_vocabulary
 from recap.features.store import FeatureStore

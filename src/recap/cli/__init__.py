@@ -29,8 +29,7 @@ from recap.cli.study import add_study
 from recap.cli.track import add_track
 from recap.cli.train import add_evaluate, add_train
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process.signals import exit_on_signals
-from recap.core.process.workflow_lock import exit_with_workflow
+from recap.core.process import exit_with_workflow
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -39,11 +38,10 @@ def main(argv: list[str] | None = None) -> None:
         # Pillow's warnings (of large pictures, of damaged EXIF data) name no file; what is refused is refused by name.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         arguments = build_parser().parse_args(argv)
-        with exit_on_signals():
-            configure(arguments.log_level, arguments.log_file)
-            log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
-            exit_with_workflow()
-            arguments.function(arguments)
+        configure(arguments.log_level, arguments.log_file)
+        log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
+        exit_with_workflow()
+        arguments.function(arguments)
 
 
 def build_parser() -> Parser:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments, calls
 from recap.cli.parser import Commands, command
-from recap.core.counted import counted
-from recap.core.errors import ConfigError, RecapError
+from recap.core.errors import ConfigError, RecapError, counted
 
 
 def add_artifacts(commands: Commands) -> None:

@@ -12,7 +12,7 @@ from recap.cli.arguments import Arguments, add_device, add_run_files, chosen
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 
 if TYPE_CHECKING:
     from recap.captioning.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
@@ -121,8 +121,8 @@ def _check_views(captioner: PhotoCaptioner, given: int) -> None:
 def _write(a: Arguments, results: Iterable[PhotoCaptions | FailedPhoto], total: int) -> bool:
     """Write the captions as they come, a file all at once at the end; return whether every photo has one."""
     from recap.captioning.output import FORMATS
-    from recap.core.files.atomic import atomic_path
-    from recap.core.progress import progress
+    from recap.core.files import atomic_path
+    from recap.core.log import progress
 
     failed: list[FailedPhoto] = []
     if a.out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments, add_params_folder, paths
 from recap.cli.parser import Commands, command
-from recap.core.counted import counted
+from recap.core.errors import counted
 
 
 def add_config(commands: Commands) -> None:
@@ -80,7 +80,7 @@ def schema(a: Arguments) -> None:
 
 def identities(a: Arguments) -> None:
     """Print or write the identities."""
-    from recap.core.files.json_files import write_json
+    from recap.core.documents import write_json
     from recap.plan.identities import identities as found
 
     values = found(a.params)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from recap.core.errors import RecapError
-from recap.core.log import FILE_ONLY, log
-from recap.core.process.failures import record_failure
-from recap.core.process.memory import out_of_memory
+from recap.core.log import FILE_ONLY, log, record_failure
+from recap.core.process import out_of_memory
 
 _REASONS = {
     errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",

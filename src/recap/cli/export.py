@@ -17,7 +17,7 @@ from recap.cli.arguments import (
 )
 from recap.cli.parser import Commands, Parser, command
 from recap.core.log import log
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 
 _PARTIAL = "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from recap.cli.arguments import Arguments, add_compute, calls, chosen, mapping, paths, spec, typed
 from recap.cli.parser import Commands, command
+from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
-from recap.core.files import checksums
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 
 if TYPE_CHECKING:
     from recap.settings.features import FeaturesConfig

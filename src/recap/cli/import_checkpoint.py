@@ -8,7 +8,7 @@ from typing import Any
 from recap.cli.arguments import Arguments, chosen, paths
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
-from recap.core.process.memory import limited_memory
+from recap.core.process import limited_memory
 
 
 def add_import_checkpoint(commands: Commands) -> None:
@@ -52,7 +52,7 @@ def _import_checkpoint(a: Arguments) -> None:
 
 
 def _change(text: str) -> tuple[str, Any]:
-    from recap.core.files.yaml_files import parse
+    from recap.core.documents import parse
 
     key, equals, value = text.partition("=")
     if not (key and equals):

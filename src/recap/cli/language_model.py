@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recap.cli.arguments import Arguments, add_processor, chosen, paths, spec, typed
 from recap.cli.parser import Commands, command
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 
 
 def add_pretrain_lm(commands: Commands) -> None:

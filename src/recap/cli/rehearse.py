@@ -39,7 +39,7 @@ def _rehearse(a: Arguments) -> None:
     from tempfile import mkdtemp
 
     from recap.cli.train_row import SNAKEFILE
-    from recap.core.files.atomic import write_text
+    from recap.core.files import write_text
     from recap.rehearsal.acquisition import rehearse_faults
     from recap.rehearsal.rehearse import rehearse
     from recap.rehearsal.summary import summary, table_of_faults

@@ -96,8 +96,8 @@ def _add_table(commands: Commands) -> None:
 
 
 def _table(a: Arguments) -> None:
-    from recap.core.files.checksums import check
-    from recap.core.files.json_files import read_json
+    from recap.core.checksums import check
+    from recap.core.documents import read_json
     from recap.reporting.tables import write_table
 
     settings = typed(a, "Table")

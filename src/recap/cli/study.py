@@ -9,7 +9,7 @@ from typing import Any
 
 from recap.cli.arguments import Arguments, add_params_folder, calls, paths, spec, typed
 from recap.cli.parser import Commands, Parser, command
-from recap.core.counted import counted
+from recap.core.errors import counted
 
 SHEETS = "sheets.json, as `recap study sheets` wrote it"
 
@@ -218,8 +218,8 @@ def _add_analyse(commands: Commands) -> None:
 
 
 def _analyse(a: Arguments) -> None:
-    from recap.core.files import checksums
-    from recap.core.files.json_files import write_json
+    from recap.core import checksums
+    from recap.core.documents import write_json
     from recap.studies.analysis import analyse
     from recap.studies.collect import read_collected
     from recap.studies.sheets import read_sheets

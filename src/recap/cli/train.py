@@ -25,7 +25,7 @@ from recap.cli.arguments import (
 from recap.cli.parser import Commands, command
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
-from recap.core.process.gpus import claim
+from recap.core.process import claim
 from recap.plan.labels import row_setting, series_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import yaml
 from recap.cli.arguments import Arguments
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
-from recap.core.files.atomic import write_text
-from recap.core.process.workflow_lock import running_workflow
+from recap.core.files import write_text
+from recap.core.process import ending_with_us, running_workflow
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.single_run import SingleRun, row_config, single_run
@@ -101,7 +101,7 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
 def _snakemake(*words: str | Path) -> int:
     """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
     command: Sequence[str | Path] = [sys.executable, "-P", "-m", "snakemake", *words]
-    process = subprocess.Popen(command, stdout=2)
+    process = subprocess.Popen(ending_with_us(command), stdout=2)
     try:
         return process.wait()
     except BaseException:

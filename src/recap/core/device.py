@@ -1,4 +1,4 @@
-"""Chooses the processor that tensors live on."""
+"""The processor that tensors live on, and the number type of a step on it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ import os
 from typing import TYPE_CHECKING
 
 from recap.core.errors import ConfigError, RecapError
+from recap.core.log import log
 
 if TYPE_CHECKING:
     import torch
 
+# Names of `torch.cpu.get_capabilities`, of x86 and of ARM: instructions that multiply bfloat16 numbers.
+CPU_UNITS = ("amx_bf16", "avx512_bf16", "bf16")
+
 
 def select_device(device: str) -> torch.device:
-    """Return the device named ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one.
-
-    Raises:
-        RecapError: a GPU is asked for, but there is none that this build of torch can use.
-        ConfigError: another name.
-    """
+    """Return the device named ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one."""
     import torch
 
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device: there is no {device!r}; use auto, cpu or cuda")
-    if device == "cpu":
-        return torch.device("cpu")
-    if torch.cuda.is_available():
+    if device != "cpu" and torch.cuda.is_available():
         return torch.device("cuda")
     if device == "cuda":
         reason = "sees no GPU" if torch.version.cuda else "is a build without CUDA"
@@ -36,14 +33,12 @@ def select_device(device: str) -> torch.device:
 
 
 def prepare_gpu(*, tf32: bool) -> None:
-    """Have a GPU take sums in one order, where torch has such a form, and products of float32 in TF32 or in full.
-
-    Memory that is not written yet is left as it is; torch would fill it with NaN, a pass over all of it.
-    """
+    """Have a GPU take sums in one order, where torch has such a form, and products of float32 in TF32 or in full."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may take another order
     torch.use_deterministic_algorithms(True, warn_only=True)
+    # Torch would fill memory that is not written yet with NaN, a pass over all of it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
@@ -55,3 +50,31 @@ def half_precision(device: torch.device) -> torch.dtype:
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def mixed(kind: str, device: torch.device) -> torch.autocast:
+    """Return the context in which products are taken in 'bf16', or in which 'float32' is left as it is."""
+    import torch
+
+    return torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16")
+
+
+def precision_here(wanted: str, device: torch.device) -> str:
+    """Return 'float32' or 'bf16': what is wanted, and for 'auto' bf16 where the device has units for it."""
+    if wanted != "auto":
+        return wanted
+    unit = bf16_unit(device)  # no clock decides: on one machine a training has the same bytes each time
+    log.info(f"precision: {'bf16, by ' + unit if unit else 'float32, as this processor has no units for bf16'}")
+    return "bf16" if unit else "float32"
+
+
+def bf16_unit(device: torch.device) -> str | None:
+    """Return what multiplies bfloat16 numbers on a device; nothing where it emulates them, fifty times as slow."""
+    import torch
+
+    if device.type == "cuda":
+        return "the GPU's units" if torch.cuda.is_bf16_supported(including_emulation=False) else None
+    if not hasattr(torch.cpu, "get_capabilities"):
+        raise ConfigError(f"`precision: auto` needs a later torch than {torch.__version__}; say float32 or bf16")
+    capabilities = torch.cpu.get_capabilities()
+    return next((unit for unit in CPU_UNITS if capabilities.get(unit)), None)

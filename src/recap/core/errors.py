@@ -1,4 +1,4 @@
-"""Errors a user can act on: one sentence that names the file, key or id and what to do.
+"""Errors a user can act on, one sentence with the file, key or id and what to do, and the words that sentences share.
 
 A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
 `MissingFile` what happened, so that callers need not read the sentence.
@@ -8,9 +8,9 @@ An error ends the job, so no digest of source has its class: another class at a 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-_LISTED = 8  # names in one sentence
+_LISTED = 8  # likest names in one sentence
 _HEAD, _TAIL = 400, 200  # characters of a sentence that a value of a file made longer: where it is, and what to do
 
 
@@ -76,6 +76,15 @@ class DamagedFeatures(DamagedFile, FeatureError):
     """A feature store, a file of features or the weights of an extractor cannot be read."""
 
 
+# What a reader raises by its room: for a file that is not there, and for one whose content is wrong.
+OF_FILES: dict[type[RecapError], tuple[type[RecapError], type[RecapError]]] = {
+    RecapError: (MissingFile, DamagedFile),
+    ConfigError: (MissingSettings, ConfigError),
+    DataError: (MissingData, DamagedData),
+    FeatureError: (MissingFeatures, DamagedFeatures),
+}
+
+
 class ChangedFile(RecapError):
     """A finished file has another hash than the one that was noted."""
 
@@ -91,10 +100,7 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'scenes'?``, or lists what there is.
-
-    Of more than `_LISTED` names the likest are listed, and the others counted.
-    """
+    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'scenes'?``, or lists the likest."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     if close:
@@ -103,3 +109,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f"known are: {', '.join(names)}"
     likest = sorted(difflib.get_close_matches(name, names, n=_LISTED, cutoff=0))
     return f"known are: {', '.join(likest)} and {len(names) - _LISTED:,} more"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 table``, ``2 tables`` or ``1,000 tables``; the plural of the noun must end in -s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names in one line: the first few, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,4 +1,4 @@
-"""The logger ``recap``: plain lines on standard error, and lines with times and levels in a file.
+"""The logger ``recap``: plain lines on standard error, lines with times and levels in a file, and progress.
 
 A library call logs and prints nothing by itself; the command line and the workflow call `configure`. Standard output
 stays the result of a command.
@@ -9,21 +9,70 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from recap.core.errors import RecapError
+from recap.core.hashing import value_hash
+
+Item = TypeVar("Item")
 
 LEVELS = ("debug", "info", "warning", "error")
 VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
 FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
+FAILURES_VARIABLE = "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
+# What the workflow prints then; `recap artifacts push` looks for it.
+NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
+_FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
 _label = ContextVar("name of a run in its paths, and its label", default=("", ""))
+_hidden = ContextVar("progress is hidden", default=False)
+
+
+def configure(level: str = "info", file: Path | None = None) -> None:
+    """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of earlier ones."""
+    for handler in list(log.handlers):
+        log.removeHandler(handler)
+        handler.close()
+    log.setLevel(level.upper())
+    log.propagate = False  # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
+    log.addHandler(Terminal())
+    file = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(file, encoding="utf-8", errors="replace")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecapError(f"{file}: cannot be written ({reason}); name another log file") from error
+    handler.setFormatter(logging.Formatter(FILE_FORMAT))
+    log.addHandler(handler)
+
+
+class Terminal(logging.StreamHandler[TextIO]):
+    """Writes a plain line per record on whatever standard error is now; a warning begins with ``WARNING:``."""
+
+    # Tests and `contextlib.redirect_stderr` replace standard error; the base class sets its own.
+    stream = property(lambda _: sys.stderr, lambda _self, _stream: None)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Leave out what is for the file alone."""
+        return not getattr(record, "file_only", False) and bool(super().filter(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message; the base class appends a traceback if the record has one."""
+        line = super().format(record)
+        return f"WARNING: {line}" if record.levelno == logging.WARNING else line
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
+        """Raise what writing raised: a reader that went away (``| head``) ends the command."""
+        raise
 
 
 @contextmanager
@@ -38,73 +87,99 @@ def labelled(name: str, label: str) -> Iterator[None]:
         _label.reset(before)
 
 
+def _show_label(record: logging.LogRecord) -> bool:
+    record.msg = shown(str(record.msg))
+    return True
+
+
 def shown(text: str) -> str:
     """Return a message with the label in place of the name that it begins with."""
     name, label = _label.get()
     return label + text.removeprefix(name) if text.startswith(name) else text
 
 
-def _show_label(record: logging.LogRecord) -> bool:
-    record.msg = shown(str(record.msg))
-    return True
+def in_workflow() -> bool:
+    """Return whether this process is a job of a workflow, and so shares the terminal with others."""
+    return FAILURES_VARIABLE in os.environ
 
 
-def configure(level: str = "info", file: Path | None = None) -> None:
-    """Let the logger ``recap`` write to standard error and, if one is named, to a file; earlier settings are replaced.
-
-    Args:
-        level: the lowest of `LEVELS` that is written.
-        file: log file, to which lines are added; the environment variable ``RECAP_LOG`` names one, too.
-
-    Raises:
-        RecapError: the file cannot be written.
-    """
-    for handler in list(log.handlers):
-        log.removeHandler(handler)
-        handler.close()
-    log.setLevel(level.upper())
-    log.propagate = False  # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
-    log.addHandler(Terminal())
-    named = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if named is not None:
-        log.addHandler(_file_handler(named))
+def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
+    """Return the file for a command's failure, named by the arguments of ``recap``, which both sides know."""
+    return folder / f"{value_hash(list(arguments))}.txt"
 
 
-def _file_handler(file: Path) -> logging.Handler:
+def record_failure(reason: str) -> None:
+    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in its summary."""
+    if not in_workflow():
+        return
+    file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(file, encoding="utf-8", errors="replace")
+        file.write_text(reason, encoding="utf-8", errors="replace")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RecapError(f"{file}: cannot be written ({reason}); name another log file") from error
-    handler.setFormatter(logging.Formatter(FILE_FORMAT))
-    return handler
+        # The disk itself may be the failure; the reason is printed to standard error in any case.
+        log.error(f"recap: {file}: {error.strerror}")
 
 
-class Terminal(logging.StreamHandler[TextIO]):
-    """Writes one plain line per record on whatever standard error is now, at once, so that lines do not mix.
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Show no progress of what runs inside: whoever works in small pieces shows that of the whole."""
+    before = _hidden.set(True)
+    try:
+        yield
+    finally:
+        _hidden.reset(before)
 
-    A warning begins with ``WARNING:``; other levels show their message alone.
-    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.addFilter(lambda record: not getattr(record, "file_only", False))
+def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
+    """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take."""
+    if _hidden.get():
+        return items
+    bar: Iterable[Item] = _bar(items, name, total=total, unit=unit)
+    return bar
 
-    @property
-    def stream(self) -> TextIO:
-        """Standard error, which tests and `contextlib.redirect_stderr` replace."""
-        return sys.stderr
 
-    @stream.setter
-    def stream(self, _: Any) -> None:
-        pass  # set by the base class
+def byte_bar(name: str, *, total: int | None) -> Any:
+    """Return a bar of bytes, or lines in its place, that is moved by ``update`` and ended by ``close``."""
+    return _bar(None, name, total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the message; the base class appends a traceback if the record has one."""
-        line = super().format(record)
-        return f"WARNING: {line}" if record.levelno == logging.WARNING else line
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is the base class's)
-        """Raise what writing raised: a reader that went away (``| head``) ends the command."""
-        raise
+def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str, **options: Any) -> Any:
+    from tqdm import tqdm
+
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)  # type: ignore[arg-type]
+    options |= {"total": total, "unit": f" {unit}"}
+    # Jobs of a workflow share one terminal, so they print lines, too.
+    if sys.stderr.isatty() and not in_workflow():
+        return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
+    rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left" if total else "{n_fmt}{unit}, {elapsed} so far"
+    options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}
+    # A name may hold braces, which are tqdm's own marks.
+    return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)
+
+
+class _Lines:
+    """What tqdm writes to where no terminal is: each text that it draws becomes a message."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            log.info(line)
+
+    def flush(self) -> None:
+        """Do nothing: messages are whole already."""
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words of two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def time_left(done: float, total: float, seconds: float) -> str:
+    """Return how long the rest will take at the same rate: ``about 3 min left``; ``done`` must be above 0."""
+    return f"about {duration(seconds * (total - done) / done)} left"

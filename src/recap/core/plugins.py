@@ -20,11 +20,7 @@ HINT = f"if it is one of your own, name its module in {VARIABLE}"
 
 
 def load_plugins() -> None:
-    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again.
-
-    Raises:
-        ConfigError: there is no such module, or it cannot be imported.
-    """
+    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again."""
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         if not all(map(str.isidentifier, name.split("."))):
             raise ConfigError(f"{VARIABLE}: {name!r} is no name of a module; write it as in an import: package.module")
@@ -38,41 +34,27 @@ def load_plugins() -> None:
             raise
         except Exception as error:  # whatever a user's own module raises
             log.debug(f"{VARIABLE}: {name}", exc_info=True)
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            # A syntax error says file and line itself.
+            place = "" if isinstance(error, SyntaxError) else f"{last.filename}, line {last.lineno}: "
             raise ConfigError(
-                f"{VARIABLE}: {name!r} cannot be imported: {_place(error)}{type(error).__name__}: {first_line(error)}; "
+                f"{VARIABLE}: {name!r} cannot be imported: {place}{type(error).__name__}: {first_line(error)}; "
                 "correct it (--log-level debug shows the whole traceback)"
             ) from error
 
 
-def _place(error: Exception) -> str:
-    """Return file and line of a module's own error; a syntax error says both itself."""
-    if isinstance(error, SyntaxError):
-        return ""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}, line {last.lineno}: "
-
-
 class Registry:
-    """Named objects of one sort, each imported only when it is used.
-
-    Args:
-        what: what is registered, for error messages (``metric``).
-        targets: name -> ``module:object``.
-    """
+    """Named objects of one sort (``what``: metric), each by its ``module:object`` and imported when it is used."""
 
     def __init__(self, what: str, targets: Mapping[str, str]) -> None:
         self._what = what
         self._targets = dict(targets)
 
     def register(self, name: str, target: str) -> None:
-        """Add an object; the same name and target may be registered again.
-
-        Raises:
-            ConfigError: another object has this name.
-        """
-        known = self._targets.setdefault(name, target)
-        if known != target:
-            raise ConfigError(f"{self._what} {name!r} is registered as {known}; rename that of {target}")
+        """Add an object; the same name and target may be registered again."""
+        registered = self._targets.setdefault(name, target)
+        if registered != target:
+            raise ConfigError(f"{self._what} {name!r} is registered as {registered}; rename that of {target}")
 
     def names(self) -> list[str]:
         """Return all names, those of the package first."""
@@ -80,31 +62,19 @@ class Registry:
         return list(self._targets)
 
     def target(self, name: str) -> str:
-        """Return where an object is: ``module:object``.
-
-        Raises:
-            ConfigError: the name is unknown (the nearest is suggested).
-        """
+        """Return where an object is: ``module:object``."""
         load_plugins()
         if name not in self._targets:
             raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
         return self._targets[name]
 
     def get(self, name: str) -> Any:
-        """Return an object.
-
-        Raises:
-            ConfigError: as :meth:`target` and :func:`resolve`.
-        """
+        """Return an object."""
         return resolve(self.target(name))
 
 
 def resolve(target: str) -> Any:
-    """Return the object that ``module:object`` names.
-
-    Raises:
-        ConfigError: the text has another form, or there is no such module or object.
-    """
+    """Return the object that ``module:object`` names."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise ConfigError(f"{target!r} does not have the form module:object; correct it")

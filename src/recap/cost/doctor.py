@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from recap.core.precision import bf16_unit
-from recap.core.process.gpus import devices
+from recap.core.device import bf16_unit
+from recap.core.process import devices
 from recap.data.corpus.parts_of_speech import GET, tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice_models import spice_models_missing

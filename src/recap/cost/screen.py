@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
 
-from recap.core.counted import counted
+from recap.core.errors import counted
 from recap.cost.report import Report
 from recap.plan.cost import state_bytes
 from recap.plan.outside import Requirement

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from recap.core.counted import counted
+from recap.core.errors import counted
 from recap.core.log import log
 from recap.plan.cost import Costs
 from recap.plan.step_costs import StepCosts, add_costs

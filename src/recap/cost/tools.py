@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from recap.core.process.gpus import devices
+from recap.core.process import devices
 from recap.data.corpus.parts_of_speech import GET, has_tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice_models import spice_models_missing

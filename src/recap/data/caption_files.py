@@ -16,7 +16,7 @@ from typing import Any
 
 from recap.core.errors import DataError, first_line
 from recap.core.log import log
-from recap.core.process.memory import limited_memory
+from recap.core.process import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.text import is_storable, tokenize
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.process.memory import cause, limited_memory
-from recap.core.seeding import generator
+from recap.core.hashing import generator
+from recap.core.process import cause, limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.build import distinct_scenes
 from recap.data.datasets.scenes.captions import describe

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from recap.core.device import select_device
 from recap.core.errors import MetricError, first_line
 from recap.core.hashing import sha256_file
-from recap.core.progress import progress
+from recap.core.log import progress
 from recap.data.corpus.build import CORPUS
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource

@@ -10,7 +10,7 @@ from itertools import groupby
 import torch
 
 from recap.core.errors import ConfigError
-from recap.core.progress import progress
+from recap.core.log import progress
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, UNK
 from recap.decoding.diverse import search

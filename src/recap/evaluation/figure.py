@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import ConfigError
+from recap.core.hashing import generator
 from recap.core.plugins import resolve
-from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.settings.model_figures import ModelFigure, ShownImages
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import torch
 
+from recap.core.checksums import record
 from recap.core.device import select_device
-from recap.core.files.atomic import write_text
-from recap.core.files.checksums import record
+from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
@@ -26,7 +25,6 @@ from recap.settings import Evaluation, EvaluationSpec, Execution
 from recap.settings.metrics import score_info
 
 
-@GracefulStop("evaluate")
 def evaluate(
     *,
     spec: EvaluationSpec,

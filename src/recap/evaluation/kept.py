@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.evaluation.decode import Candidate

@@ -15,10 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recap.core.documents import write_json
 from recap.core.errors import DataError
-from recap.core.files.json_files import write_json
-from recap.core.log import log
-from recap.core.progress import progress
+from recap.core.log import log, progress
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import PAD
 from recap.evaluation.captioned import BATCH

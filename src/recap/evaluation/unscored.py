@@ -7,13 +7,12 @@ from pathlib import Path
 
 import torch
 
+from recap.core.checksums import record
 from recap.core.device import select_device
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
-from recap.core.files.checksums import record
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
@@ -27,7 +26,6 @@ PIECE = 2_000  # pictures whose captions are lost, at most, when the search is s
 Captions = dict[int, str]  # image id -> caption
 
 
-@GracefulStop("captions")
 def caption_part(
     *,
     spec: EvaluationSpec,

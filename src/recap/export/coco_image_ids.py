@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.process.memory import limited_memory
+from recap.core.process import limited_memory
 from recap.data.datasets.coco_pictures import check_size, read_listing
 
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from recap.core.checksums import check, record
+from recap.core.documents import read_json
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.checksums import check, record
-from recap.core.files.json_files import read_json
+from recap.core.files import atomic_path, write_text
 from recap.plan.submissions import results_name
 from recap.settings.datasets.coco_pictures import PARTS
 

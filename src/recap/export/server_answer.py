@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from recap.core.checksums import check, record
+from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.files.checksums import check, record
-from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.settings.metrics import server_names

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
+from recap.core.documents import write_json
 from recap.core.errors import FeatureError
-from recap.core.files import checksums
-from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from recap.core.errors import ConfigError, FeatureError, first_line
-from recap.core.seeding import derived_seed
+from recap.core.hashing import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
 from recap.settings.features.crops import CropFeatures
 from recap.settings.features.grid import GridFeatures

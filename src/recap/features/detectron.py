@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
-from recap.core.hashing import sha256_file
+from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
-from recap.core.seeding import derived_seed
 from recap.features.tensors import read_tensors
 from recap.features.weights import weights_hash
 

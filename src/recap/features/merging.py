@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import atomic_path, naming_full_disk
+from recap.core.files import atomic_path, writing
 from recap.core.log import log
 from recap.features.packing import Index, Kinds, fill, lay_out, need_room
 from recap.features.shards import MERGING, SHARD, set_hash
@@ -46,7 +46,7 @@ def merge(
     index = _index(sources, list(dict.fromkeys(name.split("/")[0] for name in kinds)))
     name = set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
     unfinished = shards / f"{header['job']}-{name}{MERGING}"
-    with naming_full_disk(unfinished):
+    with writing(unfinished):
         if unfinished not in [store.path for store, _ in sources]:
             with atomic_path(unfinished) as temporary:
                 lay_out(temporary, index=index, kinds=kinds, header=header)

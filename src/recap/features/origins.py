@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from zipfile import ZipFile
 
+from recap.core.documents import write_json
 from recap.core.errors import FeatureError
-from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.data.files.images import ImageSource
 

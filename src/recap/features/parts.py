@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import FeatureError
-from recap.core.files.json_files import read_json, write_json
 
 if TYPE_CHECKING:
     from recap.features.shards import Shard

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from recap.core import checksums
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.core.files import checksums
-from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES

@@ -17,15 +17,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core.device import select_device
+from recap.core import checksums
+from recap.core.device import mixed, precision_here, select_device
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError, DataError
-from recap.core.files import checksums
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import read_json
-from recap.core.log import log
-from recap.core.precision import mixed, precision_here
-from recap.core.progress import progress
-from recap.core.seeding import derived_seed
+from recap.core.files import atomic_path
+from recap.core.hashing import derived_seed
+from recap.core.log import log, progress
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.features.layout import image_digest
 from recap.features.origins import Notes, hashed
 from recap.features.packing import Index, fill, lay_out, need_room

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from recap.core.errors import RecapError
-from recap.core.process.memory import cause
+from recap.core.process import cause
 from recap.data.files.pickles import Opaque, plain
 
 _NUMBERS = {

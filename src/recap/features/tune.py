@@ -21,13 +21,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from recap.core.device import select_device
+from recap.core.device import mixed, precision_here, select_device
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.core.files.atomic import atomic_path
-from recap.core.log import log
-from recap.core.precision import mixed, precision_here
-from recap.core.progress import progress
-from recap.core.seeding import derived_seed
+from recap.core.files import atomic_path
+from recap.core.hashing import derived_seed
+from recap.core.log import log, progress
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights

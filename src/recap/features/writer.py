@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from recap.core.errors import FeatureError
-from recap.core.files.atomic import remove_leftovers
-from recap.core.log import log
-from recap.core.progress import progress
+from recap.core.files import remove_leftovers
+from recap.core.log import log, progress
 from recap.features.earlier import Earlier
 from recap.features.layout import GRID
 from recap.features.merging import merge

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap.core.checksums import record
+from recap.core.documents import write_json
 from recap.core.errors import MetricError
-from recap.core.files.atomic import atomic_path
-from recap.core.files.checksums import record
-from recap.core.files.json_files import write_json
+from recap.core.files import atomic_path
 from recap.metrics.sanitize import sanitize
 from recap.metrics.scores import Scores, score
 from recap.metrics.signature import reference_range, signature

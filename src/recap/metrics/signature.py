@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from recap.core.signatures import format_signature
+from recap.core.hashing import format_signature
 
 
 def signature(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from recap.core.errors import ConfigError
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
 from recap.metrics.coco import spice_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import NonNegativeInt
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, RecapError, first_line
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.plan.amounts import Amounts

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from recap.core import checksums
+from recap.core.documents import parse_json
 from recap.core.errors import ConfigError, MissingSettings, first_line
-from recap.core.files import checksums
-from recap.core.files.json_files import parse_json
 from recap.core.log import log
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.nn.attention import MultiHeadAttention
@@ -94,7 +94,7 @@ def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *,
     """Write the weights of a decoder with what their shapes do not say, atomically, and their sha256 beside them."""
     from safetensors.torch import save_file
 
-    from recap.core.files.atomic import atomic_path
+    from recap.core.files import atomic_path
 
     tensors = {name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()}
     with atomic_path(path) as temporary:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.files.yaml_files import read_mapping
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile, Row
 from recap.settings.claims import Claim, ClaimsFile

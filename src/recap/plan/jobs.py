@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from recap.core.files.yaml_files import read_mapping
+from recap.core.documents import read_mapping
 from recap.plan.identities import CAPTIONING, EVALUATION, job_code
 from recap.plan.outside_rows import ScoredFile
 from recap.plan.run_plan import RunPlan

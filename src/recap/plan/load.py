@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError
-from recap.core.files.yaml_files import read_mapping
-from recap.core.process.gpus import devices
+from recap.core.process import devices
 from recap.plan.run_plan import RunPlan
 from recap.plan.run_spec import nodes
 from recap.settings import Execution

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from recap.core.documents import read_mapping
 from recap.core.errors import UnknownName, nearest
-from recap.core.files.yaml_files import read_mapping
 from recap.plan.load import PARAMS, unchecked_plan
 from recap.plan.run_plan import RunPlan
 from recap.settings.param_files import profiles

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 
 NAME = ".provenance.json"

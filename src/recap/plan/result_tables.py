@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_json
 from recap.core.errors import RecapError
-from recap.core.files.json_files import read_json
 
 _TABLE = {"table", "title", "scale", "baseline", "seeds", "columns", "rows"}
 _ROW = {"id", "label", "dataset", "subset", "features", "model", "recipe", "stage", "cells"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import parse, read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.files.yaml_files import parse, read_mapping
 from recap.plan.load import PARAMS, ROW, load_plan
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan

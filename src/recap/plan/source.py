@@ -19,19 +19,14 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _SETTINGS = "pydantic.BaseModel"
 # Files, messages and processes carry results and compute none; a test compares this list with what trainings run.
 MACHINERY = (
-    "recap.settings.kinds",
-    "recap.core.differences",
+    "recap.core.checksums",
+    "recap.core.documents",
     "recap.core.errors",
     "recap.core.files",
-    "recap.core.git",
-    "recap.core.hashing",
-    "recap.plan.identities",
     "recap.core.log",
-    "recap.settings.params",
     "recap.core.plugins",
     "recap.core.problems",
     "recap.core.process",
-    "recap.core.progress",
     "recap.features.earlier",
     "recap.features.hdf5",
     "recap.features.hdf5_process",
@@ -42,8 +37,11 @@ MACHINERY = (
     "recap.features.parts",
     "recap.features.shards",
     "recap.features.writer",
+    "recap.plan.identities",
     "recap.plan.source",
     "recap.plan.syntax",
+    "recap.settings.kinds",
+    "recap.settings.params",
 )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from recap.core.errors import ConfigError
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.plan.step_shapes import StepShape, Work
 from recap.settings.base import Strict
 from recap.settings.params import validate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 
 NAME = "inputs.txt"
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recap.core.counted import counted
-from recap.core.errors import DataError
-from recap.core.files.atomic import write_text
+from recap.core.errors import DataError, counted
+from recap.core.files import write_text
 from recap.core.log import log
 from recap.plan.run_plan import RunPlan
 from recap.profile_report.claims import judged_claims

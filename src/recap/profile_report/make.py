@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
-from recap.core.files.checksums import check, record
-from recap.core.files.json_files import read_json
+from recap.core.checksums import check, record
+from recap.core.documents import read_json
+from recap.core.files import write_text
 from recap.core.log import log
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from recap.core.counted import counted
-from recap.core.git import commit
+from recap.core.errors import counted
+from recap.core.hashing import commit
 from recap.data.corpus.corpus import SPLITS, Corpus
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan

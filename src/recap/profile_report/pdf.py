@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.profile_report.origins import Origin
 from recap.profile_report.pictures import ShownFigure

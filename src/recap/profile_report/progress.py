@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recap.core.counted import counted
-from recap.core.files.json_files import read_json
+from recap.core.documents import read_json
+from recap.core.errors import counted
 from recap.cost.report import costs_of
 from recap.plan.amounts import UnknownSize
 from recap.plan.labels import series_of

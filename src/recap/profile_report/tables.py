@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from recap.core.counted import counted
-from recap.core.errors import RecapError
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
+from recap.core.checksums import check
+from recap.core.documents import read_json
+from recap.core.errors import RecapError, counted
 from recap.plan.paths import Paths
 from recap.plan.run import file_name, row_runs
 from recap.plan.run_plan import RunPlan

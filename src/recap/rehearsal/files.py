@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError
-from recap.core.files.atomic import atomic_path, write_text
+from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file
 from recap.rehearsal import coco, detectors, hub, regions, web, xrays
 from recap.rehearsal.world import World

@@ -10,8 +10,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, nearest
-from recap.core.files.yaml_files import read_mapping
 from recap.plan.load import PARAMS, load_plan
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths

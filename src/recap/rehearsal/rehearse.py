@@ -14,8 +14,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
-from recap.core.files.json_files import read_json, write_json
 from recap.core.plugins import VARIABLE, load_plugins
 from recap.cost.tools import Tool, tools
 from recap.rehearsal.prepare import SITE, check_paper, prepare

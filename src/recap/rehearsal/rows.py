@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.files.json_files import read_json
+from recap.core.documents import read_json
 from recap.plan.paths import Paths
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import sheet_fonts, wrapped
 from recap.reporting.text import plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.files.spreadsheet import cell, csv_text, no_formula
+from recap.core.files import cell, csv_text, no_formula
 from recap.core.log import log
 from recap.reporting.content import NONE, Block, Content, Entry, Line
 from recap.reporting.tables import write_formats

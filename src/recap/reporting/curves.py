@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from recap.core.checksums import check
 from recap.core.errors import DamagedFile, MissingFile
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.checksums import check
-from recap.core.files.spreadsheet import csv_text
+from recap.core.files import atomic_path, csv_text, write_text
 from recap.reporting.colours import COLOURS, colour_of
 from recap.reporting.text import plain
 

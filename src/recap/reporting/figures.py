@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files.atomic import atomic_path, write_text
+from recap.core.files import atomic_path, write_text
 from recap.data.corpus.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.reporting.colours import colour_of

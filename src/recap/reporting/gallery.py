@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, MetricError
-from recap.core.files.atomic import write_text
-from recap.core.seeding import generator
+from recap.core.files import write_text
+from recap.core.hashing import generator
 from recap.data.corpus.corpus import VIEWS, Corpus
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import side_by_side

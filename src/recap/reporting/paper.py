@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.reporting.content import OUTSIDE, mark_of, number, one_reason
 from recap.reporting.notes import NO_RUNS, from_outside, scored_here
 from recap.reporting.printed import doubt_marks, note_mark, own_not_run_mark

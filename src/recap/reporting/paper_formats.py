@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recap.core.files.spreadsheet import csv_text, no_formula
+from recap.core.files import csv_text, no_formula
 from recap.reporting import latex, markdown
 from recap.reporting.content import NONE
 from recap.reporting.latex import PACKAGES, escape, fitted, label_name, signed, superscript

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import MetricError
+from recap.core.hashing import generator
 from recap.core.log import log
-from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.text import tokenize
 from recap.plan.outside_rows import outside_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
 from recap.statistics.scores import read_metrics
 
 

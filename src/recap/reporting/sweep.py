@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.errors import RecapError
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
-from recap.core.files.spreadsheet import cell, csv_text
+from recap.core.files import atomic_path, cell, csv_text, write_text
 from recap.reporting.colours import colour_of
 from recap.reporting.text import plain
 from recap.settings.figures import Figure

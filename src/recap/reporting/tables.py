@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.core.counted import counted
-from recap.core.files.atomic import write_text
-from recap.core.files.spreadsheet import cell, csv_text
+from recap.core.errors import counted
+from recap.core.files import cell, csv_text, write_text
 from recap.core.log import log
 from recap.reporting.content import OUTSIDE, Content, run_rows, table_content
 from recap.reporting.html import html_table

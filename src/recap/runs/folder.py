@@ -13,11 +13,10 @@ from typing import Any
 import torch
 import yaml
 
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.checksums import record
-from recap.core.files.json_files import write_json
-from recap.core.git import commit
-from recap.core.hashing import value_hash
+from recap.core.checksums import record
+from recap.core.documents import write_json
+from recap.core.files import atomic_path, write_text
+from recap.core.hashing import commit, value_hash
 from recap.models.base import Captioner
 from recap.runs.weights import read_weights
 from recap.settings import Execution

@@ -11,10 +11,10 @@ import torch
 import yaml
 from torch import Tensor
 
+from recap.core.checksums import record
+from recap.core.documents import write_json
 from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
-from recap.core.files.atomic import write_text
-from recap.core.files.checksums import record
-from recap.core.files.json_files import write_json
+from recap.core.files import write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.features.tensors import read_tensors

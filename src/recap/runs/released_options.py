@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError
-from recap.core.files.yaml_files import read_mapping
 from recap.data.files.pickles import read_plain_pickle
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError, MissingSettings
-from recap.core.files.json_files import read_json
 from recap.data.files.pickles import read_plain_pickle
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.special import BOS, PAD, SPECIAL

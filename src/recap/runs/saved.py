@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from recap.core.checksums import check
 from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
-from recap.core.files.checksums import check
 from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import TrainingError, first_line
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.models.base import Captioner
 
 DIGEST = "tensors_sha256"  # the only key: safetensors writes several in an order that changes from run to run

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from recap.core.files.yaml_files import read_mapping
+from recap.core.documents import read_mapping
 from recap.settings import SECTIONS
 
 OF_A_PAPER = ("tables", "figures", "studies")  # their names begin with the paper: params/mine/tables/t3.yaml is mine/t3

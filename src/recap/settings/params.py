@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.files.yaml_files import read_mapping
 from recap.core.problems import adapter, first_problem
 from recap.settings import SECTIONS, PaperProfile, Profile
 from recap.settings.param_files import SCALES, TABLES, file_and_part, files, label, names, profiles, tables_named

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
 from recap.settings.table_parts import TableOfParts
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from recap.core.counted import counted
-from recap.core.errors import ConfigError, nearest
+from recap.core.errors import ConfigError, counted, nearest
 from recap.plan.run import row_runs
 from recap.settings import Table
 from recap.settings.claims import Check, Claim

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import MetricError
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.plan.outside_rows import outside_path
 from recap.plan.run import Run, row_runs
 from recap.settings import OutsideRow, Row, Table

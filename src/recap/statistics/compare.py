@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from recap.core.checksums import record
+from recap.core.documents import write_json
 from recap.core.errors import MetricError
-from recap.core.files.checksums import record
-from recap.core.files.json_files import write_json
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
 from recap.settings.columns import RUN_COLUMNS, column_info

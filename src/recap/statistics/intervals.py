@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 
 RESAMPLES = 2_000
 LEVEL = 0.95

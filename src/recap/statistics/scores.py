@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import FiniteFloat
 
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MissingFile
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
 from recap.settings.decoding import DecodingSettings, OutsideCaptions
 
 

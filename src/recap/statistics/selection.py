@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from recap.core.checksums import check, record
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedFile, MetricError
-from recap.core.files.checksums import check, record
-from recap.core.files.json_files import read_json, write_json
 from recap.core.log import log
 from recap.settings.base import Strict
 from recap.settings.selections import Selection

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.hashing import sha256_file
 from recap.plan.submissions import TEST, results_name
 from recap.settings.base import Strict

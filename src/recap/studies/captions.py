@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.errors import DataError
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
 from recap.data.corpus.corpus import Corpus
 from recap.reporting.text import plain
 from recap.settings import Study

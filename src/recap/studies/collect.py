@@ -9,10 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from recap.core.counted import counted
-from recap.core.errors import DataError
-from recap.core.files import checksums
-from recap.core.files.json_files import read_json, write_json
+from recap.core import checksums
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DataError, counted
 from recap.core.log import log
 from recap.core.problems import first_problem
 from recap.settings import Strict

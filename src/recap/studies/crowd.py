@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from recap.core.files.spreadsheet import csv_text
+from recap.core.files import csv_text
 from recap.studies.page import AGREED, asset, consent_paragraphs
 from recap.studies.sheets import Item, Sheets
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from recap.core.errors import DataError
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.reporting.text import plain
 from recap.settings import Study
 from recap.studies.sheets import BEST, Item

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from recap.core.counted import counted
-from recap.core.errors import DataError
-from recap.core.files import checksums
-from recap.core.files.atomic import write_text
+from recap.core import checksums
+from recap.core.errors import DataError, counted
+from recap.core.files import write_text
+from recap.core.hashing import generator
 from recap.core.log import log
-from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.settings import Study

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from recap.core.errors import DataError, MissingData
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "microsoft-edge")
 _SECONDS = 120

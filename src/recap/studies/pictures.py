@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recap.core.errors import DamagedData
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.data.files.images import ImageSource
 from recap.data.files.members import DAMAGED
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from recap.core.errors import ConfigError, DamagedData, DataError, first_line
-from recap.core.files.atomic import write_text
-from recap.core.files.spreadsheet import csv_text
+from recap.core.files import csv_text, write_text
 from recap.core.log import log
 from recap.studies.page import inside, page, policy
 from recap.studies.responses import as_response, check_response

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from recap.core.checksums import check
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.core.problems import first_problem
 from recap.settings import Strict, Study

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.core.counted import counted
-from recap.core.files import checksums
-from recap.core.files.json_files import write_json
+from recap.core import checksums
+from recap.core.documents import write_json
+from recap.core.errors import counted
+from recap.core.hashing import generator
 from recap.core.log import log
-from recap.core.seeding import generator
 from recap.studies.responses import Response
 from recap.studies.sheets import Item, Sheet, Sheets
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recap.core.counted import counted
-from recap.core.files import checksums
-from recap.core.files.spreadsheet import cell, csv_text
+from recap.core import checksums
+from recap.core.errors import counted
+from recap.core.files import cell, csv_text
 from recap.core.log import log
 from recap.reporting.content import NONE, Block, Content, Entry, Line
 from recap.reporting.tables import write_formats

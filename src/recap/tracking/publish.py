@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recap.core.counted import counted
-from recap.core.errors import RecapError
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
+from recap.core.errors import RecapError, counted
 from recap.core.log import log
 from recap.plan.result_tables import read_tables
 from recap.tracking.records import Record, read_runs

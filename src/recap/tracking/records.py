@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
+from recap.core.checksums import check
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError, DamagedFile, RecapError, UnknownName, nearest
-from recap.core.files.checksums import check
-from recap.core.files.json_files import read_json
 from recap.core.hashing import sha256_file, value_hash
 from recap.plan.labels import labels, series_of, setting_names
 from recap.settings.columns import column_info

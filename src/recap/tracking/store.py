@@ -14,8 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from recap.core.errors import MissingFile, RecapError, first_line
-from recap.core.files.atomic import atomic_path
-from recap.core.files.lock import exclusive
+from recap.core.files import atomic_path, exclusive
 
 # Marks the experiments that are made from results.
 MARK = {"recap": "runs"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recap.core.differences import differences
 from recap.core.errors import RecapError, UnknownName, nearest
+from recap.core.hashing import differences
 from recap.plan.result_tables import read_tables
 from recap.reporting.text import p_text, plain
 from recap.settings.params import read_mapping

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.data.caption_ids import CaptionIds
 from recap.features.prefetch import prefetch
 from recap.models.images import Images

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recap.core.differences import differences, listed
-from recap.core.errors import TrainingError, first_line
-from recap.core.files.atomic import atomic_path
+from recap.core.errors import TrainingError, first_line, listed
+from recap.core.files import atomic_path
+from recap.core.hashing import differences
 from recap.core.log import log
 from recap.training.distributed import Group
 

@@ -10,15 +10,12 @@ from typing import NotRequired, TypedDict, Unpack
 
 import torch
 
-from recap.core.device import prepare_gpu, select_device
+from recap.core.device import precision_here, prepare_gpu, select_device
+from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
-from recap.core.hashing import sha256_file, value_hash
+from recap.core.files import exclusive
+from recap.core.hashing import derived_seed, sha256_file, value_hash
 from recap.core.log import log
-from recap.core.precision import precision_here
-from recap.core.process.signals import GracefulStop
-from recap.core.seeding import derived_seed
 from recap.data.caption_ids import CaptionIds
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.subsample import read_subset
@@ -86,7 +83,7 @@ class TrainingFiles(TypedDict):
 def train(*, spec: RunSpec, execution: Execution, state: Path, out: Path, **files: Unpack[TrainingFiles]) -> None:
     """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`."""
     group = init_group(select_device(execution.device))
-    with GracefulStop(run_name(spec)), _claimed(state, group):
+    with _claimed(state, group):
         group.barrier()  # until the state is ours
         inputs = load_inputs(spec, execution, group, **files)
         training = build_training(spec, execution, inputs, state, group)

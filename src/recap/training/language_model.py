@@ -12,17 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from recap.core.device import select_device
+from recap.core import checksums
+from recap.core.device import mixed, select_device
+from recap.core.documents import write_json
 from recap.core.errors import TrainingError
-from recap.core.files import checksums
-from recap.core.files.json_files import write_json
-from recap.core.files.lock import exclusive
-from recap.core.hashing import value_hash
-from recap.core.log import log
-from recap.core.precision import mixed
-from recap.core.process.signals import GracefulStop
-from recap.core.progress import progress
-from recap.core.seeding import derived_seed, generator
+from recap.core.files import exclusive
+from recap.core.hashing import derived_seed, generator, value_hash
+from recap.core.log import log, progress
+from recap.core.process import GracefulStop
 from recap.data.texts import texts_outside
 from recap.data.vocabulary.special import BOS, EOS, PAD, UNK
 from recap.data.vocabulary.words import load_vocabulary
@@ -143,7 +140,7 @@ class LanguageModelTraining:
     def run(self) -> Progress:
         """Train to the end, continuing where a killed training of the same identity was."""
         self._resume()
-        with self._stop, self._stop.deferred():
+        with self._stop:
             while self.progress.epoch < self.spec.epochs:
                 self._epoch()
         return self.progress

@@ -13,10 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from recap.core.errors import TrainingError
-from recap.core.log import log
-from recap.core.process.signals import GracefulStop
-from recap.core.progress import progress as progress_bar
-from recap.core.progress import time_left
+from recap.core.log import log, time_left
+from recap.core.log import progress as progress_bar
+from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import Counters
 from recap.runs.weights import plain_weights, save_weights
@@ -65,7 +64,7 @@ class Training:
     def run(self) -> Counters:
         """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
         self._resume()
-        with self._stop, self._stop.deferred():
+        with self._stop:
             if self.trained and self.progress.best_epoch < 0:
                 self._score_start()
             patience = math.inf if self.stage.patience is None else self.stage.patience

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from recap.core.seeding import derived_seed
+from recap.core.hashing import derived_seed
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from recap.core.device import mixed
+from recap.core.documents import write_json
 from recap.core.errors import TrainingError, first_line
-from recap.core.files.json_files import write_json
-from recap.core.precision import mixed
 from recap.decoding.step import NonFiniteLogits
 from recap.models.base import Captioner
 from recap.runs.folder import Counters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.data.corpus.corpus import Corpus
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels

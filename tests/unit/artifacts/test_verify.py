@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 from helpers.refusals import refused
 from recap.artifacts.verify import problems
 from recap.cli import main
+from recap.core import checksums
 from recap.core.errors import MissingFile, RecapError
-from recap.core.files import checksums
 from recap.core.hashing import sha256_file
 from recap.plan import provenance
 

@@ -11,7 +11,7 @@ import recap
 from helpers.plans import PARAMS, edited
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
-from recap.core.counted import counted
+from recap.core.errors import counted
 from recap.plan.identities import neutral_keys
 from recap.settings import SECTIONS
 from recap.settings.param_files import names

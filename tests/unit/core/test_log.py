@@ -1,4 +1,4 @@
-"""Messages: plain lines for a person, lines with times and levels in a file, and nothing printed by a library call."""
+"""Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by a library call."""
 
 import re
 import subprocess
@@ -9,7 +9,21 @@ import pytest
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import RecapError
-from recap.core.log import FILE_ONLY, configure, labelled, log, shown
+from recap.core.log import (
+    FAILURES_VARIABLE,
+    FILE_ONLY,
+    byte_bar,
+    configure,
+    duration,
+    failure_file,
+    labelled,
+    log,
+    progress,
+    record_failure,
+    shown,
+    time_left,
+    without_progress,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +88,6 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
 
 
 def test_a_bug_leaves_its_traceback_in_the_log(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.core.process.workflow_lock.exit_with_workflow", lambda: 1 / 0)
     monkeypatch.setattr("recap.cli.exit_with_workflow", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["--log-file", str(tmp_path / "job.log"), "artifacts", "verify", "none"])
@@ -99,3 +112,57 @@ def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
         both = [subprocess.Popen([sys.executable, "-c", f"name = {n!r}\n{code}"], stderr=file) for n in ("one", "two")]
         assert [process.wait() for process in both] == [0, 0]
     assert {len(set(line.split())) for line in (tmp_path / "log").read_text().splitlines()} == {1}
+
+
+@pytest.mark.parametrize(
+    "seconds, words",
+    [(0.4, "0 s"), (45, "45 s"), (59.6, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (273_600, "3 d 4 h")],
+)
+def test_times_are_words_of_two_units(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_what_is_left_follows_from_what_was_done():
+    assert time_left(3, 12, 60.0) == "about 3 min left"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock of tqdm that a test moves on."""
+    now = [100.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    return now
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(clock, capsys):
+    configure()
+    for _ in progress(range(1000), name="{zodiac}@demo seed 2", unit="batches"):
+        clock[0] += 1
+    lines = capsys.readouterr().err.splitlines()
+    assert 25 < len(lines) < 40 and lines[0] == "{zodiac}@demo seed 2: 30 of 1000 batches, 16:10 left"
+    assert all(line.startswith("{zodiac}@demo seed 2: ") for line in lines)
+
+
+def test_short_work_and_pieces_of_a_whole_print_nothing(clock, capsys):
+    assert list(progress(range(5), name="short", unit="steps")) == [0, 1, 2, 3, 4]
+    with without_progress():
+        for _ in progress(range(1000), name="piece", unit="steps"):
+            clock[0] += 1
+    assert capsys.readouterr().err == ""
+
+
+def test_bytes_are_counted(clock, capsys):
+    with byte_bar("fetch", total=None) as bar:
+        clock[0] += 61
+        bar.update(2**20)
+    assert capsys.readouterr().err == "fetch: 1.00M B, 01:01 so far\n"
+
+
+def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
+    monkeypatch.delenv(FAILURES_VARIABLE, raising=False)
+    record_failure("nobody waits for it")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path / "failures"))
+    record_failure("the loss is nan")
+    assert failure_file(tmp_path / "failures", ["train", "--stage", "xe"]).read_text() == "the loss is nan"

@@ -14,7 +14,7 @@ from PIL import Image
 from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from helpers.refusals import refused
 from recap.core.errors import DamagedData, DataError, InUse, MissingData
-from recap.core.files.lock import exclusive
+from recap.core.files import exclusive
 from recap.data.datasets.conceptual import download as conceptual_download
 from recap.data.datasets.conceptual import shards as conceptual_shards
 from recap.data.datasets.conceptual import web_pictures

@@ -7,7 +7,7 @@ import pytest
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import MetricError
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
 from recap.metrics.evaluate import evaluate_captions

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from helpers.feature_stores import write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, MetricError
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.data.corpus.build import build_corpus
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.evaluation import job as evaluation

@@ -8,8 +8,8 @@ import pytest
 from scipy.ndimage import label
 
 from helpers.refusals import refused
+from recap.core import checksums
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
-from recap.core.files import checksums
 from recap.data.corpus.build import build_corpus
 from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes.pictures import painted_mask

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.refusals import refused
+from recap.core.checksums import recorded
 from recap.core.errors import MetricError
-from recap.core.files.checksums import recorded
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.metrics import coco
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.java import java_executable

@@ -10,7 +10,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.metrics.base import Metric, Result
 from recap.metrics.evaluate import evaluate_captions
 from recap.settings import DecodingSettings

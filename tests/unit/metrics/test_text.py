@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.core.signatures import parse_signature
+from recap.core.hashing import parse_signature
 from recap.metrics.sanitize import sanitize
 from recap.metrics.signature import reference_range, signature
 from recap.metrics.tokenize import simple_tokenize

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from helpers.plans import edited
 from helpers.refusals import refused
+from recap.core.checksums import record
 from recap.core.errors import ConfigError, DataError, MetricError
-from recap.core.files.checksums import record
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.captions import describe

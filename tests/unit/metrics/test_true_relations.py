@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.captions import describe

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from helpers.model_cases import BOS, EOS, B, C, T, built, cases, changed, random_images, random_tokens, single, still
-from recap.core.precision import mixed
+from recap.core.device import mixed
 from recap.nn.fast import switch
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.feature_stores import write_store
 from helpers.prepared import prepare
-from recap.core.files.yaml_files import read_mapping
+from recap.core.documents import read_mapping
 
 pytestmark = pytest.mark.seconds
 

@@ -11,7 +11,7 @@ from helpers.plans import edited
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
-from recap.core.process.gpus import VISIBLE
+from recap.core.process import VISIBLE
 from recap.plan import jobs
 from recap.plan.inputs import data_files, feature_files, hub_files, missing_inputs, used_features
 from recap.plan.load import load_plan, uses_gpus

@@ -9,8 +9,8 @@ import pytest
 from helpers.plans import PARAMS, planned
 from helpers.refusals import refused
 from helpers.score_files import make_table, write_scores
+from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
-from recap.core.files.checksums import record
 from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs
 from recap.reporting.tables import write_table

@@ -1,6 +1,5 @@
 """A row of a table trains in this process: what it is made from, what may be different, and what it ends with."""
 
-import fcntl
 import json
 import shutil
 import signal
@@ -18,7 +17,8 @@ from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
-from recap.core.process.workflow_lock import LOCK_FOLDER
+from recap.core.files import exclusive
+from recap.core.process import LOCK_FOLDER
 from recap.evaluation.few import caption_few
 from recap.plan.inputs import missing_inputs
 from recap.plan.paths import Paths
@@ -181,11 +181,9 @@ def test_beside_a_running_workflow_one_sentence_says_why_no_file_is_made(monkeyp
         main(words)
     assert "the messages above say why" in capsys.readouterr().err and len(started) == 1
     LOCK_FOLDER.mkdir(parents=True)
-    with (LOCK_FOLDER / "owner").open("w") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        print("id 77", file=owner, end="", flush=True)
-        with pytest.raises(SystemExit):
-            main(words)
+    (LOCK_FOLDER / "process").write_text("77")
+    with exclusive(LOCK_FOLDER / "lock", wait_seconds=0, what="the workflow"), pytest.raises(SystemExit):
+        main(words)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "a workflow is running in this folder (process 77)" in said
     assert len(started) == 1
@@ -196,16 +194,18 @@ def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
     stand_in.write_text("#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n")
     stand_in.chmod(0o755)
     code = "import sys, types; from recap.cli import train_row\n"
-    code += "from recap.core.process.signals import exit_on_signals\n"
     code += "train_row.sys = types.SimpleNamespace(executable=sys.argv[1])\n"
-    code += "with exit_on_signals(): train_row._snakemake()"
+    code += "train_row._snakemake()"
     process = subprocess.Popen([sys.executable, "-c", code, str(stand_in)], cwd=tmp_path)
     while not (tmp_path / "started").exists():
         assert process.poll() is None
         time.sleep(0.05)
     process.terminate()
-    assert process.wait() == 128 + signal.SIGTERM
-    assert (tmp_path / "ended").exists()
+    assert process.wait() == -signal.SIGTERM
+    end = time.monotonic() + 30
+    while not (tmp_path / "ended").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_its_captions_obey_the_rules_of_the_evaluation(results):

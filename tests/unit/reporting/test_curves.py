@@ -6,8 +6,8 @@ from PIL import Image
 from PIL.ImageColor import getrgb
 
 from helpers.refusals import refused
+from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
-from recap.core.files.checksums import record
 from recap.reporting.colours import COLOURS, colour_of
 from recap.reporting.curves import Curve, draw_curves, write_curves
 from recap.reporting.figures import contact_sheet

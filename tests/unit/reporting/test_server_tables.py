@@ -10,7 +10,7 @@ import pytest
 
 from helpers.score_files import write_run
 from helpers.server_workspace import answer
-from recap.core.files.checksums import record
+from recap.core.checksums import record
 from recap.export.server_answer import import_answer
 from recap.plan.run import row_runs
 from recap.reporting.tables import write_table

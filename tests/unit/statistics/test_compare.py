@@ -7,8 +7,8 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, make_table, write_run, write_scores
+from recap.core.checksums import NAME, record
 from recap.core.errors import DamagedFile, MetricError, MissingFile, RecapError
-from recap.core.files.checksums import NAME, record
 from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
 from recap.statistics.paired import compare_paired

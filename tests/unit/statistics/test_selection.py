@@ -6,8 +6,8 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
+from recap.core.checksums import record
 from recap.core.errors import ChangedFile, MetricError, MissingFile, RecapError
-from recap.core.files.checksums import record
 from recap.reporting.tables import write_table
 from recap.settings.selections import Selection
 from recap.settings.specs import SelectedRows

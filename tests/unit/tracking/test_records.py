@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from helpers.refusals import refused
+from recap.core.checksums import record
 from recap.core.errors import ChangedFile, RecapError, UnknownName
-from recap.core.files.checksums import record
 from recap.tracking.publish import publish as publish_now
 from recap.tracking.publish import read_records, remove_runs
 from recap.tracking.store import run_list_urls

@@ -8,7 +8,7 @@ import yaml
 
 from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, training
-from recap.core import precision
+from recap.core import device as precision
 from recap.core.errors import TrainingError
 from recap.settings.recipes import CrossEntropy
 from recap.settings.run import CrossEntropyRun

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files import checksums
+from recap.core import checksums
 from recap.core.plugins import resolve
-from recap.core.process.memory import limited_memory
+from recap.core.process import limited_memory
 from recap.data.corpus.corpus import write_corpus
 from recap.settings.datasets import Dataset, DatasetConfig
 from recap.settings.params import validate

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.errors import DataError
-from recap.core.files import checksums
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.data.corpus.corpus import SPLITS, Corpus
 from recap.data.corpus.parts_of_speech import shares
 

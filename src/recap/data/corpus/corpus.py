@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.errors import DamagedData, DataError, MissingData, first_line, nearest
-from recap.core.files import checksums
 from recap.data.corpus.corpus_file import (
     COLUMNS,
     SPLITS,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recap.core.errors import DataError, nearest
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.data.vocabulary.text import one_line
 

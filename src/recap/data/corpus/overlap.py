@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import DataError
-from recap.core.progress import progress
+from recap.core.log import progress
 from recap.data.corpus.corpus import SPLITS, Corpus
 from recap.data.files.images import ImageSource
 

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from recap.core.errors import DataError, MissingData, nearest
-from recap.core.hashing import sha256_file
-from recap.core.seeding import derived_seed
+from recap.core.hashing import derived_seed, sha256_file
 from recap.data.corpus.corpus_file import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
-from recap.core.process.bounded import at_once
-from recap.core.process.signals import GracefulStop
+from recap.core.files import write_text
+from recap.core.process import at_once
 from recap.data.files.redirects import DownloadError, guarded_session, reason_of
 from recap.settings.versions import OutsideFile
 
@@ -31,7 +30,6 @@ class Answer:
     bytes: int | None
 
 
-@GracefulStop("check-addresses")
 def check_addresses(files: Sequence[OutsideFile], *, timeout: float, workers: int) -> list[Answer]:
     """Ask each address of some files once, by HEAD: nothing is downloaded.
 

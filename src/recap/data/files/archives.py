@@ -16,12 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files.atomic import naming_full_disk
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
-from recap.core.process.memory import limited_memory
-from recap.core.progress import progress
+from recap.core.files import exclusive, writing
+from recap.core.log import progress
+from recap.core.process import limited_memory
 from recap.data.files.member_names import Chosen, MemberNames
 from recap.data.files.members import DAMAGED, damage
 
@@ -51,7 +50,7 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * archive.stat().st_size) if limit is None else limit
-    with naming_full_disk(into), _private_folder(into, archive) as folder:
+    with writing(into), _private_folder(into, archive) as folder:
         places = _unpack(archive, folder, into, Chosen(members), limit)
         # One flush for all files: a file that has its place has its bytes on the disk.
         os.sync()
@@ -74,7 +73,7 @@ def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
     place = into.with_name(f".{into.name}.part")
     folder, mark = place / "files", place / "archive.json"
     place.mkdir(parents=True, exist_ok=True)
-    with exclusive(place, wait_seconds=0, what=f"the folder {into} to unpack into"):
+    with exclusive(place / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
         found = archive.stat()
         about = {"archive": archive.name, "bytes": found.st_size, "changed_ns": found.st_mtime_ns}
         if not mark.is_file() or read_json(mark) != about:

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import taken
+from recap.core.files import try_lock
 from recap.data.files.redirects import MOST, DownloadError, guarded_session, reason_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def locked_part(part: Path) -> Iterator[IO[bytes]]:
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab") as file:
         # The other process may have given the file its name between our open and our lock.
-        if not taken(file.fileno()) or not part.exists() or os.fstat(file.fileno()).st_ino != part.stat().st_ino:
+        if not try_lock(file.fileno()) or not part.exists() or os.fstat(file.fileno()).st_ino != part.stat().st_ino:
             raise DataError(f"{part}: another process is fetching it; wait for that one, then run this again")
         yield file
 

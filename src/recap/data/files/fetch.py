@@ -12,14 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from recap.core.documents import write_json
 from recap.core.errors import DataError, RecapError
-from recap.core.files.atomic import atomic_path, naming_full_disk
-from recap.core.files.json_files import write_json
-from recap.core.log import log
-from recap.core.process.bounded import at_once
-from recap.core.process.memory import limited_memory
-from recap.core.process.signals import GracefulStop
-from recap.core.progress import byte_bar
+from recap.core.files import atomic_path, writing
+from recap.core.log import byte_bar, log
+from recap.core.process import at_once, limited_memory
 from recap.data.files.download import Transfer, download, locked_part, restart, version_file
 from recap.data.files.redirects import DownloadError
 from recap.data.files.verify import record_of, verify
@@ -46,12 +43,12 @@ def fetch_files(
     """
     stop, lock = transfer.stop or threading.Event(), threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with GracefulStop("fetch", "the same command continues"), closing(byte_bar("fetch", total=total)) as bar:
+    with closing(byte_bar("fetch", total=total)) as bar:
 
         def one(file: OutsideFile) -> Fetched | RecapError:
             progress = _mover(bar, lock)
             try:
-                with naming_full_disk(into / file.name):
+                with writing(into / file.name):
                     told = replace(transfer, progress=progress, stop=stop)
                     return fetch_file(file, into=into, source=source, transfer=told)
             except RecapError as error:

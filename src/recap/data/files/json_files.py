@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.process.memory import cause
+from recap.core.process import cause
 from recap.data.files.json_text import JsonText
 from recap.data.files.members import DAMAGED
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from recap.core.errors import DataError, MissingData
-from recap.core.process.memory import cause
+from recap.core.process import cause
 
 # What the standard library raises for archives that are damaged or packed in a way it does not know.
 DAMAGED = (

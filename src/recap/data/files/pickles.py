@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import ConfigError, MissingSettings
-from recap.core.process.memory import cause
+from recap.core.process import cause
 
 MAX_TUPLES = 10_000  # a deeply nested key costs the interpreter's stack when it is hashed
 MOST_LEVELS, MOST_VALUES = 64, 10_000_000

@@ -7,8 +7,8 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+from recap.core.documents import read_json
 from recap.core.errors import DataError
-from recap.core.files.json_files import read_json
 from recap.data.files.archives import check_names
 from recap.data.files.members import DAMAGED, damage
 from recap.settings.versions import OutsideFile

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from recap.core import checksums
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError, nearest
-from recap.core.files import checksums
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.data.subsets.ranking import rank, subset_size

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
+from recap.core.documents import write_json
 from recap.core.errors import DataError
-from recap.core.files import checksums
-from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import Corpus

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from recap.core import checksums
 from recap.core.errors import DataError
-from recap.core.files import checksums
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.data.corpus.corpus_file import DrawnFrom
 from recap.data.subsets.ranking import rank, subset_size
 

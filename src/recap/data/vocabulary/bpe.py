@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData, first_line
-from recap.core.files.json_files import write_json
 from recap.core.hashing import value_hash
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 from recap.settings.params import validate

@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
-from recap.core.files import checksums
-from recap.core.files.json_files import read_json, write_json
 from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.base import AnyVocabulary

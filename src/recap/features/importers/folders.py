@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import DamagedFeatures, FeatureError
-from recap.core.process.memory import cause
+from recap.core.process import cause
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles

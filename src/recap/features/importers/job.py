@@ -11,7 +11,7 @@ import numpy as np
 from recap.core.errors import FeatureError
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.core.process.memory import limited_memory
+from recap.core.process import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.importers.base import ImageIdLookup, Source, existing

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import FeatureError
-from recap.core.progress import progress
+from recap.core.log import progress
 from recap.features.importers.base import EntryIndex, ImageIdLookup
 from recap.features.origins import Mark, file_mark
 

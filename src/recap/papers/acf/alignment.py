@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
 from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS

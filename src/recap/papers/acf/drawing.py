@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import write_json
+from recap.core.documents import write_json
+from recap.core.files import atomic_path
 from recap.data.files.images import ImageSource
 from recap.papers.acf.cluster_tree import Partition, bracketed, tree
 from recap.reporting.attention import Box

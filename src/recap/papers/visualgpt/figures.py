@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from recap.core.errors import ConfigError, TrainingError
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.bpe import BytePairVocabulary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from recap.core.files.atomic import atomic_path
+from recap.core.files import atomic_path
 from recap.evaluation.figure import DrawnModels
 from recap.papers.visualgpt.figure_settings import GateFunctionsFigure
 from recap.papers.visualgpt.srau import SelfResurrecting

@@ -15,8 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.spreadsheet import no_formula
+from recap.core.files import atomic_path, no_formula, write_text
 from recap.data.corpus.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import sheet_fonts, side_by_side, wrapped

@@ -13,8 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.files.atomic import atomic_path, write_text
-from recap.core.files.spreadsheet import cell, csv_text
+from recap.core.files import atomic_path, cell, csv_text, write_text
 from recap.data.corpus.card import TAGGED
 from recap.data.corpus.corpus import Corpus
 from recap.data.corpus.parts_of_speech import count_kinds, kind_of, needed_tagger

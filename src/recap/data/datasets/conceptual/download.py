@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files.atomic import atomic_path, naming_full_disk
-from recap.core.files.json_files import read_json, write_json
-from recap.core.files.lock import exclusive
+from recap.core.files import atomic_path, exclusive, writing
 from recap.core.log import log
-from recap.core.process.signals import GracefulStop, ending
 from recap.data.datasets.conceptual.shards import (
     GONE,
     OK,
@@ -42,10 +40,7 @@ from recap.data.datasets.conceptual.web_pictures import Failure, Web, opened_web
 # A shard with a larger share of fresh failures is asked again, after all others.
 FRESH = 0.05
 _IN_FLIGHT = 4
-_LOOK_SECONDS = 0.2
 LOCK = ".lock"
-
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -98,7 +93,7 @@ def download(
         RecapError: another process downloads into ``out``.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
-    with naming_full_disk(out / LOCK):
+    with writing(out / LOCK):
         out.mkdir(parents=True, exist_ok=True)
     with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
         _same_min_side(out, min_side)
@@ -107,29 +102,10 @@ def download(
             expected = {record.row: record.source_sha256 for record in read_records(published) if record.ok}
         wanted = None if only is None else _numbers(only)
         web = {"workers": workers, "attempts": attempts, "timeout": timeout, "backoff": backoff}
-        counts = _run(_download(tsv, out, min_side, expected, wanted, rounds, web), tsv.name)
+        counts = asyncio.run(_download(tsv, out, min_side, expected, wanted, rounds, web))
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
-
-
-def _run(work: Coroutine[Any, Any, Result], name: str) -> Result:
-    """Run a coroutine to its end, or until a signal: its requests are given up, and the command ends."""
-
-    async def until_stopped() -> Result:
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            await asyncio.wait([task], timeout=_LOOK_SECONDS)
-            if ending.is_set():
-                task.cancel()
-        return await task
-
-    with GracefulStop(name, "the same command continues") as stop, stop.deferred():
-        with suppress(asyncio.CancelledError):
-            result = asyncio.run(until_stopped())
-            if not ending.is_set():
-                return result
-        raise stop.exit(stop.then)
 
 
 def _numbers(path: Path) -> frozenset[int]:
@@ -170,8 +146,6 @@ def _shards(tsv: Path, wanted: list[int] | None = None) -> Iterator[tuple[int, l
     """Yield the rows of each shard of a TSV, or of those wanted."""
     chosen = None if wanted is None else set(wanted)
     for shard, rows in groupby(read_tsv(tsv), key=lambda row: row.number // SHARD):
-        if ending.is_set():  # millions of rows may be passed over here
-            raise asyncio.CancelledError
         if chosen is None or shard in chosen:
             yield shard, list(rows)
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import write_json
+from recap.core.files import atomic_path
 from recap.data.datasets.conceptual.tsv import Row
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from recap.core.files.atomic import write_text
+from recap.core.files import write_text
 from recap.data.corpus.corpus import SPLITS, VIEWS
 from recap.data.datasets.iu_xray.reports import Report
 from recap.data.datasets.iu_xray.split import Study

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path, write_text
+from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
-from recap.core.log import log
-from recap.core.progress import progress
+from recap.core.log import log, progress
 from recap.data.corpus.corpus import VIEWS, Caption, need_splits
 from recap.data.datasets.base import Built, warn_of_part
 from recap.data.datasets.iu_xray.exclusions import count_lines, left_out, write_studies

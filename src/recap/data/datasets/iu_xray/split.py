@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from recap.core.documents import read_json
 from recap.core.errors import DataError, RecapError
-from recap.core.files.json_files import read_json
-from recap.core.seeding import generator
+from recap.core.hashing import generator
 from recap.data.corpus.corpus import SPLITS
 from recap.data.datasets.iu_xray.reports import Report
 from recap.data.vocabulary.text import is_storable

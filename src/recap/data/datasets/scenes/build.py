@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from recap.core.documents import write_json
 from recap.core.errors import DataError
-from recap.core.files.atomic import atomic_path
-from recap.core.files.json_files import write_json
-from recap.core.hashing import sha256_file
-from recap.core.progress import progress
-from recap.core.seeding import generator
+from recap.core.files import atomic_path
+from recap.core.hashing import generator, sha256_file
+from recap.core.log import progress
 from recap.data.corpus.corpus import Caption
 from recap.data.datasets.base import Built
 from recap.data.datasets.scenes.captions import describe

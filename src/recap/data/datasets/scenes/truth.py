@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recap.core import checksums
+from recap.core.documents import read_json
 from recap.core.errors import DataError, MissingData
-from recap.core.files import checksums
-from recap.core.files.json_files import read_json
 from recap.data.datasets.scenes.captions import (
     GROUNDS,
     LINES,

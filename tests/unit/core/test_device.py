@@ -4,34 +4,34 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from recap.core import precision
+from recap.core import device
 from recap.core.errors import ConfigError
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("unit, expected", [(unit, "bf16") for unit in precision.CPU_UNITS] + [("avx512_f", "float32")])
+@pytest.mark.parametrize("unit, expected", [(unit, "bf16") for unit in device.CPU_UNITS] + [("avx512_f", "float32")])
 def test_auto_takes_bf16_only_where_the_processor_has_units_for_it(monkeypatch, unit, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "x86_64", "avx2": True, unit: True})
-    assert precision.precision_here("auto", CPU) == expected
+    assert device.precision_here("auto", CPU) == expected
 
 
 @pytest.mark.parametrize("units, expected", [(True, "bf16"), (False, "float32")])
 def test_auto_asks_a_gpu_for_units_and_takes_no_emulation(monkeypatch, units, expected):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: units or including_emulation)
-    assert precision.precision_here("auto", torch.device("cuda")) == expected
+    assert device.precision_here("auto", torch.device("cuda")) == expected
 
 
 @pytest.mark.parametrize("asked", ["float32", "bf16"])
 def test_what_is_asked_for_needs_no_units(monkeypatch, asked):
-    monkeypatch.setattr(precision, "bf16_unit", None)
-    assert precision.precision_here(asked, CPU) == asked
+    monkeypatch.setattr(device, "bf16_unit", None)
+    assert device.precision_here(asked, CPU) == asked
 
 
 def test_a_torch_that_cannot_tell_asks_for_a_choice(monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities")
     with refused(ConfigError, "precision: auto", torch.__version__):
-        precision.precision_here("auto", CPU)
+        device.precision_here("auto", CPU)
 
 
 def test_the_processor_is_described_by_torch_itself():
@@ -40,5 +40,5 @@ def test_the_processor_is_described_by_torch_itself():
 
 @pytest.mark.parametrize("kind, expected", [("float32", torch.float32), ("bf16", torch.bfloat16)])
 def test_products_of_a_step_have_its_number_type(kind, expected):
-    with precision.mixed(kind, CPU):
+    with device.mixed(kind, CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected

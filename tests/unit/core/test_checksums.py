@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from helpers.refusals import refused
+from recap.core import checksums
 from recap.core.errors import ChangedFile, DamagedFile
-from recap.core.files import checksums
 
 NAMES = [".", "..", "a/b", "x" * 5000, "a\0b"]
 

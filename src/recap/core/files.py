@@ -1,0 +1,197 @@
+"""Files: written whole or not at all, read at one boundary, held by one process at a time, cells of a CSV."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from recap.core.errors import OF_FILES, DataError, InUse, RecapError, first_line
+from recap.core.log import log
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_DISK = "the disk is full, or has no room for more files; make room and run it again"
+_ROOM = 2**20  # bytes; where less is free, a library's own error is that of a full disk
+_MISTAKES = (AssertionError, AttributeError, ImportError, NameError, NotImplementedError, TypeError)  # our own
+_UMASK = os.umask(0)  # mkstemp ignores it; other readers of the files do not
+os.umask(_UMASK)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
+
+
+@contextmanager
+def reading(
+    path: str | Path,
+    room: type[RecapError] = DataError,
+    *,
+    missing: str = "correct its name",
+    damaged: str = "fetch or make it again",
+) -> Iterator[None]:
+    """Turn whatever a library raises while it reads ``path`` into one sentence, an error of the room.
+
+    Mistakes of the program pass: what is raised for a wrong type, name or attribute.
+    """
+    absent, broken = OF_FILES[room]
+    try:
+        yield
+    except (RecapError, *_MISTAKES):
+        raise
+    except FileNotFoundError as error:
+        raise absent(f"{path}: no such file; {missing}") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise RecapError(f"{error.filename or path}: {_FULL_DISK}") from error
+        if error.errno is not None:
+            raise room(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
+        raise broken(f"{path}: {first_line(error)}; {damaged}") from error  # a library's own, such as Pillow's
+    except UnicodeDecodeError as error:
+        raise broken(f"{path}: is no UTF-8 (byte {error.start}); {damaged}") from error
+    except MemoryError as error:
+        raise broken(f"{path}: needs more memory than there is; {damaged}, or raise `ulimit -d`") from error
+    except Exception as error:
+        log.debug(f"{path}", exc_info=True)
+        raise broken(f"{path}: {type(error).__name__}: {first_line(error)}; {damaged}") from error
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn what the disk refuses while ``path`` is written into a sentence; other errors, and of other files, pass."""
+    path = Path(path)
+    try:
+        yield
+    except RecapError:
+        raise
+    except Exception as error:
+        code, name = getattr(error, "errno", None), getattr(error, "filename", None)
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        # Libraries that write past Python say a full disk in their own ways (torch: RuntimeError).
+        if code in _FULL or (code is None and shutil.disk_usage(folder).free < _ROOM):
+            raise RecapError(f"{path}: {_FULL_DISK}") from error
+        place = path if name is None else Path(os.fsdecode(name))  # failed writes name no file
+        part = place.parent == path.parent and place.name.startswith(f".{path.name}.")
+        if code is None or not (part or place == path or place in path.parents):
+            raise
+        reason = os.strerror(code).lower()
+        raise RecapError(f"{path}: cannot be written ({reason}); mend that, or name another place") from error
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on failure removed.
+
+    The temporary files of killed writes of the same file are removed first; that of a running one is kept.
+    """
+    path = Path(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent, re.escape(path.name))
+        handle, temporary = _new_part(path)
+    try:
+        with writing(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o666 & ~_UMASK)
+            temporary.replace(path)
+    finally:
+        # If the disk became read-only, the temporary file remains; the next write removes it.
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _new_part(path: Path) -> tuple[int, Path]:
+    """Return a new file beside ``path`` and its handle, whose lock shows that the writer is running."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if try_lock(handle) and os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # another writer took it for a leftover before it was locked
+
+
+def remove_leftovers(folder: Path, names: str) -> None:
+    """Remove the temporary files of killed writes of files whose names match, and what a library wrote beside them."""
+    if not folder.is_dir():
+        return
+    temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
+    with os.scandir(folder) as entries:
+        parts = [match for match in map(temporary.fullmatch, (entry.name for entry in entries)) if match]
+    for match in sorted(parts, key=lambda match: -len(match[0])):  # a part goes after what was beside it
+        # Another process may remove it at the same time; that of another user stays.
+        with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
+            if try_lock(part.fileno()):
+                (folder / match[0]).unlink(missing_ok=True)
+
+
+def try_lock(handle: int, *, wait: bool = False) -> bool:
+    """Take the kernel's lock of an open file, which ends with its process; return whether it is ours now."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise RecapError(
+            f"this file system has no locks ({error.strerror}); work in a folder on another disk"
+        ) from error
+    return True
+
+
+@contextmanager
+def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
+    """Hold the lock file ``path``, which ends with its process; a second process waits and says for ``what``."""
+    from filelock import FileLock, Timeout
+
+    file_lock = FileLock(path, mode=0o666)
+    at_once = min(wait_seconds, 1.0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file_lock.acquire(timeout=at_once)
+        except Timeout:
+            if wait_seconds > at_once:
+                log.info(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+            file_lock.acquire(timeout=wait_seconds - at_once)
+    except Timeout as error:
+        raise InUse(
+            f"{what} is in use by another process (lock {path}); let that process end, then run this again"
+        ) from error
+    except OSError as error:
+        raise RecapError(f"{path}: cannot be made ({error.strerror}); make its folder writable") from error
+    try:
+        yield
+    finally:
+        file_lock.release()
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def no_formula(text: str) -> str:
+    """Return the text of a cell so that no spreadsheet takes it for a formula: after an apostrophe where it would."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def cell(value: Any) -> str:
+    """Return a value for a CSV: empty for None, text that is no formula, numbers with all their digits."""
+    if value is None:
+        return ""
+    return no_formula(value) if isinstance(value, str) else repr(value)
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as the text of a CSV, the same on every system."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,1 +1,0 @@
-"""Files: written whole, compared with what they were, locked, read as YAML."""

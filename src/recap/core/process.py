@@ -1,0 +1,245 @@
+"""A command as a process: signals that trainings hear, its workflow, GPUs and memory, calls with an end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+from recap.core.errors import InUse, RecapError, first_line
+from recap.core.files import exclusive, try_lock
+from recap.core.log import log
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
+LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
+WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
+_NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"
+_held = ExitStack()  # the lock of this process's workflow
+_GRACE_SECONDS = 120.0  # for a job that got SIGTERM: training finishes its batch and saves first
+
+
+class GracefulStop:
+    """Within this context, SIGTERM and SIGINT set `received`, at which a loop saves and leaves by `exit`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.received: int | None = None
+        self._interrupts = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
+            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        self.received = self.received or number
+        if self._interrupts:
+            self._interrupts = False  # one exception is enough
+            raise SystemExit(128 + number)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Run a part that a signal ends at once by SystemExit, also one that was received before it."""
+        if self.received:
+            raise SystemExit(128 + self.received)
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
+
+    def exit(self, message: str) -> SystemExit:
+        """Log that the job was stopped, with ``message``, and return the exception to raise."""
+        number = self.received or signal.SIGTERM  # another process of the training may have received it
+        log.info(f"{self.name}: stopped by {signal.Signals(number).name}; {message}")
+        return SystemExit(128 + number)
+
+
+def lock_workflow(folder: Path) -> bool:
+    """Hold a folder's workflow lock while this process lives; return whether the previous workflow was killed."""
+    process = folder / "process"
+    number = process.read_text() if process.exists() else "unknown"
+    try:
+        # `running_workflow` of another process may hold it for a moment.
+        _held.enter_context(exclusive(folder / "lock", wait_seconds=1.0, what="the workflow"))
+    except InUse as error:
+        raise InUse(
+            f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it"
+        ) from error
+    killed = process.exists()  # a workflow that ends by itself removes it
+    process.write_text(str(os.getpid()))
+    atexit.register(process.unlink, missing_ok=True)
+    os.environ[WORKFLOW_VARIABLE] = f"{os.getpid()} {_place()} {folder.absolute()}"
+    return killed
+
+
+def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
+    """Return the number of the process whose workflow holds the lock of a folder; None if none does."""
+    process = folder / "process"
+    if not (folder / "lock").exists():
+        return None
+    try:
+        with exclusive(folder / "lock", wait_seconds=0, what="the workflow"):
+            return None
+    except InUse:
+        return process.read_text() if process.exists() else "unknown"
+
+
+def exit_with_workflow() -> None:
+    """Have this process get SIGTERM when its workflow ends, however that ends; outside a workflow do nothing."""
+    workflow = _workflow()
+    if workflow is not None:
+        threading.Thread(target=_exit_after, args=(workflow[0], os.getppid()), daemon=True).start()
+
+
+def _exit_after(workflow: int, parent: int) -> None:
+    with suppress(ProcessLookupError):
+        while os.getppid() == parent:
+            os.kill(workflow, 0)  # asks whether it is there
+            time.sleep(0.5)
+    with suppress(OSError):  # the terminal may have gone with the workflow
+        log.info("recap: the workflow that started this job has ended; stopping the job")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os._exit(128 + signal.SIGTERM)
+
+
+def _workflow() -> tuple[int, Path] | None:
+    """Return process and lock folder of this job's workflow; None if there is none, or Slurm looks after the job."""
+    if WORKFLOW_VARIABLE not in os.environ:
+        return None
+    number, place, folder = os.environ[WORKFLOW_VARIABLE].split(" ", 2)
+    return (int(number), Path(folder)) if place == _place() else None
+
+
+def _place() -> str:
+    """Return the machine and the Slurm job of this process: a workflow may itself run in one."""
+    return "/".join([socket.gethostname(), *filter(None, [os.environ.get("SLURM_JOB_ID")])])
+
+
+def devices() -> list[str]:
+    """Return the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    if VISIBLE in os.environ:
+        names = [name.strip() for name in os.environ[VISIBLE].split(",")]
+        return list(takewhile(lambda name: name not in _NO_GPU, names))
+    return [str(index) for index, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+
+
+def claim(device: str, number: int = 1) -> None:
+    """Take free GPUs for this job of a workflow until it ends, and let torch, not used yet, see them alone."""
+    workflow, names = _workflow(), devices()
+    if device == "cpu" or workflow is None or not names:
+        return
+    if number > len(names):
+        raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
+    if not _take(names, number, workflow[1]):
+        log.info(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
+        while not _take(names, number, workflow[1]):
+            time.sleep(0.5)
+
+
+def _take(names: list[str], number: int, folder: Path) -> bool:
+    """Lock so many free GPUs, or none; their locks are those of this process and of a program it becomes."""
+    free: dict[str, int] = {}
+    for index, name in enumerate(names):
+        handle = os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
+        if len(free) < number and try_lock(handle):
+            free[name] = handle
+        else:
+            os.close(handle)
+    enough = len(free) == number
+    for handle in free.values():
+        if enough:
+            os.set_inheritable(handle, True)  # for torchrun, which takes this process's place
+        else:
+            os.close(handle)
+    if enough:
+        os.environ[VISIBLE] = ",".join(free)
+    return enough
+
+
+def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
+    """Return a command whose process gets SIGTERM when this one ends, however that ends; elsewhere than Linux as is."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", *command] if setpriv else list(command)
+
+
+@contextmanager
+def limited_memory(*weights: Path) -> Iterator[None]:
+    """Limit the memory to half of the machine's, and at least to 4 GiB beside what files of weights need.
+
+    RLIMIT_DATA leaves maps of large stores alone, which RLIMIT_AS would count. Child processes inherit it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if not sys.platform.startswith("linux"):
+        log.info("files from outside may take any memory: this system has no limit for it")
+    elif soft == resource.RLIM_INFINITY:
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        limit = max(half, LEAST_MEMORY + _COPIES * sum(file.stat().st_size for file in weights if file.is_file()))
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether Python or torch asked for memory that there is not."""
+    return isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
+
+
+def cause(error: BaseException) -> str:
+    """Return why a file cannot be read, for a sentence."""
+    return "it needs more memory than a file from outside gets" if out_of_memory(error) else first_line(error)
+
+
+def bounded(call: Callable[[], Result], seconds: float) -> Result:
+    """Return what a call returns; one that takes longer is left behind in a thread, with TimeoutError."""
+    from concurrent.futures import Future
+
+    future: Future[Result] = Future()
+
+    def answer() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # handed over, whatever it is
+            future.set_exception(error)
+
+    threading.Thread(target=answer, daemon=True).start()
+    return future.result(timeout=seconds)
+
+
+def at_once(
+    call: Callable[[Item], Result], items: Sequence[Item], *, workers: int, stop: threading.Event
+) -> list[Result]:
+    """Return what a call returns for each item, several at once; an exception sets ``stop`` and leaves calls behind."""
+    from multiprocessing.pool import ThreadPool
+
+    with ThreadPool(workers) as pool:
+        try:
+            return list(pool.imap(call, items))
+        except BaseException:
+            stop.set()
+            raise

@@ -1,0 +1,232 @@
+"""A process: one job per GPU (names without devices), signals, and jobs that end with their workflow."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers.refusals import refused
+from recap.core.errors import RecapError
+from recap.core.process import (
+    VISIBLE,
+    WORKFLOW_VARIABLE,
+    GracefulStop,
+    at_once,
+    bounded,
+    claim,
+    devices,
+    running_workflow,
+)
+
+JOB = """
+import os, sys, time
+from recap.core.process import claim
+from recap.core.log import configure
+configure()
+claim(sys.argv[1], int(sys.argv[2]))
+print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Start jobs of a workflow on a machine with four GPUs; all end with the test."""
+    started = []
+    named = {WORKFLOW_VARIABLE: f"1 {socket.gethostname()} {tmp_path}", VISIBLE: "a,b,c,d"}
+
+    def start(number=1, device="cuda"):
+        command = [sys.executable, "-c", JOB, device, str(number)]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        started.append(subprocess.Popen(command, env={**os.environ, **named}, text=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def sees(process):
+    return process.stdout.readline().strip()
+
+
+def test_four_jobs_see_four_gpus_and_a_fifth_waits_for_the_one_that_is_killed(job):
+    four = [job() for _ in range(4)]
+    seen = [sees(process) for process in four]
+    assert sorted(seen) == ["a", "b", "c", "d"]
+    fifth = job()
+    assert fifth.stderr.readline() == "all 4 GPUs are in use by other jobs of this workflow: waiting for 1\n"
+    four[2].kill()
+    assert sees(fifth) == seen[2]
+
+
+def test_several_processes_of_one_training_take_several_gpus_or_none(job):
+    one = job()
+    sees(one)
+    assert sees(job(2)) == "b,c"
+    pair = job(2)
+    assert "waiting for 2" in pair.stderr.readline()
+    assert sees(job()) == "d"  # the pair keeps none while it waits for two
+    one.kill()
+
+
+def test_a_job_on_the_cpu_takes_none(job):
+    assert sees(job(device="cpu")) == "a,b,c,d"
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
+    monkeypatch.setenv(VISIBLE, "a,b")
+    with refused(RecapError, "3 processes", "2;", "`processes`"):
+        claim("auto", 3)
+
+
+@pytest.mark.parametrize("names, found", [("0,1", 2), ("GPU-8a3f", 1), ("", 0), ("-1", 0), ("0,-1,1", 1)])
+def test_what_the_user_hides_is_not_counted(monkeypatch, names, found):
+    monkeypatch.setenv(VISIBLE, names)
+    assert len(devices()) == found
+
+
+def test_without_a_workflow_the_users_choice_stays(monkeypatch):
+    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
+    monkeypatch.setenv(VISIBLE, "2,3")
+    claim("cuda")
+    assert os.environ[VISIBLE] == "2,3"
+
+
+def test_a_job_of_slurm_keeps_the_gpus_that_slurm_gave_it(monkeypatch, tmp_path):
+    """Two jobs of one workflow have one GPU each; both see theirs alone, so a lock on the first would be for both."""
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(VISIBLE, "b")
+    claim("cuda")
+    assert os.environ[VISIBLE] == "b" and list(tmp_path.iterdir()) == []
+
+
+STOPPED = """
+import os, signal, sys
+from recap.core.log import configure
+from recap.core.process import GracefulStop
+configure()
+with GracefulStop("job") as stop:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.raise_signal(number)
+    print(stop.received, flush=True)
+    raise stop.exit("the state is saved")
+"""
+
+
+def test_a_signal_sets_a_flag_and_the_loop_leaves():
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "15\n", "job: stopped by SIGTERM; the state is saved\n")
+
+
+def test_a_part_may_be_interrupted_also_by_an_earlier_signal():
+    with pytest.raises(SystemExit, match="130"), GracefulStop("job") as stop, stop.interruptible():
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it went on")
+    with pytest.raises(SystemExit, match="143"), GracefulStop("job") as stop:
+        signal.raise_signal(signal.SIGTERM)
+        with stop.interruptible():
+            raise AssertionError("it began")
+
+
+def test_a_handler_does_not_outlive_its_work():
+    before = signal.getsignal(signal.SIGINT)  # a process in the background of a shell ignores it
+    with GracefulStop("job"):
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_hangs_is_left_behind():
+    stop, begun = threading.Event(), time.monotonic()
+    with pytest.raises(TimeoutError):
+        bounded(threading.Event().wait, 0.1)
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda n: 1 / n if n == 0 else threading.Event().wait(), [0, 1], workers=2, stop=stop)
+    assert stop.is_set() and time.monotonic() - begun < 20
+    assert at_once(lambda n: n * n, [3, 2, 1], workers=2, stop=threading.Event()) == [9, 4, 1]
+
+
+# A workflow: locks the folder, starts one job if a command is given, and prints whether the previous one was killed.
+WORKFLOW = """
+import subprocess, sys, time
+from pathlib import Path
+from recap.core.errors import RecapError
+from recap.core.process import lock_workflow
+try:
+    print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
+except RecapError as error:
+    sys.exit(str(error))
+if sys.argv[3:]:
+    subprocess.Popen([sys.executable, "-c", *sys.argv[3:]])
+time.sleep(float(sys.argv[2]))
+"""
+# A job: works until it is ended.
+AT_WORK = """
+import os, sys, time
+from pathlib import Path
+from recap.core.process import exit_with_workflow
+exit_with_workflow()
+Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(60)
+"""
+
+
+def start(folder, seconds, *command):
+    command = [sys.executable, "-c", WORKFLOW, str(folder), str(seconds), *map(str, command)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_job_ends_with_a_killed_workflow_and_the_next_one_begins(tmp_path):
+    workflow = start(tmp_path, 60, AT_WORK, tmp_path / "job")
+    wait_until(lambda: (tmp_path / "job").exists() and (tmp_path / "job").read_text())
+    workflow.kill()
+    workflow.wait()
+    job = psutil.Process(int((tmp_path / "job").read_text()))
+    wait_until(lambda: not job.is_running() or job.status() == psutil.STATUS_ZOMBIE)
+    then = start(tmp_path, 0)
+    assert then.communicate(timeout=60) == ("killed before\n", "")
+
+
+def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
+    first = start(tmp_path, 60)
+    assert first.stdout.readline() == "first\n"
+    second = start(tmp_path, 0)
+    sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
+    assert second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}" and second.returncode == 1
+    assert first.poll() is None
+    assert running_workflow(tmp_path) == str(first.pid)
+    first.terminate()
+    first.wait()
+    assert running_workflow(tmp_path) is None
+
+
+def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
+    assert running_workflow(tmp_path / "none") is None
+    for _ in range(2):
+        assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
+        assert running_workflow(tmp_path) is None
+
+
+def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    environment = {**os.environ, WORKFLOW_VARIABLE: f"{gone.pid} {socket.gethostname()} {tmp_path}"}
+    job = subprocess.run([sys.executable, "-c", AT_WORK, str(tmp_path / "job")], env=environment, timeout=50)
+    assert job.returncode == -signal.SIGTERM
