@@ -193,7 +193,7 @@ def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
 def test_files_that_killed_jobs_had_begun_are_removed_and_no_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # It keeps the lock while its process lives.
-    code = "import sys; from workflow.folder_lock import lock_folder; lock_folder(['a', 'none'])"
+    code = "import sys; from workflow.folder_lock import lock_folder; lock_folder('a', 'none')"
     begun = [tmp_path / "a" / ".corpus.parquet.12345678.part", tmp_path / "a" / "b" / ".mlflow.db.12345678.part"]
     begun.append(begun[1].with_name(f"{begun[1].name}-journal"))
     others = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / ".other.12345678.part"]
