@@ -1,57 +1,89 @@
-"""Settings classes, chosen by their key ``kind``: one class per file of a folder, and those of plug-ins."""
+"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings."""
 
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, reduce
 from importlib import import_module
 from operator import or_
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, overload
 
-from pydantic import Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from recap.core.errors import ConfigError
-from recap.core.plugins import load_plugins
-from recap.settings.base import Strict
+from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.plugins import HINT, load_plugins, resolve
+from recap.settings.base import NoFile, Strict
 
 Kind = TypeVar("Kind", bound=Strict)
 
 
-class Kinds:
-    """The config classes of one section of ``params/``; as an annotation, the union of all of them.
+class Registry:
+    """Named objects of one sort: ``module:object``, imported only when it is used, or classes of settings.
 
-    The union is built when a schema first needs it, so that a plug-in may import the package.
+    As an annotation it is the union of its classes, chosen by their key ``kind``. The union is built when a schema
+    first needs it, so that a plug-in may import the package.
 
     Args:
-        package: whose modules register the classes when they are imported, ``recap.settings.datasets``.
+        what: what is registered, for messages (``metric``).
+        targets: name -> ``module:object``.
+        package: whose modules register classes when they are imported.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, what: str, targets: Mapping[str, str] | None = None, *, package: str | None = None) -> None:
+        self._what = what
         self._package = package
+        self._targets = dict(targets or {})
         self._classes: dict[str, type[Strict]] = {}
 
-    def register(self, kind: type[Kind]) -> type[Kind]:
-        """Add a class with a field ``kind: Literal[NAME]``; a decorator.
+    @overload
+    def register(self, entry: str, target: str) -> None: ...
 
-        Raises:
-            ConfigError: another class has this name.
-        """
-        (name,) = get_args(kind.model_fields["kind"].annotation)
-        known = self._classes.setdefault(name, kind)
-        if known is not kind:
-            raise ConfigError(f"kind {name!r} of {kind.__module__} is taken by {known.__module__}; rename it")
-        return kind
+    @overload
+    def register(self, entry: type[Kind]) -> type[Kind]: ...
+
+    def register(self, entry: str | type[Kind], target: str | None = None) -> type[Kind] | None:
+        """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind: Literal[NAME]``."""
+        if isinstance(entry, type):
+            (name,) = get_args(entry.model_fields["kind"].annotation)
+            if self._classes.setdefault(name, entry) is entry:
+                return entry
+            known, own = self._classes[name].__module__, entry.__module__
+        else:
+            name, own = entry, str(target)
+            known = self._targets.setdefault(name, own)
+            if known == own:
+                return None
+        raise ConfigError(f"{self._what} {name!r} is registered as {known}; rename that of {own}")
+
+    def names(self) -> list[str]:
+        """Return the names of all ``module:object``, those of the package first."""
+        load_plugins()
+        return list(self._targets)
+
+    def target(self, name: str) -> str:
+        """Return where an object is: ``module:object``; of an unknown name the nearest is suggested."""
+        if name not in self.names():
+            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
+        return self._targets[name]
+
+    def get(self, name: str) -> Any:
+        """Return the object of a name."""
+        return resolve(self.target(name))
 
     def classes(self) -> dict[str, type[Strict]]:
         """Return all classes by their kind, sorted."""
-        _import_modules(self._package)
+        if self._package is not None:
+            _import_modules(self._package)
         load_plugins()
         return dict(sorted(self._classes.items()))
 
     def lineage(self, kind: type[Strict]) -> list[str]:
         """Return the name of a class, then those of the classes that it extends, the nearest first."""
-        names = {found: name for name, found in self.classes().items()}
+        names = {each: name for name, each in self.classes().items()}
         return [names[each] for each in kind.__mro__ if each in names]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -64,3 +96,22 @@ def _import_modules(package: str) -> None:
     """Import all modules of a package, once a process."""
     for module in pkgutil.iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")
+
+
+@dataclass(frozen=True)
+class OneOf(NoFile):
+    """As ``Literal``, of names that are looked up when a value is checked."""
+
+    names: Callable[[], Sequence[str]]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(self.names())}
+
+    def _check(self, value: str) -> str:
+        names = self.names()
+        if value not in names:
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, names))})
+        return value

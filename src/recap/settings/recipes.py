@@ -1,17 +1,235 @@
-"""Settings of training and evaluation: folders ``recipes/``."""
+"""Settings of training and evaluation (``recipes/``): stages, schedules, decoding, and how jobs are computed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from recap.settings.base import Strict, neutral
-from recap.settings.decoding import DecodingSettings
-from recap.settings.execution import Execution, refuse_moved
+from recap.core.errors import ConfigError
+from recap.settings.base import Strict, neutral, together
+from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
-from recap.settings.names import OneOf
-from recap.settings.schedules import WITH_ONE_RATE, Schedule
+
+
+class Execution(Strict):
+    """How a job is computed, not what: key ``execution`` of a profile, and of a recipe as the defaults of its runs.
+
+    None of these enters a spec or the identity of a run: a profile on another machine plans nothing because of them.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
+    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
+    nodes: PositiveInt = Field(
+        1, description="machines of a Slurm cluster that share the `processes` of a training; other jobs have one"
+    )
+    tf32: bool = Field(
+        True, description="a GPU's float32 products of a training in TF32 (10 bits of mantissa); false: in full float32"
+    )
+    compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
+    activation_checkpointing: bool = Field(
+        False, description="compute activations anew in the backward pass: less memory, more time"
+    )
+    features_in_memory: bool = Field(
+        False, description="keep the training features in the device's memory; refused where they do not fit"
+    )
+    checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
+    extraction_parts: PositiveInt = Field(
+        1, description="of each feature store; every part is a job with its own GPU, and one more job merges them"
+    )
+    keep_state: bool = Field(
+        False, description="refuse to start over if there is a state of other settings, inputs or source"
+    )
+
+    def per_node(self, processes: int) -> int:
+        """Return how many of the processes of a training each of its nodes has; one process is on one node."""
+        here, left = divmod(processes, self.nodes if processes > 1 else 1)
+        if left:
+            raise ConfigError(f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally")
+        return here
+
+    def over(self, defaults: Execution) -> Execution:
+        """Return ``defaults`` with what is set here in their place."""
+        return Execution(**(defaults.model_dump(exclude_unset=True) | self.model_dump(exclude_unset=True)))
+
+
+class ExecutionFile(Execution):
+    """What ``--execution`` of a job takes: the keys of a profile, and more.
+
+    The workflow adds the labels of the runs. A training that is cut short is for looking at a model: no profile can ask
+    for it, because its result is not that of its spec, while its inputs, settings and source are the same.
+    """
+
+    max_steps: PositiveInt | None = Field(
+        None, exclude=True, description="number of training steps, then stop; 100 by default where one batch is overfit"
+    )
+    overfit_one_batch: bool = Field(
+        False, exclude=True, description="take the first batch at every step: the loss of a sound model comes near 0"
+    )
+    labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a training is cut short."""
+        return self.max_steps is not None or self.overfit_one_batch
+
+
+class _WithWarmup(Strict):
+    warmup: NonNegativeInt = Field(0, description="steps of linear warm-up")
+
+
+class ConstantSchedule(_WithWarmup):
+    """The same rate throughout."""
+
+    kind: Literal["constant"] = "constant"
+    learning_rate: PositiveFloat
+
+
+class NoamSchedule(Strict):
+    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls with the root of the step."""
+
+    kind: Literal["noam"] = "noam"
+    factor: PositiveFloat = Field(1.0, description="scale; the peak is factor * (d_model * warmup) ** -0.5")
+    warmup: PositiveInt = Field(description="steps up to the peak")
+
+
+class StepSchedule(_WithWarmup):
+    """Multiplied by `factor` every `step_size` epochs, as torch's StepLR."""
+
+    kind: Literal["step"] = "step"
+    learning_rate: PositiveFloat = Field(description="rate of the first epochs")
+    factor: PositiveFloat = Field(description="multiplier of each drop")
+    step_size: PositiveInt = Field(description="epochs between drops")
+
+
+class PlateauSchedule(_WithWarmup):
+    """Multiplied by `factor` where the validation score stops rising, as torch's ReduceLROnPlateau."""
+
+    kind: Literal["plateau"] = "plateau"
+    learning_rate: PositiveFloat = Field(description="rate before the first drop")
+    factor: PositiveFloat = Field(description="multiplier of each drop")
+    patience: PositiveInt = Field(description="epochs without a better score that are tolerated; the next one drops")
+
+
+class StepThenPlateauSchedule(_WithWarmup):
+    """As `step` in the first epochs; then its last rate, multiplied where the validation score stops rising."""
+
+    kind: Literal["step_then_plateau"] = "step_then_plateau"
+    learning_rate: PositiveFloat = Field(description="rate of the first epochs")
+    factor: PositiveFloat = Field(description="multiplier of each drop of the first part")
+    step_size: PositiveInt = Field(description="epochs between drops of the first part")
+    plateau_from: PositiveInt = Field(description="epochs of the first part")
+    plateau_factor: PositiveFloat = Field(description="multiplier of each drop of the second part")
+    patience: PositiveInt = Field(description="its epochs without a better score that are tolerated")
+
+
+class CosineSchedule(_WithWarmup):
+    """Falls as half a cosine from the first step to 0 after the last one of the stage."""
+
+    kind: Literal["cosine"] = "cosine"
+    learning_rate: PositiveFloat = Field(description="rate of the first steps after the warm-up")
+
+
+class TableSchedule(_WithWarmup):
+    """A rate for each stretch of epochs."""
+
+    kind: Literal["table"] = "table"
+    table: dict[int, PositiveFloat] = Field(description="epoch, counted from 0 -> learning rate from this epoch on")
+
+    @field_validator("table")
+    @classmethod
+    def _from_the_first_epoch(cls, table: dict[int, float]) -> dict[int, float]:
+        if 0 not in table:
+            raise ValueError("a table schedule needs a rate for epoch 0")
+        return table
+
+
+Schedule = Annotated[
+    ConstantSchedule
+    | NoamSchedule
+    | StepSchedule
+    | PlateauSchedule
+    | StepThenPlateauSchedule
+    | CosineSchedule
+    | TableSchedule,
+    Field(discriminator="kind"),
+]
+# Schedules whose rates are multiples of one number, which a stage may also give as its `learning_rate`.
+_WITH_ONE_RATE = ("constant", "step", "plateau", "step_then_plateau", "cosine")
+
+
+class DecodingRules(Strict):
+    """What beam search forbids; whatever is set is part of the scores' signature."""
+
+    model_config = ConfigDict(frozen=True)
+
+    no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
+    no_immediate_repeat: bool = Field(False, description="no word follows itself")
+    bad_endings: tuple[str, ...] = Field(default_factory=tuple, description="words a caption may not end on")
+
+    groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
+    diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
+
+    @property
+    def text(self) -> str:
+        """The rules in a word for signatures, empty where there are none."""
+        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
+        repeat = ["repeat"] if self.no_immediate_repeat else []
+        ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
+        endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
+        return "+".join([*ngram, *repeat, *endings, *groups])
+
+
+class DecodingSettings(Strict):
+    """How captions are searched: one object from a recipe to the beam search, the scores and `recap.load`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    beam: PositiveInt = 3
+    max_length: PositiveInt = 20
+    length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
+    rules: DecodingRules = DecodingRules()
+    finished: Literal["stay", "set_aside"] = neutral(
+        "stay",
+        description="captions that have ended compete in the beam to its end, or are set aside and give their place to "
+        "open ones (the older form)",
+    )
+    merge_repeats: bool = neutral(
+        False, description="equal neighboring words of a caption are written once, as some released code does"
+    )
+    n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
+    batch_size: PositiveInt = 50
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Self:
+        if self.beam % self.rules.groups:
+            raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
+        if self.finished == "set_aside" and self.rules.groups > 1:
+            raise ValueError("finished: set_aside goes with one group of beams; leave rules.groups out")
+        if self.n_best > self.beam:
+            raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
+        return self
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Fields of a score's signature, a text for readers: programs read these settings from `metrics.json`."""
+        fields = {"beam": f"{self.beam}", "len": f"{self.max_length}", "lp": f"{self.length_penalty:g}"}
+        fields |= {"rules": self.rules.text} if self.rules.text else {}
+        fields |= {"finished": self.finished} if self.finished != "stay" else {}
+        return fields | ({"repeats": "merged"} if self.merge_repeats else {})
+
+
+class OutsideCaptions(Strict):
+    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    captions_sha256: str = Field(min_length=8, description="of the file")
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Field of a score's signature: beginning of the file's hash."""
+        return {"captions": f"outside@{self.captions_sha256[:8]}"}
 
 
 class Stage(Strict):
@@ -53,11 +271,6 @@ class Stage(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_moved(cls, values: Any) -> Any:
-        return refuse_moved(values)
-
-    @model_validator(mode="before")
-    @classmethod
     def _one_schedule(cls, values: Any) -> Any:
         """Move a learning rate beside the schedule into it; refuse it where it would have no effect."""
         if not isinstance(values, dict):
@@ -68,7 +281,7 @@ class Stage(Strict):
         if rate is None or not isinstance(schedule, dict | None):
             return values
         schedule = {"kind": "constant", **(schedule or {})}
-        if schedule["kind"] not in WITH_ONE_RATE:
+        if schedule["kind"] not in _WITH_ONE_RATE:
             raise ValueError(f"learning_rate has no effect under a {schedule['kind']} schedule; remove it")
         if schedule.get("learning_rate", rate) != rate:
             raise ValueError("learning_rate and schedule.learning_rate differ; keep one of them")
@@ -134,12 +347,12 @@ class SelfCritical(Stage):
         "are drawn from the images so encoded without more of it",
     )
 
+    _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
+
     @model_validator(mode="after")
-    def _rewarded(self) -> SelfCritical:
+    def _rewarded(self) -> Self:
         if self.cider_d + self.bleu4 == 0:
             raise ValueError("the reward has no part: give cider_d or bleu4 a weight above 0")
-        if self.top_p < 1 and self.sampling == "beam":
-            raise ValueError("top_p goes with multinomial sampling")
         return self
 
 

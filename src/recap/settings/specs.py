@@ -4,27 +4,53 @@ from __future__ import annotations
 
 import json
 from textwrap import indent
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, PositiveInt, TypeAdapter
 
 from recap.settings.base import Strict, neutral
 from recap.settings.claims import Claim
-from recap.settings.datasets import Dataset
-from recap.settings.features import Features
-from recap.settings.features.grid import GridFeatures
-from recap.settings.features.imported import ImportedFeatures
-from recap.settings.figures import Figure
-from recap.settings.language_models import LanguageModel
-from recap.settings.model_figures import TableFigure
-from recap.settings.recipes import Recipe
-from recap.settings.run import EvaluationSpec, RunSpec
-from recap.settings.selections import Selection
+from recap.settings.datasets import Dataset, Subset, VocabularyConfig
+from recap.settings.features import Features, GridFeatures, ImportedFeatures
+from recap.settings.figures import Figure, TableFigure
+from recap.settings.models import LanguageModel, Model
+from recap.settings.recipes import CrossEntropy, Evaluation, Recipe, SelfCritical
 from recap.settings.studies import Study
-from recap.settings.subsets import Subset
-from recap.settings.table_rows import Stages
-from recap.settings.tables import Table
-from recap.settings.vocabulary import VocabularyConfig
+from recap.settings.tables import Selection, Stages, Table
+
+
+class _Run(Strict):
+    dataset: str = Field(description="name of the data set")
+    subset: str = Field(description="name of the subset of its training captions")
+    features: str = Field(description="name of the features")
+    model: str = Field(description="name of the model")
+    recipe: str = Field(description="name of the recipe")
+    seed: int = Field(description="of first weights, order, dropout and samples")
+    model_settings: Model = Field(description="keys of the model's file")
+    processes: PositiveInt = neutral(1, description="processes that train together, started by torchrun")
+
+
+class CrossEntropyRun(_Run):
+    """The first stage."""
+
+    stage: Literal["xe"]
+    stage_settings: CrossEntropy = Field(description="key `xe` of the recipe's file")
+
+
+class SelfCriticalRun(_Run):
+    """The second stage."""
+
+    stage: Literal["scst"]
+    stage_settings: SelfCritical = Field(description="key `scst` of the recipe's file")
+
+
+RunSpec = Annotated[CrossEntropyRun | SelfCriticalRun, Field(discriminator="stage")]
+
+
+class EvaluationSpec(Strict):
+    """How a run's captions are decoded and scored."""
+
+    evaluation: Evaluation = Field(description="key `evaluation` of the recipe's file")
 
 
 class ComparedTable(Strict):
@@ -97,9 +123,7 @@ class StudySpec(Strict):
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of the study's file")
-    scale: str = Field(
-        "Captions given by hand.", description="sentence for the table about how the models were trained"
-    )
+    scale: str = Field("Captions given by hand.", description="sentence below the table: how the models were trained")
 
 
 _CLASSES = (
@@ -124,17 +148,14 @@ def described(keys: str) -> str:
 
 
 def _lines(schema: dict[str, Any]) -> str:
-    """Return the keys of one kind of object, those first that must be given."""
+    """Return the keys of one kind of object, those first that must be given, each with what it is and its default."""
     required = schema.get("required", [])
-    found = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
     width = max(map(len, schema["properties"]))
-    return "\n".join(f"{name:{width}}  {_said(value, name in required)}" for name, value in found)
-
-
-def _said(schema: dict[str, Any], required: bool) -> str:
-    """Return what a key is, and its default."""
-    values = schema.get("enum", [schema.get("const", "an object: `make schema` lists its keys")])
-    said = schema.get("description") or ", ".join(map(str, values))
-    default = schema.get("default")
-    shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
-    return " ".join(filter(None, [said, shown]))
+    lines = []
+    for name, key in sorted(schema["properties"].items(), key=lambda item: item[0] not in required):
+        values = key.get("enum", [key.get("const", "an object: `make schema` lists its keys")])
+        text = key.get("description") or ", ".join(map(str, values))
+        default = key.get("default")
+        shown = "" if name in required or isinstance(default, dict) else f"({json.dumps(default)})"
+        lines.append(f"{name:{width}}  {' '.join(filter(None, [text, shown]))}")
+    return "\n".join(lines)
