@@ -18,8 +18,8 @@ from recap.core.files.atomic import atomic_path, write_text
 from recap.core.files.checksums import NAME as SUMS
 from recap.core.files.checksums import record
 from recap.runs.weights import read_weights
+from recap.settings.base import HUB
 from recap.settings.params import read_mapping
-from recap.settings.vocabulary import HUB
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 _REVISION = re.compile(r"hub:(\w[\w.-]*/\w[\w.-]*)@([0-9a-f]{40})")

@@ -10,7 +10,7 @@ from recap.core.errors import ConfigError
 from recap.core.plugins import resolve
 from recap.core.seeding import generator
 from recap.data.corpus.corpus import Corpus
-from recap.settings.model_figures import ModelFigure, ShownImages
+from recap.settings.figures import ModelFigure, ShownImages
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from recap.core.seeding import derived_seed
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 NAMES = ("shape", "colour", "size", "texture")
 MOST = 2  # middles of boxes told apart in one cell

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 from recap.core.errors import DamagedFile, MissingFile
 from recap.core.files.checksums import check
 from recap.core.files.json_files import read_json
-from recap.settings.decoding import DecodingSettings, OutsideCaptions
+from recap.settings.recipes import DecodingSettings, OutsideCaptions
 
 
 @dataclass(frozen=True)

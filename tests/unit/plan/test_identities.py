@@ -10,7 +10,7 @@ from recap.core.hashing import value_hash
 from recap.plan.identities import identities, job_code, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
-from recap.settings.model_figures import FIGURES
+from recap.settings.figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"

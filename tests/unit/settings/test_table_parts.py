@@ -7,8 +7,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
-from recap.settings.param_files import files, names, tables_named
-from recap.settings.params import load_named, profiles_of_tables
+from recap.settings.params import files, load_named, names, profiles_of_tables, tables_named
 
 COMMON = {"columns": ["BLEU-4", "CIDEr"], "baseline": "a", "printed_on": "scenes", "seeds": 3}
 SETTINGS = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}

@@ -18,7 +18,7 @@ from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 from recap.plan.source import code_digest
-from recap.settings.features.imported import FORMATS, ImportedFeatures
+from recap.settings.features import FORMATS, ImportedFeatures
 
 
 def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
