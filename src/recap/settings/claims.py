@@ -15,9 +15,7 @@ class Check(Strict):
     """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed number."""
 
     table: str = Field(description="name of the table, with its part: mine/t1_f001")
-    in_place: str | None = Field(
-        None, description="table of the same rows, read at scales that do not make `table` or make it with one seed"
-    )
+    in_place: str | None = Field(None, description="table of the same rows, read where `table` has one seed or none")
     metrics: list[Annotated[str, OneOf(table_columns)]] = Field(default=["CIDEr"], min_length=1)
     row: Id
     against: Id | list[Id] | None = Field(None, description="id of a row, or of several, of which the best counts")
@@ -49,9 +47,9 @@ class Claim(Strict):
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.c[0-9]+$")]
     sentence: str
     where: str = Field(description="section of the paper, or `abstract`")
-    printed: list[float] = Field(default_factory=list, description="numbers of the sentence, as printed")
+    printed: list[float] = Field([], description="numbers of the sentence, as printed")
     doubt: str = Field("", description="what speaks against the sentence in the paper itself")
-    checks: list[Check] = Field(default_factory=list, description="comparisons that all must hold")
+    checks: list[Check] = Field([], description="comparisons that all must hold")
     settled: Settled | None = None
     not_for_a_program: str | None = Field(None, min_length=1, description="why no program can judge it")
 

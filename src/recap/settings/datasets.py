@@ -107,7 +107,7 @@ class DatasetConfig(NamesFiles):
     counts: Counts | None = Field(None, exclude=True, description="images of each split, and captions of all")
     caption_words: PositiveFloat | None = Field(None, exclude=True, description="mean words of a caption")
     vocabulary_ids: PositiveInt | None = Field(
-        None, exclude=True, description="ids of the vocabulary, special ones too"
+        None, exclude=True, description="ids of the vocabulary, with special ones"
     )
 
     def pictures_per_image(self) -> int:
@@ -283,9 +283,7 @@ class IuXrayDataset(DatasetConfig):
     split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
     views: PositiveInt = Field(2, description="pictures per study, where the split is drawn; fewer: left out")
     max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
-    max_words: PositiveInt | None = neutral(
-        None, description="words of a report that a model learns; for byte pairs, which `vocabulary` cuts by pieces"
-    )
+    max_words: PositiveInt | None = neutral(None, description="words of a report that a model learns, for byte pairs")
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
 
     def pictures_per_image(self) -> int:

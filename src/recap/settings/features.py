@@ -9,19 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from recap.settings.base import (
-    HUB,
-    Cells,
-    Edge,
-    Name,
-    NamesFiles,
-    NoFile,
-    Outside,
-    OutsideFile,
-    Strict,
-    neutral,
-    together,
-)
+from recap.settings.base import HUB, Cells, Edge, Name, NamesFiles, Outside, OutsideFile, Strict, neutral, together
 from recap.settings.kinds import OneOf, Registry
 
 FEATURES = Registry("kind of features")
@@ -29,7 +17,7 @@ FEATURES = Registry("kind of features")
 # Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's own boxes.
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
-Revision = Annotated[str, NoFile(), Field(pattern=r"^[0-9a-f]{40}$")]
+Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
 Precision = Annotated[
     Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
 ]
@@ -316,7 +304,7 @@ class RegionFeatures(FeaturesConfig):
         description="'random', or a file relative to `inputs`: .safetensors, or .pth and .pkl that hold tensors alone"
     )
     key_map: dict[Name, Name] = Field(
-        default_factory=dict,
+        {},
         serialization_alias="renamed",  # its name when the first stores were made
         description="prefix of a tensor's name in the weights file -> prefix in our detector",
     )

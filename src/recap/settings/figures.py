@@ -43,9 +43,7 @@ class ModelFigure(Strict, ABC):
 
     kind: str
     rows: list[str] = Field([], description="ids of the table's rows (first seed) that it shows; none: all")
-    name: str = Field(
-        "", pattern=r"^[a-z0-9_]*$", description="between table and kind in the names of its files, if it has two"
-    )
+    name: str = Field("", pattern=r"^[a-z0-9_]*$", description="in the names of its files, if a table has two")
     scales: list[str] | None = neutral(None, description="scales at which it is drawn; default: everywhere")
 
     def texts(self) -> list[str]:
@@ -97,9 +95,7 @@ class OtherImagesFigure(ModelFigure):
 class Axis(Strict):
     """The horizontal axis: a setting in which the drawn rows differ."""
 
-    setting: str = Field(
-        pattern=r"^(subset|model|recipe)\.[a-z_.]+$", description="as subset.fraction or model.tau, at the run's scale"
-    )
+    setting: str = Field(pattern=r"^(subset|model|recipe)\.[a-z_.]+$", description="as model.tau, at the run's scale")
     label: str = Field(description="what stands under the axis")
     factor: float = Field(1.0, description="numbers on the axis are the setting times this; 100: percent")
     logarithmic: bool = False
@@ -116,10 +112,8 @@ class FigureFile(Strict):
     line_of: Literal["row", "table"] = Field(
         description="row: a line joins the rows of one id in all tables; table: it joins the rows of one table"
     )
-    labels: dict[str, str] = Field(
-        min_length=1, description="row id or table -> name in the legend, of all that is drawn"
-    )
-    rows: list[str] = Field(default_factory=list, description="line_of table: ids of the rows on each line")
+    labels: dict[str, str] = Field(min_length=1, description="row id or table -> name in the legend, of all drawn")
+    rows: list[str] = Field([], description="line_of table: ids of the rows on each line")
 
     _rows_of_tables = together("rows", when=("line_of", "table"))
 

@@ -158,7 +158,7 @@ class LanguageModel(NamesFiles):
     """A small GPT-2 and its training; what stands in for GPT-2 where that is too large."""
 
     texts: list[OutsideFile] = Field(
-        default_factory=list,
+        [],
         description="files relative to `inputs`: .txt (a text per line), .tsv (first column), either also as .gz; "
         ".json or .zip of COCO's captions_*.json",
     )

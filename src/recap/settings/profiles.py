@@ -15,20 +15,14 @@ class Profile(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
-    figures: list[str] = Field(
-        default_factory=list, description="names of figures (mine/f7); their tables are made, too"
-    )
+    figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
     scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
     seeds: list[int] | None = Field(
-        None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
+        None, min_length=1, description="one training each per row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
-    fetch: bool = Field(
-        False, description="fetch and unpack outside files that are missing and listed in data_versions.csv"
-    )
-    keep_archives: bool = Field(
-        True, description="false: a fetched archive that is only unpacked is removed when that is done"
-    )
+    fetch: bool = Field(False, description="fetch and unpack missing outside files, as data_versions.csv lists them")
+    keep_archives: bool = Field(True, description="false: fetched archives are removed when they are unpacked")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
@@ -44,7 +38,7 @@ class Profile(Strict):
 class PaperProfile(Profile):
     """``params/<paper>/profile.yaml``: what is made of a paper at each scale; results are in folders NAME_SCALE."""
 
-    tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
+    tables: list[str] = Field([], description="names of tables that are made at every scale")
     scales: dict[str, dict[str, Any]] = Field(
         min_length=1,
         description="scale -> keys of a profile that hold there, unless they are given for all scales; an entry with "
@@ -58,17 +52,13 @@ ALL = "*"  # key of the replacement for all names without a key
 class Replacements(Strict):
     """Replacements for what a table's rows name; `*` is the key for all other names."""
 
-    datasets: dict[str, str] = Field(default_factory=dict, description="data set -> the one in its place")
-    subsets: dict[str, str] = Field(default_factory=dict, description="subset -> the one in its place")
-    features: dict[str, str] = Field(default_factory=dict, description="features -> those in their place")
-    models: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="kind of model -> the sizes that override those of its file"
-    )
-    recipes: dict[str, str | dict[str, Any]] = Field(
-        default_factory=dict, description="recipe -> the one in its place: a name, or `base` and what differs from it"
-    )
+    datasets: dict[str, str] = Field({}, description="data set -> the one in its place")
+    subsets: dict[str, str] = Field({}, description="subset -> the one in its place")
+    features: dict[str, str] = Field({}, description="features -> those in their place")
+    models: dict[str, dict[str, Any]] = Field({}, description="kind of model -> sizes that override those of its file")
+    recipes: dict[str, str | dict[str, Any]] = Field({}, description="recipe -> a name, or `base` and what differs")
     recipes_by_subset: dict[str, str] = Field(
-        default_factory=dict,
+        {},
         description="subset of the training -> the recipe in place of those that `recipes` does not name",
     )
     seeds: list[int] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
@@ -84,11 +74,9 @@ class Scale(Replacements):
     opening: str = Field("", description="how the sentence under each table begins; one file of the scale has it")
     paper: bool = Field(
         False,
-        description="nothing is replaced; `opening` is said of tables with the settings of their printed numbers alone",
+        description="nothing is replaced; `opening` is for tables with the printed settings alone",
     )
-    tables: dict[str, Replacements] = Field(
-        default_factory=dict, description="a table (mine/t3) or a folder of tables (mine) -> what else holds there"
-    )
+    tables: dict[str, Replacements] = Field({}, description="table (mine/t3) or folder (mine) -> what else holds there")
 
     @model_validator(mode="after")
     def _nothing_is_replaced(self) -> Self:
@@ -106,9 +94,9 @@ class Scale(Replacements):
 class Titles(Strict):
     """What sentences under tables call data sets and features; those that are not listed go by their id."""
 
-    datasets: dict[str, str] = Field(default_factory=dict, description="data set -> noun phrase")
-    features: dict[str, str] = Field(default_factory=dict, description="features -> noun phrase")
-    weights: dict[str, str] = Field(default_factory=dict, description="`weights` of a model -> noun phrase")
+    datasets: dict[str, str] = Field({}, description="data set -> noun phrase")
+    features: dict[str, str] = Field({}, description="features -> noun phrase")
+    weights: dict[str, str] = Field({}, description="`weights` of a model -> noun phrase")
 
 
 Changes = dict[str, dict[str, Any]]  # kind -> what its settings say in a rehearsal
@@ -140,4 +128,4 @@ class Rehearsal(Strict):
     features: Changes = Field(default_factory=dict)
     detectors: Changes = Field(description="features of detectron2, where it is installed")
     stand_ins: Changes = Field(description="the same, where it is not installed")
-    studies: dict[str, Any] = Field(default_factory=dict, description="keys of every human study")
+    studies: dict[str, Any] = Field({}, description="keys of every human study")

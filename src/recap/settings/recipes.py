@@ -20,26 +20,16 @@ class Execution(Strict):
 
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
     threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
-    nodes: PositiveInt = Field(
-        1, description="machines of a Slurm cluster that share the `processes` of a training; other jobs have one"
-    )
-    tf32: bool = Field(
-        True, description="a GPU's float32 products of a training in TF32 (10 bits of mantissa); false: in full float32"
-    )
+    nodes: PositiveInt = Field(1, description="machines of a Slurm cluster that share the `processes` of a training")
+    tf32: bool = Field(True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)")
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
-    activation_checkpointing: bool = Field(
-        False, description="compute activations anew in the backward pass: less memory, more time"
-    )
-    features_in_memory: bool = Field(
-        False, description="keep the training features in the device's memory; refused where they do not fit"
-    )
+    activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
+    features_in_memory: bool = Field(False, description="training features on the device; refused if they do not fit")
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
     extraction_parts: PositiveInt = Field(
         1, description="of each feature store; every part is a job with its own GPU, and one more job merges them"
     )
-    keep_state: bool = Field(
-        False, description="refuse to start over if there is a state of other settings, inputs or source"
-    )
+    keep_state: bool = Field(False, description="refuse to start over beside a state of other settings or inputs")
 
     def per_node(self, processes: int) -> int:
         """Return how many of the processes of a training each of its nodes has; one process is on one node."""
@@ -165,7 +155,7 @@ class DecodingRules(Strict):
 
     no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
     no_immediate_repeat: bool = Field(False, description="no word follows itself")
-    bad_endings: tuple[str, ...] = Field(default_factory=tuple, description="words a caption may not end on")
+    bad_endings: tuple[str, ...] = Field((), description="words a caption may not end on")
 
     groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
     diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
@@ -194,9 +184,7 @@ class DecodingSettings(Strict):
         description="captions that have ended compete in the beam to its end, or are set aside and give their place to "
         "open ones (the older form)",
     )
-    merge_repeats: bool = neutral(
-        False, description="equal neighboring words of a caption are written once, as some released code does"
-    )
+    merge_repeats: bool = neutral(False, description="equal neighboring words are written once, as some releases do")
     n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     batch_size: PositiveInt = 50
 
@@ -240,9 +228,7 @@ class Stage(Strict):
     )
 
     epochs: PositiveInt
-    learning_rate: PositiveFloat | None = Field(
-        None, exclude=True, description="short for schedule.learning_rate; alone: a constant schedule"
-    )
+    learning_rate: PositiveFloat | None = Field(None, exclude=True, description="short for schedule.learning_rate")
     # Never None: `_one_schedule` refuses a stage without a rate before the default is looked at.
     schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
     images_per_batch: PositiveInt = Field(10, description="images per step, each with its captions or samples")
@@ -252,12 +238,8 @@ class Stage(Strict):
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient's global norm")
     clip_value: float | None = Field(0.1, gt=0, description="clip each gradient entry")
-    patience: PositiveInt | None = Field(
-        None, description="stop after this number of validations without a better CIDEr"
-    )
-    validate_every: PositiveInt = neutral(
-        1, description="epochs between two validations; the last epoch has one. Few captions make short epochs"
-    )
+    patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
+    validate_every: PositiveInt = neutral(1, description="epochs between two validations; the last epoch has one")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16", "auto"] = Field(
         "float32", description="auto: bf16 where the processor has units for it"
@@ -318,12 +300,7 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="multinomial: the policy is the likeliest words of this total share, of which is drawn",
-    )
+    top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share")
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them; "
@@ -338,9 +315,7 @@ class SelfCritical(Stage):
         description="the policy loss is the mean over the tokens of all captions, or over as many positions of each as "
         "the longest may have, those after its end counted as 0",
     )
-    cross_entropy: float = neutral(
-        0.0, ge=0, description="weight of the references' cross-entropy, which is added to the policy loss"
-    )
+    cross_entropy: float = neutral(0.0, ge=0, description="weight of the references' cross-entropy in the policy loss")
     dropout: bool = neutral(
         False,
         description="encode images and score captions under the model's dropout, much as released code does; captions "
@@ -360,9 +335,7 @@ class Evaluation(DecodingSettings):
     """How test captions are decoded and scored."""
 
     split: Literal["val", "test"] = "test"
-    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(
-        list(COCO), description="SPICE runs where its models are installed"
-    )
+    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(list(COCO), description="SPICE: where it is installed")
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -376,10 +349,8 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
-    processes: PositiveInt = neutral(
-        1, description="processes that train together, on a GPU each; each takes its share of `images_per_batch`"
-    )
+    processes: PositiveInt = neutral(1, description="that train together, on a GPU each, and share `images_per_batch`")
     # Never in a dump: it decides nothing.
     execution: Execution = Field(
-        Execution(), exclude=True, description="how its jobs are computed, unless the profile says otherwise"
+        Execution(), exclude=True, description="how its jobs are computed, unless the profile says"
     )

@@ -58,14 +58,11 @@ class ComparedTable(Strict):
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
-    trainings: dict[str, list[str]] = Field(
-        default_factory=dict,
-        description="path of a scored run -> paths of its trainings, in their order; for columns that are no metrics",
-    )
+    trainings: dict[str, list[str]] = Field({}, description="scored run -> its trainings, in their order")
     server: dict[str, str] = neutral(
-        {}, description="path of a scored run -> folder of what COCO's server is sent of it, and of its answer"
+        {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
-    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
+    recipes: dict[str, Recipe] = Field({}, description="name -> keys of the recipe's file")
 
 
 class SelectedRows(Strict):
@@ -73,9 +70,7 @@ class SelectedRows(Strict):
 
     selections: list[Selection] = Field(description="keys of the table's `selections`")
     labels: dict[str, str] = Field(description="id of a row -> its label")
-    trainings: dict[str, dict[int, str]] = Field(
-        description="id of a row -> seed -> path of the training whose validations count"
-    )
+    trainings: dict[str, dict[int, str]] = Field(description="id of a row -> seed -> training whose validations count")
 
 
 class PrintedTable(Strict):
@@ -91,9 +86,7 @@ class JudgedClaims(Strict):
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
     tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
-    printed: dict[str, PrintedTable] = Field(
-        default_factory=dict, description="name of a table that another stands in for -> what the paper prints in it"
-    )
+    printed: dict[str, PrintedTable] = Field({}, description="name of a table that another stands in for -> its print")
 
 
 class Summary(Strict):

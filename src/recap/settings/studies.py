@@ -30,10 +30,7 @@ class Setup(Strict):
 
     id: Id
     label: Text
-    rows: dict[str, str] = Field(
-        default_factory=dict,
-        description="system -> <table>/<row> of the profile, whose first seed's test captions are shown",
-    )
+    rows: dict[str, str] = Field({}, description="system -> <table>/<row>; its first seed's test captions are shown")
 
 
 Answer = Literal["no", "yes"]
@@ -59,10 +56,7 @@ class Gold(Strict):
     """Items with a known right answer, shown to every rater among the others."""
 
     count: int = Field(5, ge=0)
-    captions: dict[int, str] = Field(
-        default_factory=dict,
-        description="image id -> a caption of it that somebody has verified; default: drawn from the references",
-    )
+    captions: dict[int, str] = Field({}, description="image id -> a verified caption; default: drawn from references")
 
 
 class Exclusions(Strict):
@@ -71,9 +65,7 @@ class Exclusions(Strict):
     wrong_gold: int = Field(0, ge=0, description="most gold items that a rater may answer wrongly")
     answered: Share = Field(1.0, description="least share of items answered")
     seconds: float = Field(0, ge=0, description="least median time per item; forms without times are not judged by it")
-    same_position: Share = Field(
-        1.0, description="most answers of a preference study at one position, as a share; 1: any"
-    )
+    same_position: Share = Field(1.0, description="most preferences at one position, as a share; 1: any")
 
 
 class SimulatedRaters(Strict):
@@ -81,8 +73,8 @@ class SimulatedRaters(Strict):
 
     seed: int = 1
     clickers: Share = Field(0.1, description="share of raters who click at random")
-    votes: dict[str, Weight] = Field(default_factory=dict, description="system -> weight of its vote; default: 1")
-    yes: dict[str, Share] = Field(default_factory=dict, description="system -> share of yes; default: 0.3")
+    votes: dict[str, Weight] = Field({}, description="system -> weight of its vote; default: 1")
+    yes: dict[str, Share] = Field({}, description="system -> share of yes; default: 0.3")
 
 
 class Study(Strict):
@@ -93,11 +85,9 @@ class Study(Strict):
     contact: Text = Field(PLACEHOLDER, description="whom the consent text names; needed before people are asked")
     source: str = Field("", description="where the printed numbers are from")
     note: str = Field("", description="sentences under the table")
-    kind: Literal["preference", "questions"] = Field(
-        description="preference: the best of several captions; questions: no or yes about one caption"
-    )
+    kind: Literal["preference", "questions"] = Field(description="the best of several captions; no or yes about one")
     instruction: Text = Field(description="what raters read above each item")
-    questions: list[Question] = Field(default_factory=list, description="of kind `questions`")
+    questions: list[Question] = Field([], description="of kind `questions`")
     systems: list[StudySystem] = Field(min_length=2, max_length=MOST_CAPTIONS)
     setups: list[Setup] = Field(min_length=1)
     seed: int = Field(1, description="decides the images, the order of items and captions, and the gold items")
@@ -106,24 +96,18 @@ class Study(Strict):
     items: PositiveInt = Field(description="most items of one rater, without gold items")
     gold: Gold = Gold()
     exclusions: Exclusions = Exclusions()
-    raw_references: bool = Field(
-        False, description="show references as people wrote them; else in the words of the corpus, as models write"
-    )
+    raw_references: bool = Field(False, description="show references as people wrote them, not in the corpus's words")
     pixels: int = Field(640, ge=64, le=4096, description="longer side of the pictures shown")
-    pictures: Literal["inside", "beside"] = Field(
-        "inside", description="of the offline pages: within each page, or in one folder beside them"
-    )
+    pictures: Literal["inside", "beside"] = Field("inside", description="of offline pages: within, or in one folder")
     picture_url: str = Field(
         "https://example.org/{file}",
         pattern=r"^https://.*\{file\}",
         description="where the crowd platform finds the files of pictures.zip",
     )
-    responses: str | None = Field(
-        None, description="folder below `inputs` with the responses, or `simulated`; none: forms alone are made"
-    )
+    responses: str | None = Field(None, description="folder below `inputs`, or `simulated`; none: forms alone are made")
     simulated: SimulatedRaters = SimulatedRaters()
     printed: dict[str, dict[str, list[float | None]]] = Field(
-        default_factory=dict,
+        {},
         description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system",
     )
 

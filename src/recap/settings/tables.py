@@ -84,14 +84,10 @@ Doubt = Annotated[dict[str, str], AfterValidator(_check_columns_or_row)]
 class _PrintedRow(Strict):
     """What a paper prints in a row, and what speaks against it."""
 
-    printed: Printed = Field(
-        default_factory=dict, description="column -> printed value, in percent or the column's unit"
-    )
-    printed_p: PrintedP = Field(default_factory=dict, description="metric -> printed p of the row against the baseline")
+    printed: Printed = Field({}, description="column -> printed value, in percent or its unit")
+    printed_p: PrintedP = Field({}, description="metric -> printed p of the row against the baseline")
     p_fits: PFits = neutral({}, description="metric -> what the t-test of the printed p may have been over")
-    doubt: Doubt = Field(
-        default_factory=dict, description="metric, or `row` -> why the printed number is doubtful: a note of the table"
-    )
+    doubt: Doubt = Field({}, description="metric, or `row` -> why the printed number is doubtful: a note")
 
     @model_validator(mode="after")
     def _doubts_what_is_printed(self) -> Self:
@@ -159,15 +155,13 @@ class TrainedRow(RowSettings):
     label: str
     note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
-    scales: list[str] | None = Field(
-        None, description="scales at which the row is run, elsewhere it is quoted; default: everywhere"
-    )
+    scales: list[str] | None = Field(None, description="scales at which it is run, elsewhere quoted; default: all")
 
 
 class RowFile(TrainedRow, _PrintedRow):
     """One line of a table as its file has it."""
 
-    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
+    printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
 
 
 class Row(_PrintedRow):
@@ -183,10 +177,8 @@ class Row(_PrintedRow):
     stage: Stages = "scst"
     note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
-    printed_sd: Printed = Field(default_factory=dict, description="metric -> printed standard deviation over runs")
-    as_printed: bool = neutral(
-        False, description="data set and settings are those of the printed numbers: differences to them are shown"
-    )
+    printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
+    as_printed: bool = neutral(False, description="with data and settings of the print: differences to it are shown")
 
 
 class Selection(Strict):
@@ -205,13 +197,8 @@ class Server(Strict):
     """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures without references."""
 
     test: str = Field(description="data set with the test pictures; those of val2014 are in the rows' own")
-    features: dict[str, str] = Field(
-        default_factory=dict,
-        description="features of rows -> those of the test pictures, where other files have them",
-    )
-    not_sent: dict[Id, str] = Field(
-        default_factory=dict, description="id of a row -> why it cannot be sent: a note of the table"
-    )
+    features: dict[str, str] = Field({}, description="features of rows -> those of test pictures, where others")
+    not_sent: dict[Id, str] = Field({}, description="id of a row -> why it cannot be sent: a note")
 
 
 class Examples(Strict):
@@ -227,25 +214,15 @@ class _Table(Strict):
     title: str
     columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
-    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
-    not_run: list[NotRunRow] = neutral(
-        [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
-    )
-    selections: list[Selection] = neutral(
-        [], description="rows that show whichever of some rows is best on the validation split; shown last"
-    )
-    outside: list[OutsideRow] = neutral(
-        [], description="rows whose captions are from a file; at a scale with other data they are only quoted"
-    )
+    quoted: list[QuotedRow] = Field([], description="rows that the paper quotes; shown first")
+    not_run: list[NotRunRow] = neutral([], description="rows of the paper that are not run; shown after the quoted")
+    selections: list[Selection] = neutral([], description="rows that show the best of some by validation; shown last")
+    outside: list[OutsideRow] = neutral([], description="rows of captions from a file; quoted with other data")
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
-    image_ids: list[int] = neutral(
-        [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
-    )
-    image_captions: list[str] = neutral(
-        [], description="references of such images whose ids are not known; capitals and punctuation do not count"
-    )
+    image_ids: list[int] = neutral([], description="test images that the contact sheet shows first")
+    image_captions: list[str] = neutral([], description="references of such images without known ids, in any capitals")
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
@@ -261,7 +238,7 @@ class UnscaledTable(_Table):
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
-    figures: list[TableFigure] = Field(default_factory=list, description="figures of the rows' trained models")
+    figures: list[TableFigure] = Field([], description="figures of the rows' trained models")
 
 
 class TableFile(UnscaledTable):
@@ -321,19 +298,11 @@ class PartsRow(TrainedRow):
     """One line of all parts, or of those that it names."""
 
     parts: list[Id] | None = Field(None, min_length=1, description="parts that have the row; default: all")
-    printed: dict[Id, Printed] = Field(default_factory=dict, description="part -> metric -> printed value, in percent")
-    printed_sd: dict[Id, Printed] = Field(
-        default_factory=dict, description="part -> metric -> printed standard deviation over runs"
-    )
-    printed_p: dict[Id, PrintedP] = Field(
-        default_factory=dict, description="part -> metric -> printed p of the row against the baseline"
-    )
-    p_fits: dict[Id, PFits] = Field(
-        default_factory=dict, description="part -> metric -> what a t-test with the printed p may have been over"
-    )
-    doubt: dict[Id, Doubt] = Field(
-        default_factory=dict, description="part -> metric, or `row` -> why the printed number is doubtful"
-    )
+    printed: dict[Id, Printed] = Field({}, description="part -> metric -> printed value, in percent")
+    printed_sd: dict[Id, Printed] = Field({}, description="part -> metric -> printed deviation over runs")
+    printed_p: dict[Id, PrintedP] = Field({}, description="part -> metric -> printed p against the baseline")
+    p_fits: dict[Id, PFits] = Field({}, description="part -> metric -> what its t-test may have been over")
+    doubt: dict[Id, Doubt] = Field({}, description="part -> metric, or `row` -> why it is doubtful")
 
 
 class TableOfParts(UnscaledTable):
