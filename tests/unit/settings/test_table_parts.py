@@ -125,7 +125,7 @@ def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
         ),
         ({"parts": {**WHOLE["parts"], "f1": {"subset": "pair_1"}}}, ["'title'"]),
         ({"parts": []}, ["parts: "]),
-        ({"baseline": "b"}, ["baseline 'b'", "a, c"]),
+        ({"baseline": "b"}, ["baseline", "'b'", "a, c"]),
     ],
 )
 def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, named):
