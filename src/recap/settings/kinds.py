@@ -36,8 +36,7 @@ class Registry:
     def __init__(self, what: str, targets: Mapping[str, str] | None = None, *, package: str | None = None) -> None:
         self._what = what
         self._package = package
-        self._targets = dict(targets or {})
-        self._classes: dict[str, type[Strict]] = {}
+        self._entries: dict[str, str | type[Strict]] = dict(targets or {})
 
     @overload
     def register(self, entry: str, target: str) -> None: ...
@@ -47,39 +46,41 @@ class Registry:
 
     def register(self, entry: str | type[Kind], target: str | None = None) -> type[Kind] | None:
         """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind: Literal[NAME]``."""
-        if isinstance(entry, type):
-            (name,) = get_args(entry.model_fields["kind"].annotation)
-            if self._classes.setdefault(name, entry) is entry:
-                return entry
-            known, own = self._classes[name].__module__, entry.__module__
-        else:
-            name, own = entry, str(target)
-            known = self._targets.setdefault(name, own)
-            if known == own:
-                return None
-        raise ConfigError(f"{self._what} {name!r} is registered as {known}; rename that of {own}")
+        if isinstance(entry, str):
+            self._add(entry, str(target))
+            return None
+        (name,) = get_args(entry.model_fields["kind"].annotation)
+        self._add(name, entry)
+        return entry
+
+    def _add(self, name: str, entry: str | type[Strict]) -> None:
+        before = self._entries.setdefault(name, entry)
+        if before != entry:
+            raise ConfigError(
+                f"{self._what} {name!r} is registered as {_place(before)}; rename that of {_place(entry)}"
+            )
 
     def names(self) -> list[str]:
-        """Return the names of all ``module:object``, those of the package first."""
+        """Return all names, those of the package first."""
+        if self._package is not None:
+            _import_modules(self._package)
         load_plugins()
-        return list(self._targets)
+        return list(self._entries)
 
     def target(self, name: str) -> str:
         """Return where an object is: ``module:object``; of an unknown name the nearest is suggested."""
         if name not in self.names():
-            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
-        return self._targets[name]
+            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._entries)} ({HINT})")
+        return _place(self._entries[name])
 
     def get(self, name: str) -> Any:
         """Return the object of a name."""
-        return resolve(self.target(name))
+        target, entry = self.target(name), self._entries[name]
+        return resolve(target) if isinstance(entry, str) else entry
 
     def classes(self) -> dict[str, type[Strict]]:
-        """Return all classes by their kind, sorted."""
-        if self._package is not None:
-            _import_modules(self._package)
-        load_plugins()
-        return dict(sorted(self._classes.items()))
+        """Return all classes of settings by their kind, sorted."""
+        return {name: entry for name in sorted(self.names()) if isinstance(entry := self._entries[name], type)}
 
     def lineage(self, kind: type[Strict]) -> list[str]:
         """Return the name of a class, then those of the classes that it extends, the nearest first."""
@@ -89,6 +90,10 @@ class Registry:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union = reduce(or_, self.classes().values())
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
+
+
+def _place(entry: str | type[Strict]) -> str:
+    return entry if isinstance(entry, str) else f"{entry.__module__}:{entry.__qualname__}"
 
 
 @cache

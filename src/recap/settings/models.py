@@ -12,8 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.errors import ConfigError, nearest
-from recap.core.plugins import HINT
 from recap.settings.base import Layers, NamesFiles, OutsideFile, Probability, Strict, Width
 from recap.settings.kinds import Registry
 
@@ -130,16 +128,12 @@ def model_configs() -> dict[str, type[ModelConfig]]:
 
 def implementation(kind: str) -> str:
     """Return where a kind of model is, ``module:Class``; nothing is imported."""
-    configs = model_configs()
-    if kind not in configs:
-        raise ConfigError(f"model: unknown kind {kind!r}; {nearest(kind, configs)} ({HINT})")
-    return configs[kind].implementation
+    return cast(type[ModelConfig], MODELS.get(kind)).implementation
 
 
 def model_source(kind: str) -> tuple[str, str]:
     """Return where a kind's model and its settings are, ``module:Class`` each: what its trainings run."""
-    target, settings = implementation(kind), model_configs()[kind]
-    return target, f"{settings.__module__}:{settings.__qualname__}"
+    return implementation(kind), MODELS.target(kind)
 
 
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights

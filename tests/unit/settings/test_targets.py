@@ -9,18 +9,17 @@ from recap.settings.figures import FIGURES
 from recap.settings.metrics import METRICS
 from recap.settings.models import EXPLAINED, MODELS, RELEASED
 
-OF_CLASSES = {"reader": DATASETS, "extractor": FEATURES, "encoder": FEATURES, "implementation": (MODELS, FIGURES)}
+KEYS = ("reader", "extractor", "encoder", "implementation")  # of classes
 
 
 def targets():
     """Every ``module:object`` of a registry, and of a class of settings."""
-    for registry in (METRICS, FORMATS, RELEASED, EXPLAINED):
-        yield from map(registry.target, registry.names())
-    for key, registries in OF_CLASSES.items():
-        for registry in registries if isinstance(registries, tuple) else [registries]:
-            # Of the package alone: a test may have registered its own.
-            kinds = [kind for kind in registry.classes().values() if kind.__module__.startswith("recap.")]
-            yield from filter(None, (getattr(kind, key) for kind in kinds))
+    for registry in (METRICS, FORMATS, RELEASED, EXPLAINED, DATASETS, FEATURES, MODELS, FIGURES):
+        for name in registry.names():
+            # Of the package alone: another test may have registered its own.
+            if registry.target(name).startswith("recap."):
+                yield registry.target(name)
+                yield from filter(None, (getattr(registry.classes().get(name), key, None) for key in KEYS))
 
 
 TARGETS = sorted(set(targets()))
