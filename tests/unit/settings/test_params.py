@@ -22,30 +22,28 @@ def params(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "named"),
     [
-        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' is duplicated, in lines 1 and 3; remove one of them"),
-        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' is duplicated, in lines 3 and 4; remove"),
-        (b"caf\xe9: 1\n", ": is no UTF-8 (byte 3); save it as UTF-8"),
-        ("a: 2001-13-45", " line 1: '2001-13-45' is no value (month must be in 1..12)"),
-        ("a: !!bool x", " line 1: 'x' is no value"),
-        ("a: 1" + "0" * 5000, " line 1: '1000000"),
-        ("a: " + "[" * 3000 + "]" * 3000, ": its values are nested too deep; write it with fewer levels"),
-        (BOMB, " line 1: expands to more than 100,000 values; write less"),
-        ("a: &a [*a]", " line 1: expands to more than 100,000 values; write less"),
-        ("a: [1, 2", " line 1: not valid YAML: "),
-        ("a: b: c", " line 1: not valid YAML: mapping values are not allowed here"),
-        ("\0", ": not valid YAML: unacceptable character"),
-        ("[1]", ": expected keys and values at the top of the file"),
+        ("a: 1\nb: 2\na: 3\n", ["line 3", "'a'"]),
+        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", ["line 4", "'b'"]),
+        (b"caf\xe9: 1\n", ["UTF-8"]),
+        ("a: 2001-13-45", ["line 1", "2001-13-45"]),
+        ("a: !!bool x", ["line 1", "'x'"]),
+        ("a: 1" + "0" * 5000, ["line 1"]),
+        ("a: " + "[" * 3000 + "]" * 3000, ["deep"]),
+        (BOMB, ["100,000"]),
+        ("a: &a [*a]", ["100,000"]),
+        ("a: [1, 2", ["line 1"]),
+        ("a: b: c", ["line 1"]),
+        ("\0", []),
+        ("[1]", []),
     ],
 )
-def test_yaml_that_is_refused(tmp_path, content, sentence):
+def test_yaml_that_is_refused(tmp_path, content, named):
     path = tmp_path / "x.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, path, *named):
         read_mapping(path)
-    assert str(caught.value).startswith(f"{path}{sentence}")
-    assert "\n" not in str(caught.value)
 
 
 def test_folders_and_names_that_are_no_files(tmp_path, params):
