@@ -271,8 +271,8 @@ def _check_ids(table: TableFile | Table) -> list[str]:
     """Refuse ids that are duplicated, or named and not there; return those of rows of single models."""
     ids = [row.id for row in table.rows]
     single_models = [row.id for row in table.rows if not row.ensemble]
-    others = (*table.quoted, *table.not_run, *table.outside, *table.selections)
-    check_distinct("rows", ids + [row.id for row in others])
+    others = [row.id for row in (*table.quoted, *table.not_run)] + [row.id for row in table.outside]
+    check_distinct("rows", ids + others + [selection.id for selection in table.selections])
     check_known("baseline", [table.baseline], ids)
     for selection in table.selections:
         check_known(f"selections: {selection.id!r}: rows of single models", selection.over, single_models)
