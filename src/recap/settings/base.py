@@ -102,11 +102,9 @@ def together(key: str, *, when: tuple[Any, ...], needed: bool = True) -> Any:
     other, *values = when
 
     def check(settings: Any) -> Any:
-        fits, shown = getattr(settings, other) in values, " or ".join(map(str, values))
-        if _is_set(settings, key) and not fits:
-            raise ValueError(f"`{key}` goes with {other}: {shown}, and with no other; remove it")
-        if needed and fits and not _is_set(settings, key):
-            raise ValueError(f"{other}: {shown} needs `{key}`; give it")
+        fits, is_set = getattr(settings, other) in values, _is_set(settings, key)
+        if is_set and not fits or needed and fits and not is_set:
+            raise ValueError(f"`{key}` goes with {other} {' or '.join(map(repr, values))}, and with no other")
         return settings
 
     return model_validator(mode="after")(check)
