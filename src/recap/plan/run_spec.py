@@ -6,7 +6,7 @@ from recap.core.errors import ConfigError
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings.recipes import Execution
-from recap.settings.specs import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:

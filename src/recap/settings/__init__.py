@@ -34,7 +34,7 @@ from recap.settings.recipes import (
     StepThenPlateauSchedule,
     TableSchedule,
 )
-from recap.settings.specs import EvaluationSpec, RunSpec
+from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import (
     NotRunRow,

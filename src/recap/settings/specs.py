@@ -4,53 +4,20 @@ from __future__ import annotations
 
 import json
 from textwrap import indent
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
 from recap.settings.claims import Claim
 from recap.settings.datasets import Dataset, Subset, VocabularyConfig
 from recap.settings.features import Features, GridFeatures, ImportedFeatures
 from recap.settings.figures import Figure, TableFigure
-from recap.settings.models import LanguageModel, Model
-from recap.settings.recipes import CrossEntropy, Evaluation, Recipe, SelfCritical
+from recap.settings.models import LanguageModel
+from recap.settings.recipes import Recipe
+from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import Selection, Stages, Table
-
-
-class _Run(Strict):
-    dataset: str = Field(description="name of the data set")
-    subset: str = Field(description="name of the subset of its training captions")
-    features: str = Field(description="name of the features")
-    model: str = Field(description="name of the model")
-    recipe: str = Field(description="name of the recipe")
-    seed: int = Field(description="of first weights, order, dropout and samples")
-    model_settings: Model = Field(description="keys of the model's file")
-    processes: PositiveInt = neutral(1, description="processes that train together, started by torchrun")
-
-
-class CrossEntropyRun(_Run):
-    """The first stage."""
-
-    stage: Literal["xe"]
-    stage_settings: CrossEntropy = Field(description="key `xe` of the recipe's file")
-
-
-class SelfCriticalRun(_Run):
-    """The second stage."""
-
-    stage: Literal["scst"]
-    stage_settings: SelfCritical = Field(description="key `scst` of the recipe's file")
-
-
-RunSpec = Annotated[CrossEntropyRun | SelfCriticalRun, Field(discriminator="stage")]
-
-
-class EvaluationSpec(Strict):
-    """How a run's captions are decoded and scored."""
-
-    evaluation: Evaluation = Field(description="key `evaluation` of the recipe's file")
 
 
 class ComparedTable(Strict):

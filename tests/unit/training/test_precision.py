@@ -9,7 +9,7 @@ from helpers.prepared import XE, prepare
 from helpers.training import CONFIG
 from recap.core import precision
 from recap.settings.recipes import CrossEntropy
-from recap.settings.specs import CrossEntropyRun
+from recap.settings.run import CrossEntropyRun
 from recap.training.distributed import Group
 from recap.training.job import with_precision
 
