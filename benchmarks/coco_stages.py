@@ -246,7 +246,7 @@ def evaluation(folder: Path, part: Part) -> int:
     """All metrics but SPICE of given captions of the test split; Java's CPU seconds are in it."""
     from recap.data.corpus.corpus import Corpus
     from recap.metrics.evaluate import evaluate_captions
-    from recap.settings.decoding import DecodingSettings
+    from recap.settings.recipes import DecodingSettings
 
     references = Corpus.read(folder / "corpus.parquet").captions("test")
     images = list(references)

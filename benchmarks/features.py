@@ -197,7 +197,7 @@ def extract() -> Iterator[dict[str, object]]:
     from recap.core.device import select_device
     from recap.features.grid import Backbone
     from recap.features.pictures import decode, in_order
-    from recap.settings.features.grid import GridFeatures
+    from recap.settings.features import GridFeatures
 
     class Noise:
         def open_rgb(self, file: str) -> object:

@@ -22,7 +22,7 @@ from benchmarks.coco_captions import Sentences
 from benchmarks.figures import Case
 from recap.metrics.cider_d import CiderD
 from recap.metrics.evaluate import evaluate_captions
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 IMAGES, SAMPLES, REFERENCES, WORDS = 50, 5, 5, 2000
 

@@ -14,7 +14,7 @@ import recap
 from recap.cli import build_parser
 from recap.cli.parser import Parser
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
-from recap.settings.table_parts import TableOfParts
+from recap.settings.tables import TableOfParts
 
 FILES = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
 FORMULA = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}

@@ -15,7 +15,7 @@ from recap.data.files.images import ImageSource
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.subsets.unpaired import write_unpaired
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
-from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.datasets import ScenesDataset
 
 SCENES = ScenesDataset(kind="scenes", train=12, val=3, test=3, size=32)
 

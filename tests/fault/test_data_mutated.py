@@ -30,9 +30,8 @@ from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.settings import SECTIONS
-from recap.settings.datasets.scenes import ScenesDataset
-from recap.settings.param_files import files, names
-from recap.settings.params import read_mapping, resolve, validate
+from recap.settings.datasets import ScenesDataset
+from recap.settings.params import files, names, read_mapping, resolve, validate
 from recap.settings.versions import read_versions
 
 # Pillow says on the side what it finds wrong with a TIFF.

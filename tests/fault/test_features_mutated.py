@@ -23,7 +23,7 @@ from recap.features.importers.base import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
-from recap.settings.features.imported import FORMATS, ImportedFeatures
+from recap.settings.features import FORMATS, ImportedFeatures
 
 COUNT = 10_000
 WHOLE_JOB = 100  # of how many mutants one goes through the whole import

@@ -3,7 +3,7 @@
 import torch
 
 from recap.features.grid import Backbone
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ from recap.core.errors import FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.importers.job import import_features
 from recap.features.job import ExtractionJob
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 
 def import_settings(format, *sources, **changes):

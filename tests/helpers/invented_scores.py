@@ -5,8 +5,8 @@ import random
 
 from helpers.score_files import write_run
 from recap.plan.run import row_runs
-from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import score_info, server_names
+from recap.settings.tables import RUN_COLUMNS
 from recap.statistics.compare import compare_table
 
 USUAL = {"BLEU-1": 0.79, "BLEU-2": 0.62, "BLEU-3": 0.48, "BLEU-4": 0.37, "METEOR": 0.28, "ROUGE-L": 0.57}

@@ -45,7 +45,7 @@ def prepare(folder, without=()):
     from recap.data.corpus.corpus import Corpus
     from recap.data.subsets.subsample import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
-    from recap.settings.datasets.scenes import ScenesDataset
+    from recap.settings.datasets import ScenesDataset
 
     spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
     build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.settings import EvaluationSpec, Execution, RunSpec
-from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.datasets import ScenesDataset
 from recap.settings.features import Features
 from recap.settings.params import validate
 

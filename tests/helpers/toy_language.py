@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 PAD, BOS, EOS, V = 0, 1, 2, 5
 

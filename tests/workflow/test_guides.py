@@ -31,7 +31,7 @@ VALIDATE = """
 import sys
 from pathlib import Path
 from recap.settings.params import load_named
-from recap.settings.param_files import tables_named
+from recap.settings.params import tables_named
 params = Path("params")
 for section, name in (each.split("/", 1) for each in sys.argv[1:]):
     for each in tables_named(params, [name]) if section == "tables" else [name]:

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from recap.settings.base import NamesFiles, OutsideFile
 from recap.settings.datasets import DATASETS, DatasetConfig
 from recap.settings.features import FEATURES
-from recap.settings.outside import NamesFiles, OutsideFile
 
 MODULE = """
 from typing import ClassVar, Literal
@@ -18,7 +18,7 @@ import numpy as np
 
 from recap.settings.datasets import DATASETS, DatasetConfig
 from recap.settings.features import FEATURES, FeaturesConfig
-from recap.settings.outside import OutsideFile
+from recap.settings.base import OutsideFile
 
 
 @DATASETS.register

@@ -6,7 +6,7 @@ from PIL import Image
 from helpers.tiny_workspace import Workspace
 from recap.plan.named import named_plan
 from recap.profile_report.pictures import figures
-from recap.settings.model_figures import FIGURES
+from recap.settings.figures import FIGURES
 
 MODEL = """\
 kind: visual_gpt

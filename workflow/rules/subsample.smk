@@ -3,7 +3,7 @@
 from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.plan.source import code_digest
 from recap.plan.used_images import tsv_of_draws, web_draws
-from recap.settings.datasets.conceptual import SURVIVORS
+from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"
 

@@ -26,9 +26,9 @@ from recap.evaluation.decode import Candidate, caption_text, decode_candidates, 
 from recap.features.prefetch import prefetch
 from recap.models.images import Images
 from recap.runs.saved import load_model
-from recap.settings.decoding import DecodingSettings
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 from recap.settings.params import validate
+from recap.settings.recipes import DecodingSettings
 
 if TYPE_CHECKING:
     from PIL.Image import Image

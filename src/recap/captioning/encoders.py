@@ -18,7 +18,7 @@ from recap.features.grid import Backbone
 from recap.features.maps import ChannelScale
 from recap.features.pictures import decode
 from recap.features.records import ImageFeatures
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

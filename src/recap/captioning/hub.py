@@ -18,8 +18,8 @@ from recap.core.checksums import record
 from recap.core.errors import ConfigError, first_line
 from recap.core.files import atomic_path, write_text
 from recap.runs.weights import read_weights
+from recap.settings.base import HUB
 from recap.settings.params import read_mapping
-from recap.settings.vocabulary import HUB
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 _REVISION = re.compile(r"hub:(\w[\w.-]*/\w[\w.-]*)@([0-9a-f]{40})")

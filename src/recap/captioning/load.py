@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from recap.captioning.hub import fetch_run
 from recap.captioning.run_files import find_run_files
-from recap.settings.vocabulary import HUB
+from recap.settings.base import HUB
 
 if TYPE_CHECKING:
     from recap.captioning.captioner import PhotoCaptioner

@@ -20,8 +20,8 @@ from recap.features.store import FeatureStore
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
 from recap.runs.saved import CONFIG, check_inputs
-from recap.settings.decoding import DecodingSettings
 from recap.settings.params import read_mapping, validate
+from recap.settings.recipes import DecodingSettings
 from recap.statistics.scores import read_metrics
 
 VOCABULARY = "vocabulary.json"

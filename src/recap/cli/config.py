@@ -72,7 +72,7 @@ def tables(a: Arguments) -> None:
 
 def schema(a: Arguments) -> None:
     """Write the schemas."""
-    from recap.settings.schema import write_schemas
+    from recap.settings.params import write_schemas
 
     for path in write_schemas(a.out):
         print(path)

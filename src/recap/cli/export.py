@@ -79,10 +79,10 @@ def _add_coco_server(commands: Commands) -> None:
 
 def _coco_server(a: Arguments) -> None:
     from recap.export.coco_submission import write_submission
-    from recap.settings.datasets.coco_pictures import PARTS
+    from recap.settings.datasets import COCO_PARTS
 
     captions = {"val2014": a.val, "test2014": a.test}
-    sizes = None if a.partial else PARTS
+    sizes = None if a.partial else COCO_PARTS
     print(write_submission(captions=captions, algorithm=a.algorithm, out=a.out, sizes=sizes))
 
 

@@ -10,7 +10,7 @@ from recap.cost.report import Report
 from recap.plan.cost import state_bytes
 from recap.plan.outside import Requirement
 from recap.plan.schedule import chains, makespan
-from recap.settings.vocabulary import HUB
+from recap.settings.base import HUB
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown

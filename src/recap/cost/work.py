@@ -11,7 +11,7 @@ from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.schedule import Job
 from recap.plan.submissions import submissions
-from recap.settings.param_files import file_and_part
+from recap.settings.params import file_and_part
 
 Cost = TrainingCost | EvaluationCost
 Seconds = Callable[[Cost], float]

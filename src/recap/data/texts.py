@@ -16,7 +16,7 @@ from recap.data.datasets.scenes.captions import describe
 from recap.data.files.json_files import read_jsons
 from recap.data.files.members import DAMAGED
 from recap.data.vocabulary.text import tokenize
-from recap.settings.language_models import LanguageModel, SceneTexts
+from recap.settings.models import LanguageModel, SceneTexts
 
 
 @dataclass(frozen=True)

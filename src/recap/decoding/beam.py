@@ -11,7 +11,7 @@ from torch import Tensor
 from recap.core.errors import ConfigError
 from recap.decoding.constraints import forbid
 from recap.decoding.step import DecodingBatch, S, Step, any_finished
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from recap.settings.decoding import DecodingRules
+from recap.settings.recipes import DecodingRules
 
 
 def forbid(

@@ -12,7 +12,7 @@ from torch import Tensor
 from recap.decoding.beam import Beams, beam_search
 from recap.decoding.set_aside import set_aside_search
 from recap.decoding.step import DecodingBatch, S, Step
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 
 @dataclass

@@ -10,7 +10,7 @@ from torch import Tensor
 from recap.decoding.beam import Beams, extend
 from recap.decoding.constraints import forbid
 from recap.decoding.step import DecodingBatch, S, Step, any_finished
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 
 @torch.no_grad()

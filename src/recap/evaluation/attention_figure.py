@@ -17,7 +17,7 @@ from recap.features.store import FeatureStore
 from recap.models.attention_maps import attention_maps
 from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
 from recap.runs.inputs import BOXES
-from recap.settings.model_figures import AttentionFigure
+from recap.settings.figures import AttentionFigure
 
 _SHADING = (
     "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is outlined "

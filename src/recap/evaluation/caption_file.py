@@ -12,8 +12,8 @@ from recap.data.caption_files import read_captions
 from recap.data.corpus.corpus import Corpus
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
-from recap.settings.decoding import OutsideCaptions
 from recap.settings.metrics import FEW_IMAGES, score_info
+from recap.settings.recipes import OutsideCaptions
 from recap.statistics.intervals import LEVEL, percentile_interval
 from recap.statistics.scores import read_metrics
 

@@ -13,7 +13,7 @@ from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner
 from recap.runs.inputs import FeatureSources
 from recap.runs.saved import open_runs
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 
 MAX_LENGTH = 20  # tokens of a caption
 BATCH = 50  # images decoded at a time

@@ -19,7 +19,7 @@ from recap.features.prefetch import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast import fixed_weights
 from recap.runs.inputs import ReadsImages
-from recap.settings.decoding import DecodingRules, DecodingSettings
+from recap.settings.recipes import DecodingRules, DecodingSettings
 
 
 @dataclass(frozen=True)

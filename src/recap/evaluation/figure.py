@@ -10,7 +10,7 @@ from recap.core.errors import ConfigError
 from recap.core.hashing import generator
 from recap.core.plugins import resolve
 from recap.data.corpus.corpus import Corpus
-from recap.settings.model_figures import ModelFigure, ShownImages
+from recap.settings.figures import ModelFigure, ShownImages
 
 
 @dataclass(frozen=True)

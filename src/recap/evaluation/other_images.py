@@ -27,7 +27,7 @@ from recap.models.images import Images
 from recap.nn.fast import fixed_weights
 from recap.runs.captions import batch_tensor, split_captions
 from recap.runs.saved import open_runs
-from recap.settings.model_figures import OtherImagesFigure
+from recap.settings.figures import OtherImagesFigure
 from recap.statistics.paired import Paired, compare_paired
 
 

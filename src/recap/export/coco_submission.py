@@ -19,7 +19,7 @@ from recap.core.documents import read_json
 from recap.core.errors import DataError
 from recap.core.files import atomic_path, write_text
 from recap.plan.submissions import results_name
-from recap.settings.datasets.coco_pictures import PARTS
+from recap.settings.datasets import COCO_PARTS
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
 
@@ -29,7 +29,7 @@ def write_submission(
     captions: Mapping[str, Sequence[Path]],
     algorithm: str,
     out: Path,
-    sizes: Mapping[str, int] | None = PARTS,
+    sizes: Mapping[str, int] | None = COCO_PARTS,
 ) -> Path:
     """Write the zip of a submission, and beside it the files that it holds.
 
@@ -45,7 +45,7 @@ def write_submission(
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
-    wanted = dict.fromkeys(PARTS) if sizes is None else sizes
+    wanted = dict.fromkeys(COCO_PARTS) if sizes is None else sizes
     texts = {
         results_name(part, algorithm): json.dumps(_results(part, captions.get(part, ()), size))
         for part, size in wanted.items()

@@ -11,8 +11,7 @@ from torch import nn
 from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.hashing import derived_seed
 from recap.features.torchvision_ops import ensure_torchvision
-from recap.settings.features.crops import CropFeatures
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import CropFeatures, GridFeatures
 
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of which timm takes one

@@ -12,8 +12,7 @@ from recap.features.prefetch import prefetch
 from recap.features.records import ImageFeatures
 from recap.features.resized import Resized
 from recap.features.writer import build_store
-from recap.settings.features.regions import RegionFeatures
-from recap.settings.features.segments import SegmentFeatures
+from recap.settings.features import RegionFeatures, SegmentFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -25,7 +25,7 @@ from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
-from recap.settings.features.crops import CropFeatures
+from recap.settings.features import CropFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

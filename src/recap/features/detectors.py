@@ -12,7 +12,7 @@ import torch
 from recap.features.attribute_head import AttributeHead
 from recap.features.bottom_up import CaffeStem, caffe_anchors
 from recap.features.detectron import built, configured, dilated_stage, load
-from recap.settings.features.regions import RegionFeatures
+from recap.settings.features import RegionFeatures
 
 _PREDICTOR, _ATTRIBUTES = "roi_heads.box_predictor.", "roi_heads.attribute_predictor."
 

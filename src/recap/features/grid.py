@@ -26,7 +26,7 @@ from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
 from recap.features.writer import build_store
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 STANDARDISED_OVER = 256  # training pictures over which features are standardized
 _CODE = ("recap.features.backbones", "recap.features.grid", "recap.features.maps")

@@ -31,7 +31,7 @@ from recap.features.origins import FromStore, Nothing
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
-from recap.settings.features.pooled import BOXES, PooledFeatures
+from recap.settings.features import BOXES, PooledFeatures
 
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
 _CODE = ("recap.features.pooled", "recap.features.areas")

@@ -27,7 +27,7 @@ from recap.core.log import log, progress
 from recap.data.files.images import ImageSource
 from recap.features.grid import Backbone
 from recap.features.pictures import decode
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 NAMES = ("shape", "colour", "size", "texture")
 MOST = 2  # middles of boxes told apart in one cell

@@ -26,7 +26,7 @@ from recap.features.layout import GRID, REGION
 from recap.features.records import ImageFeatures
 from recap.features.resized import Resized, on_device, resize_scale
 from recap.features.selection import choose, rising_suppression, suppressed_confidence
-from recap.settings.features.regions import RegionFeatures
+from recap.settings.features import RegionFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -25,7 +25,7 @@ from recap.features.job import ExtractionJob
 from recap.features.layout import SEGMENT
 from recap.features.records import ImageFeatures
 from recap.features.resized import Resized, on_device
-from recap.settings.features.segments import SegmentFeatures
+from recap.settings.features import SegmentFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -32,7 +32,7 @@ from recap.features.grid import STANDARDISED_OVER, Backbone, initial_weights
 from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, decode, in_order
 from recap.features.word_head import WordHead, word_loss
-from recap.settings.features.grid import GridFeatures, WordTuning
+from recap.settings.features import GridFeatures, WordTuning
 
 _Batch: TypeAlias = tuple[Tensor, list[int], Tensor]  # pictures of all views, number of views and words of each image
 

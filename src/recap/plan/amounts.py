@@ -12,10 +12,8 @@ from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.shared_stores import readers, sources
 from recap.settings import Stage, Subset
-from recap.settings.datasets import DatasetConfig
-from recap.settings.datasets.counts import Counts
-from recap.settings.features import FeaturesConfig
-from recap.settings.features.stored import StoredStream
+from recap.settings.datasets import Counts, DatasetConfig
+from recap.settings.features import FeaturesConfig, StoredStream
 
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
 

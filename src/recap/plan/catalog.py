@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from recap.core.errors import MissingSettings
 from recap.settings import RowSettings, TableFile
-from recap.settings.param_files import files, names
-from recap.settings.params import base_files, load_named
+from recap.settings.params import base_files, files, load_named, names
 
 _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}

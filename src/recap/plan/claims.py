@@ -10,8 +10,7 @@ from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile, Row
 from recap.settings.claims import Claim, ClaimsFile
-from recap.settings.param_files import label, papers, tables_named
-from recap.settings.params import load_named, load_profiles, validate
+from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 
 FILE = "claims.yaml"

@@ -15,7 +15,7 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.step_costs import Estimate, StepCosts
 from recap.plan.step_shapes import StepShape, decoding_shape, distinct, training_shape
 from recap.plan.submissions import VAL, Submission
-from recap.settings.datasets.coco_pictures import PARTS
+from recap.settings.datasets import COCO_PARTS
 
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 _FLOAT = 4  # bytes
@@ -122,7 +122,7 @@ class Costs:
 
     def submission(self, submission: Submission) -> EvaluationCost:
         """Return the cost of captions of the pictures that COCO's server scores."""
-        images = PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
+        images = COCO_PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
         return self._decoding(submission.run, images)
 
     @cached_property

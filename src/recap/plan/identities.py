@@ -17,8 +17,7 @@ from recap.plan.source import code_digest
 from recap.settings import Strict
 from recap.settings.metrics import METRICS
 from recap.settings.models import model_configs, model_source
-from recap.settings.param_files import names
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 
 TRAINING, EVALUATION = "recap.training.job:train", "recap.evaluation.job:evaluate"
 CAPTIONING = "recap.evaluation.unscored:caption_part"

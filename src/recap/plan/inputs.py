@@ -10,9 +10,9 @@ from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.shared_stores import store_folder
 from recap.settings import ModelConfig
+from recap.settings.base import HUB
 from recap.settings.datasets import WebPictures
-from recap.settings.language_models import LANGUAGE_MODEL
-from recap.settings.vocabulary import HUB
+from recap.settings.models import LANGUAGE_MODEL
 
 
 def data_files(paths: Paths) -> list[str]:

@@ -10,7 +10,7 @@ from recap.plan.identities import CAPTIONING, EVALUATION, job_code
 from recap.plan.outside_rows import ScoredFile
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import code_digest
-from recap.settings.columns import RUN_COLUMNS
+from recap.settings.tables import RUN_COLUMNS
 
 
 def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, file_name
 from recap.settings import Row, Table
-from recap.settings.model_figures import ModelFigure
+from recap.settings.figures import ModelFigure
 
 
 @dataclass(frozen=True)

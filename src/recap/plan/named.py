@@ -8,7 +8,7 @@ from recap.core.documents import read_mapping
 from recap.core.errors import UnknownName, nearest
 from recap.plan.load import PARAMS, unchecked_plan
 from recap.plan.run_plan import RunPlan
-from recap.settings.param_files import profiles
+from recap.settings.params import profiles
 
 PAPER = "paper"  # the scale of papers at which nothing is replaced
 

@@ -12,9 +12,9 @@ from recap.core.log import log
 from recap.plan.inputs import hub_files, missing_inputs, pictures_to_fetch
 from recap.plan.paths import Paths
 from recap.settings import ModelConfig
+from recap.settings.base import HUB
 from recap.settings.datasets import WebPictures
 from recap.settings.versions import OutsideFile, entry_of, list_of, read_versions
-from recap.settings.vocabulary import HUB
 
 How = Literal["fetch", "unpack", "hand", "hub"]
 

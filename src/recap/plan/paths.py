@@ -11,9 +11,9 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.shared_stores import readers, store_folder
 from recap.plan.submissions import Submission
 from recap.settings import ModelConfig
+from recap.settings.base import HUB
 from recap.settings.datasets import PICTURES
-from recap.settings.language_models import LANGUAGE_MODEL
-from recap.settings.vocabulary import HUB
+from recap.settings.models import LANGUAGE_MODEL
 
 RUN_FILES = ("config.yaml", "model.safetensors", "history.csv", "training.json")
 SUBSETS = "subsets"  # folder of a data set's draws

@@ -7,11 +7,11 @@ from typing import Any
 
 from recap.core.errors import ConfigError
 from recap.plan.scaling import PlannedRow
-from recap.settings.datasets.coco_pictures import PicturesAlone
+from recap.settings.base import HUB
+from recap.settings.datasets import PicturesAlone, VocabularyRule
 from recap.settings.features import FEATURES
-from recap.settings.language_models import LANGUAGE_MODEL, SHARED_SIZES
 from recap.settings.metrics import METRICS
-from recap.settings.vocabulary import HUB, VocabularyRule
+from recap.settings.models import LANGUAGE_MODEL, SHARED_SIZES
 
 Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
 

@@ -8,7 +8,7 @@ from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.variants import Variant
 from recap.settings import ModelConfig, Row
-from recap.settings.language_models import LANGUAGE_MODEL
+from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.params import flat
 
 Sourced = dict[str, tuple[Any, str]]  # key -> value and source

@@ -21,11 +21,9 @@ from recap.plan.scale_text import Pair, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler
 from recap.plan.submissions import Submission, check_test_pictures, submissions
 from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, TableFile, Titles
-from recap.settings.datasets.coco_pictures import PicturesAlone
-from recap.settings.param_files import names, tables_named
-from recap.settings.params import base_files, read_mapping, validate
-from recap.settings.selections import Selection
-from recap.settings.table_parts import selections_over
+from recap.settings.datasets import PicturesAlone
+from recap.settings.params import base_files, names, read_mapping, tables_named, validate
+from recap.settings.tables import Selection, selections_over
 
 
 class RunPlan(LoadedFiles):

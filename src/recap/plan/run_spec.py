@@ -5,7 +5,7 @@ from __future__ import annotations
 from recap.core.errors import ConfigError
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.settings.execution import Execution
+from recap.settings.recipes import Execution
 from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
 
 

@@ -11,9 +11,8 @@ from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.variants import Layer, Variant
 from recap.settings import NotRunRow, OutsideRow, QuotedRow, RowFile, Scale, Server, TableFile
 from recap.settings.models import MODELS
-from recap.settings.param_files import files, label, names
-from recap.settings.params import base_files, flat, load_named, merged
-from recap.settings.scales import ALL, Replacements
+from recap.settings.params import base_files, files, flat, label, load_named, merged, names
+from recap.settings.profiles import ALL, Replacements
 
 
 @dataclass(frozen=True)

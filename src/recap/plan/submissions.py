@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import ConfigError
 from recap.plan.run import Run, file_name, row_runs
-from recap.settings.datasets.coco_pictures import PicturesAlone
-from recap.settings.features.grid import GridFeatures
+from recap.settings.datasets import PicturesAlone
+from recap.settings.features import GridFeatures
 
 Get = Callable[[str, str], Any]
 

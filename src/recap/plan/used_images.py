@@ -12,7 +12,7 @@ from typing import Any
 from recap.plan.paths import SUBSETS, Paths, Stores
 from recap.plan.shared_stores import readers, sources
 from recap.plan.submissions import VAL
-from recap.settings.datasets.conceptual import ConceptualDataset
+from recap.settings.datasets import ConceptualDataset
 
 
 def used_subsets(paths: Paths, store: Stores) -> list[str]:

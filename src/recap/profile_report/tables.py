@@ -18,7 +18,7 @@ from recap.reporting.markdown import footnotes
 from recap.reporting.paper import PaperRow, PaperTable, Score, paper_table, short_name
 from recap.reporting.text import Footnotes, plain
 from recap.settings import Row, Table
-from recap.settings.columns import column_info, heading
+from recap.settings.tables import column_info, heading
 from recap.statistics.scores import read_metrics
 
 NOT_YET = "not run yet"

@@ -15,8 +15,7 @@ from recap.rehearsal.small import write_yaml
 from recap.settings import Row
 from recap.settings.claims import Check
 from recap.settings.metrics import server_names
-from recap.settings.param_files import file_and_part, files
-from recap.settings.params import load_named, read_mapping
+from recap.settings.params import file_and_part, files, load_named, read_mapping
 
 _POINTS = 2  # of the line of a figure
 

@@ -21,10 +21,10 @@ from recap.rehearsal.cut import cut_rows
 from recap.rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
 from recap.rehearsal.small import PAPER_SCALE, write_small, write_yaml
 from recap.rehearsal.world import CAPTIONS, World
-from recap.settings.param_files import papers
-from recap.settings.rehearsal import Rehearsal
+from recap.settings.base import HUB
+from recap.settings.params import papers
+from recap.settings.profiles import Rehearsal
 from recap.settings.versions import list_of, read_versions
-from recap.settings.vocabulary import HUB
 
 SITE, INPUTS, COPY = "site", "inputs", "params"
 

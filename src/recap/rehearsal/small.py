@@ -11,9 +11,8 @@ from typing import Any
 import yaml
 
 from recap.core.errors import ConfigError
-from recap.settings.param_files import files, names, papers
-from recap.settings.params import merged, read_mapping, resolve, validate
-from recap.settings.rehearsal import Changes, Rehearsal
+from recap.settings.params import files, merged, names, papers, read_mapping, resolve, validate
+from recap.settings.profiles import Changes, Rehearsal
 
 SCALE, PAPER_SCALE = "rehearsal", "paper"
 FILE = "rehearsal.yaml"

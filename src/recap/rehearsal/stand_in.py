@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from recap.settings.features import FEATURES
-from recap.settings.features.regions import RegionFeatures
-from recap.settings.features.segments import SegmentFeatures
+from recap.settings.features import FEATURES, RegionFeatures, SegmentFeatures
 
 if TYPE_CHECKING:
     from PIL.Image import Image

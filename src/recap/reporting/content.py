@@ -11,8 +11,7 @@ from recap.reporting.notes import SEEDS_LINE, from_outside, seeds_for_printed, t
 from recap.reporting.printed import P_LINE, doubt_marks, note_mark, own_not_run_mark, printed_p_entries
 from recap.reporting.text import Footnotes, p_text, plain
 from recap.settings import NotRunRow, QuotedRow, Table
-from recap.settings.columns import column_info, heading
-from recap.settings.table_rows import WHOLE_ROW
+from recap.settings.tables import WHOLE_ROW, column_info, heading
 from recap.statistics.comparison import UNITS
 
 NONE = "--"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recap.reporting.text import plain
-from recap.settings.columns import column_info, heading
 from recap.settings.metrics import FEW_IMAGES, score_info, server_names
+from recap.settings.tables import column_info, heading
 from recap.statistics.comparison import SIGNIFICANT
 from recap.statistics.power import MOST, POWER, least_difference
 

@@ -12,9 +12,8 @@ from recap.reporting.notes import NO_RUNS, from_outside, scored_here
 from recap.reporting.printed import doubt_marks, note_mark, own_not_run_mark
 from recap.reporting.text import Footnotes, plain
 from recap.settings import NotRunRow, QuotedRow, Table
-from recap.settings.columns import RUN_COLUMNS, column_info, heading
 from recap.settings.metrics import server_names
-from recap.settings.table_rows import WHOLE_ROW
+from recap.settings.tables import RUN_COLUMNS, WHOLE_ROW, column_info, heading
 from recap.statistics.comparison import SIGNIFICANT
 
 RUN = "run"

@@ -8,7 +8,7 @@ from recap.reporting.content import NONE
 from recap.reporting.latex import PACKAGES, escape, fitted, label_name, signed, superscript
 from recap.reporting.markdown import escape_cell, marked, page
 from recap.reporting.paper import PaperRow, PaperTable, Score, short_name
-from recap.settings.columns import heading
+from recap.settings.tables import heading
 
 COLUMN, PAGE = 219.0, 455.0  # points: the narrowest column of two that is in use, and its page (ACL; CVPR 237, 497)
 _SIZE, _SMALL = 8.0, 6.0  # points: numbers, and their standard deviations

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recap.reporting.text import Footnotes, plain
-from recap.settings.columns import heading
-from recap.settings.table_rows import P_UNITS, WHOLE_ROW
+from recap.settings.tables import P_UNITS, WHOLE_ROW, heading
 
 P_LINE = "p, printed"
 

@@ -17,7 +17,7 @@ from recap.reporting.notes import difference_to_quoted, from_outside, seeds_for_
 from recap.reporting.paper import paper_table
 from recap.reporting.paper_formats import paper_csv, paper_latex, paper_markdown
 from recap.settings import Table
-from recap.settings.table_rows import WHOLE_ROW
+from recap.settings.tables import WHOLE_ROW
 
 _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilcoxon", "p_wilcoxon_holm")
 _WELCH = ("t", "degrees", "p", "p_holm")  # and of the joint test

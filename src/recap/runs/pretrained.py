@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from recap.core.errors import ConfigError, first_line
-from recap.settings.vocabulary import HUB
+from recap.settings.base import HUB
 
 FILE = "model.safetensors"
 

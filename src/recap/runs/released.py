@@ -25,9 +25,9 @@ from recap.runs.released_options import has_words, read_options
 from recap.runs.released_words import in_our_order, read_vocabulary
 from recap.runs.weights import save_weights
 from recap.settings import Model, ModelConfig
-from recap.settings.decoding import DecodingSettings
 from recap.settings.models import RELEASED
 from recap.settings.params import validate
+from recap.settings.recipes import DecodingSettings
 
 CONFIG, WEIGHTS, VOCABULARY, REPORT = "config.yaml", "model.safetensors", "vocabulary.json", "import.json"
 RELEASED_STAGE = "released"  # takes the place of a training stage

@@ -9,39 +9,45 @@ from __future__ import annotations
 from typing import Any
 
 from recap.settings.base import Strict
-from recap.settings.datasets import Dataset
-from recap.settings.decoding import DecodingSettings
-from recap.settings.execution import Execution, ExecutionFile
+from recap.settings.datasets import Dataset, Subset
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
-from recap.settings.language_models import LanguageModel
 from recap.settings.metrics import METRICS
-from recap.settings.models import Model, ModelConfig
-from recap.settings.profiles import PaperProfile, Profile
+from recap.settings.models import LanguageModel, Model, ModelConfig
+from recap.settings.profiles import PaperProfile, Profile, Scale, Titles
 from recap.settings.recipes import (
+    ConstantSchedule,
+    CosineSchedule,
     CrossEntropy,
+    DecodingSettings,
     Evaluation,
+    Execution,
+    ExecutionFile,
+    NoamSchedule,
+    PlateauSchedule,
     Recipe,
+    Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
-)
-from recap.settings.run import EvaluationSpec, RunSpec
-from recap.settings.scales import Scale, Titles
-from recap.settings.schedules import (
-    ConstantSchedule,
-    CosineSchedule,
-    NoamSchedule,
-    PlateauSchedule,
-    Schedule,
     StepSchedule,
     StepThenPlateauSchedule,
     TableSchedule,
 )
+from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
-from recap.settings.subsets import Subset
-from recap.settings.table_rows import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, RowSettings
-from recap.settings.tables import Server, Table, TableFile
+from recap.settings.tables import (
+    NotRunRow,
+    OutsideRow,
+    QuotedRow,
+    Row,
+    RowFile,
+    RowSettings,
+    Server,
+    Table,
+    TableFile,
+    TableOfParts,
+)
 
 # Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every evaluation.
 METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")

@@ -1,10 +1,14 @@
-"""What all settings share."""
+"""What all settings share: classes that refuse unknown keys, names of files, sizes, and checks of several keys."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+
+from recap.core.errors import nearest
 
 
 class Strict(BaseModel):
@@ -19,9 +23,128 @@ def neutral(default: Any, **options: Any) -> Any:
     Every optional key that is added to a class whose runs may be finished somewhere is declared so: what was made
     before the key then stays what it is. Such a default is a promise: it may never change, because nothing would be
     rerun (`tests/golden/identities.json` lists them).
-
-    Args:
-        default: the value that means "as before this key existed".
-        options: of ``pydantic.Field``.
     """
     return Field(default, exclude_if=lambda value: bool(value == default), **options)
+
+
+# A number in a YAML file is memory or time in a job. Beyond these limits it is a mistake: a model of a billion layers
+# would be built for ever before the first job.
+Layers = Annotated[PositiveInt, Field(le=100)]
+LayersOr0 = Annotated[NonNegativeInt, Field(le=100)]
+Width = Annotated[PositiveInt, Field(le=16_384)]  # of vectors; also heads, slots and positions, each a row of a table
+WidthOr0 = Annotated[NonNegativeInt, Field(le=16_384)]
+Edge = Annotated[PositiveInt, Field(le=4096)]  # of a picture, in pixels
+Cells = Annotated[PositiveInt, Field(le=256)]  # of a grid, per edge
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]  # of a row, or of a part of a table
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Marks a text as the path of an outside file or folder; the words in `but` mean something else."""
+
+    but: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NoFile:
+    """Marks a text that is no path: the name of a model, a pattern."""
+
+
+OutsideFile = Annotated[str, Outside()]  # relative to the profile's `inputs`
+Name = Annotated[str, NoFile()]
+HUB = "hub:"  # begins a text that names weights or a tokenizer of the HuggingFace hub
+
+
+class NamesFiles(Strict):
+    """Settings that may name outside files, which jobs of the workflow declare as their inputs."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Refuse a text that does not say whether it is a file: a forgotten one would be no job's input."""
+        super().__pydantic_init_subclass__(**options)
+        for name, field in cls.model_fields.items():
+            marks = [*field.metadata, *_parts(field.annotation)]
+            if str in marks and not any(isinstance(mark, Outside | NoFile) for mark in marks):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: annotate it as OutsideFile if it is the path of a file or folder, else as "
+                    f"Name ({__name__})"
+                )
+
+    def named_files(self) -> dict[str, list[str]]:
+        """Return the outside files and folders that the settings name, by key, without those left out."""
+        files = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            values = value if isinstance(value, list) else [value]
+            for mark in (*field.metadata, *_parts(field.annotation)):
+                if isinstance(mark, Outside):
+                    files[name] = [text for text in values if text is not None and text not in mark.but]
+        return files
+
+    def outside_files(self) -> list[str]:
+        """Return the outside files and folders that the result depends on, relative to `inputs`."""
+        return [file for files in self.named_files().values() for file in files]
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield the types and marks that an annotation is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def together(key: str, *, when: tuple[Any, ...], needed: bool = True) -> Any:
+    """Return a validator: a key is set only where another has one of some values, ``("weights", "boxes")``.
+
+    Where it has one, the key must be set, unless it is not ``needed``.
+    """
+    other, *values = when
+
+    def check(settings: Any) -> Any:
+        fits, is_set = getattr(settings, other) in values, _is_set(settings, key)
+        if is_set and not fits or needed and fits and not is_set:
+            raise ValueError(f"`{key}` goes with {other} {' or '.join(map(repr, values))}, and with no other")
+        return settings
+
+    return model_validator(mode="after")(check)
+
+
+def exactly_one(*keys: str) -> Any:
+    """Return a validator: one of some keys is set, and no other of them."""
+    return _number_set(keys, {1}, "give one of")
+
+
+def all_or_none(*keys: str) -> Any:
+    """Return a validator: some keys are set together."""
+    return _number_set(keys, {0, len(keys)}, "give all or none of")
+
+
+def _number_set(keys: tuple[str, ...], allowed: Collection[int], remedy: str) -> Any:
+    def check(settings: Any) -> Any:
+        if sum(_is_set(settings, key) for key in keys) not in allowed:
+            raise ValueError(f"{remedy} {', '.join(f'`{key}`' for key in keys)}")
+        return settings
+
+    return model_validator(mode="after")(check)
+
+
+def _is_set(settings: BaseModel, key: str) -> bool:
+    """Return whether a key has another value than its default; one without a default is not set where it is null."""
+    field = type(settings).model_fields[key]
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return bool(getattr(settings, key) != default)
+
+
+def check_known(where: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that is not known, with the nearest one."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{where}: there is no {name!r}; {nearest(name, known)}")
+
+
+def check_distinct(what: str, ids: list[str]) -> None:
+    """Refuse an id that two of something have."""
+    duplicate = next((name for name in ids if ids.count(name) > 1), None)
+    if duplicate is not None:
+        raise ValueError(f"two {what} have the id {duplicate!r}; give each a different id")

@@ -1,57 +1,90 @@
-"""Settings classes, chosen by their key ``kind``: one class per file of a folder, and those of plug-ins."""
+"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings."""
 
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, reduce
 from importlib import import_module
 from operator import or_
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, overload
 
-from pydantic import Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from recap.core.errors import ConfigError
-from recap.core.plugins import load_plugins
-from recap.settings.base import Strict
+from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.plugins import HINT, load_plugins, resolve
+from recap.settings.base import NoFile, Strict
 
 Kind = TypeVar("Kind", bound=Strict)
 
 
-class Kinds:
-    """The config classes of one section of ``params/``; as an annotation, the union of all of them.
+class Registry:
+    """Named objects of one sort: ``module:object``, imported only when it is used, or classes of settings.
 
-    The union is built when a schema first needs it, so that a plug-in may import the package.
+    As an annotation it is the union of its classes, chosen by their key ``kind``. The union is built when a schema
+    first needs it, so that a plug-in may import the package.
 
     Args:
-        package: whose modules register the classes when they are imported, ``recap.settings.datasets``.
+        what: what is registered, for messages (``metric``).
+        targets: name -> ``module:object``.
+        package: whose modules register classes when they are imported.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, what: str, targets: Mapping[str, str] | None = None, *, package: str | None = None) -> None:
+        self._what = what
         self._package = package
-        self._classes: dict[str, type[Strict]] = {}
+        self._entries: dict[str, str | type[Strict]] = dict(targets or {})
 
-    def register(self, kind: type[Kind]) -> type[Kind]:
-        """Add a class with a field ``kind: Literal[NAME]``; a decorator.
+    @overload
+    def register(self, entry: str, target: str) -> None: ...
 
-        Raises:
-            ConfigError: another class has this name.
-        """
-        (name,) = get_args(kind.model_fields["kind"].annotation)
-        known = self._classes.setdefault(name, kind)
-        if known is not kind:
-            raise ConfigError(f"kind {name!r} of {kind.__module__} is taken by {known.__module__}; rename it")
-        return kind
+    @overload
+    def register(self, entry: type[Kind]) -> type[Kind]: ...
+
+    def register(self, entry: str | type[Kind], target: str | None = None) -> type[Kind] | None:
+        """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind: Literal[NAME]``."""
+        if isinstance(entry, str):
+            self._add(entry, str(target))
+            return None
+        (name,) = get_args(entry.model_fields["kind"].annotation)
+        self._add(name, entry)
+        return entry
+
+    def _add(self, name: str, entry: str | type[Strict]) -> None:
+        before = self._entries.setdefault(name, entry)
+        if before != entry:
+            raise ConfigError(
+                f"{self._what} {name!r} is registered as {_place(before)}; rename that of {_place(entry)}"
+            )
+
+    def names(self) -> list[str]:
+        """Return all names, those of the package first."""
+        if self._package is not None:
+            _import_modules(self._package)
+        load_plugins()
+        return list(self._entries)
+
+    def target(self, name: str) -> str:
+        """Return where an object is: ``module:object``; of an unknown name the nearest is suggested."""
+        if name not in self.names():
+            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._entries)} ({HINT})")
+        return _place(self._entries[name])
+
+    def get(self, name: str) -> Any:
+        """Return the object of a name."""
+        target, entry = self.target(name), self._entries[name]
+        return resolve(target) if isinstance(entry, str) else entry
 
     def classes(self) -> dict[str, type[Strict]]:
-        """Return all classes by their kind, sorted."""
-        _import_modules(self._package)
-        load_plugins()
-        return dict(sorted(self._classes.items()))
+        """Return all classes of settings by their kind, sorted."""
+        return {name: entry for name in sorted(self.names()) if isinstance(entry := self._entries[name], type)}
 
     def lineage(self, kind: type[Strict]) -> list[str]:
         """Return the name of a class, then those of the classes that it extends, the nearest first."""
-        names = {found: name for name, found in self.classes().items()}
+        names = {each: name for name, each in self.classes().items()}
         return [names[each] for each in kind.__mro__ if each in names]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -59,8 +92,31 @@ class Kinds:
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
 
 
+def _place(entry: str | type[Strict]) -> str:
+    return entry if isinstance(entry, str) else f"{entry.__module__}:{entry.__qualname__}"
+
+
 @cache
 def _import_modules(package: str) -> None:
     """Import all modules of a package, once a process."""
     for module in pkgutil.iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")
+
+
+@dataclass(frozen=True)
+class OneOf(NoFile):
+    """As ``Literal``, of names that are looked up when a value is checked."""
+
+    names: Callable[[], Sequence[str]]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(self.names())}
+
+    def _check(self, value: str) -> str:
+        names = self.names()
+        if value not in names:
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, names))})
+        return value

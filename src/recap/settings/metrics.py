@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recap.core.plugins import Registry
+from recap.settings.kinds import Registry
 
 # Name in `evaluation.metrics` -> subclass of :class:`recap.metrics.base.Metric`. This list is in the digest of every
 # evaluation. A new metric registers itself in the `__init__` of a folder of `recap.papers` and rescores no other run.
@@ -30,16 +30,10 @@ _SERVER = ("c5", "c40")
 
 @dataclass(frozen=True)
 class ScoreInfo:
-    """What tables and tests must know of a score.
+    """What tables and tests must know of a score."""
 
-    Attributes:
-        scale: what its values are multiplied by: 100 (percent) or 1.
-        digits: decimal places of a value; a difference has one more.
-        higher_is_better: whether a larger value is better.
-    """
-
-    scale: int
-    digits: int
+    scale: int  # what its values are multiplied by: 100 (percent) or 1
+    digits: int  # decimal places of a value; a difference has one more
     higher_is_better: bool
 
 
@@ -60,11 +54,7 @@ def column_names() -> list[str]:
 
 
 def score_info(name: str) -> ScoreInfo:
-    """Return what tables must know of a score; the COCO server's are as ours.
-
-    Raises:
-        KeyError: no metric gives this score.
-    """
+    """Return what tables must know of a score; the COCO server's are as ours. KeyError: no metric gives it."""
     ours = name.partition(".")[2] if name.partition(".")[0] in _SERVER else name
     for metric in map(METRICS.get, METRICS.names()):
         if ours in metric.names:

@@ -1,78 +1,148 @@
-"""Reads ``params/``: follows ``base:``, validates, and names file and key when something is off."""
+"""Reads ``params/``: finds files, follows ``base:``, validates, and names file and key when something is off.
+
+Shared files are in ``<section>/``, those of a paper in ``<paper>/<section>/``. Every folder of ``params/`` that is no
+section is one of a paper, or of a group: there is no list of them.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.files import write_text
 from recap.core.problems import adapter, first_problem
-from recap.settings import SECTIONS, PaperProfile, Profile
-from recap.settings.param_files import SCALES, TABLES, file_and_part, files, label, names, profiles, tables_named
-from recap.settings.table_parts import TableOfParts, part_of
+from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, TableOfParts, Titles
+from recap.settings.tables import part_of
+
+_OF_A_PAPER = ("tables", "figures", "studies")  # named after the paper: params/mine/tables/t3.yaml is mine/t3
+_NO_PROFILES = ("titles.yaml", "rehearsal.yaml")
+
+
+def papers(params: Path) -> list[str]:
+    """Return the names of the papers' folders."""
+    folders = params.iterdir() if params.is_dir() else ()
+    return sorted(path.name for path in folders if path.is_dir() and path.name not in SECTIONS)
+
+
+def names(params: Path, section: str) -> list[str]:
+    """Return the names of all files of a section, sorted; of a table with parts, those of its parts in their order."""
+    stems = {file.stem for file in (params / section).glob("*.yaml")}
+    for paper in papers(params):
+        of_paper = (file.stem for file in (params / paper / section).glob("*.yaml"))
+        stems |= {f"{paper}/{stem}" if section in _OF_A_PAPER else stem for stem in of_paper}
+    return tables_named(params, sorted(stems)) if section == "tables" else sorted(stems)
+
+
+def tables_named(params: Path, names: Iterable[str]) -> list[str]:
+    """Return the tables that names mean: that of a file with parts means all of them (``mine/t1_f001`` ...)."""
+    return [table for name in names for table in _tables_of_parts(params, name) or [name]]
+
+
+def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
+    """Return the name of the file that has a table, and the part of it that the table is (``t1_f001`` of ``t1``)."""
+    if not _files(params, "tables", name):
+        for end in (place for place, char in enumerate(name) if char == "_"):
+            if name in _tables_of_parts(params, name[:end]):
+                return name[:end], name[end + 1 :]
+    return name, None
+
+
+def _tables_of_parts(params: Path, table: str) -> list[str]:
+    """Return the names of the parts that the file of a table has."""
+    parts = [read_mapping(path).get("parts") for path in _files(params, "tables", table)]
+    return [f"{table}_{part}" for each in parts if isinstance(each, dict) for part in each]
+
+
+def files(params: Path, section: str, name: str) -> list[Path]:
+    """Return the files with a name, the shared one first; a part of a table has the file of that table."""
+    return _files(params, section, file_and_part(params, name)[0] if section == "tables" else name)
+
+
+def _files(params: Path, section: str, name: str) -> list[Path]:
+    """Return the files with a name; `../a`, `/a` and other spellings of a name have none."""
+    if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).as_posix() != name:
+        return []
+    paper, _, stem = name.rpartition("/")
+    if section in _OF_A_PAPER:
+        return list(filter(_is_file, [params / paper / section / f"{stem}.yaml"]))
+    folders = [params, *(params / each for each in papers(params))]
+    return [path for folder in folders if _is_file(path := folder / section / f"{name}.yaml")]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        return False
+
+
+def label(params: Path, path: Path) -> str:
+    """Return what messages call a file of ``params/``."""
+    return f"{params.name}/{path.relative_to(params).as_posix()}"
+
+
+def profiles(params: Path) -> list[Path]:
+    """Return the files of all profiles."""
+    shared = (path for path in params.glob("*.yaml") if path.name not in _NO_PROFILES)
+    return [*sorted(shared), *sorted(params.glob("*/profile.yaml"))]
 
 
 def load_named(params: Path, section: str, name: str) -> Any:
-    """Load the file of a section by its name as its config class.
-
-    Raises:
-        ConfigError: the name is unknown (nearest names are suggested), two files have it, or a key or value is refused.
-    """
+    """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    if section == SCALES:
+    if section == "scales":  # of several files: a mistake is one of its file
         for source, values in layers:
             validate(SECTIONS[section], values, source)
-    loaded = validate(SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0])
-    if section == SCALES and not loaded.opening:
-        raise ConfigError(f"{params.name}/{SCALES}/{name}.yaml: the key 'opening' is missing")
-    return loaded
+    settings = validate(SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0])
+    if section == "scales" and not settings.opening:
+        raise ConfigError(f"{params.name}/{section}/{name}.yaml: the key 'opening' is missing")
+    return settings
 
 
 def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return path and values of a file and of those that it has as ``base:``, the lowest first, without that key.
-
-    Raises:
-        ConfigError: a name is unknown, two files have it, or the bases go in a circle.
-    """
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    """Return path and values of a file and of those that it has as ``base:``, the lowest first, without that key."""
+    layers: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     base: Any = name
     while base is not None:
-        if base in found:
-            where = found[base][0][0]
-            raise ConfigError(f"{where}: `base` goes in a circle: {' -> '.join((*found, base))}")
-        found[base] = _parts(params, section, base)
-        bases = [(source, values.pop("base")) for source, values in found[base] if "base" in values]
+        if base in layers:
+            where = layers[base][0][0]
+            raise ConfigError(f"{where}: `base` goes in a circle: {' -> '.join((*layers, base))}")
+        layers[base] = _read(params, section, base)
+        bases = [(source, values.pop("base")) for source, values in layers[base] if "base" in values]
         for source, base in bases:
             if not isinstance(base, str):
                 raise ConfigError(f"{source}: base: must be the name of another file of {section} (got {base!r})")
         base = bases[0][1] if bases else None
-    return [part for parts in reversed(found.values()) for part in parts]
+    return [layer for same_name in reversed(layers.values()) for layer in same_name]
 
 
-def _parts(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
+def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
     """Return path and values of the one file of a name, or of all files of a scale."""
     paths = files(params, section, name)
     if not paths:
         nearby = nearest(name, names(params, section))
         raise UnknownName(f"{params.name}: there is no {name!r} in {section}; {nearby}")
-    if len(paths) > 1 and section != SCALES:
+    if len(paths) > 1 and section != "scales":
         one, other = (label(params, path) for path in paths[:2])
         raise ConfigError(f"{one} and {other} have the same name; rename one")
-    parts = [(label(params, path), read_mapping(path)) for path in paths]
-    if section == TABLES:
-        return [(source, _one_table(params, name, source, values)) for source, values in parts]
-    where: dict[str, str] = {}
-    for source, values in parts:
-        for key in _entries(values):
-            if where.setdefault(key, source) != source:
-                raise ConfigError(f"{where[key]} and {source} both have the key {key!r}; remove it from one")
-    return parts
+    layers = [(label(params, path), read_mapping(path)) for path in paths]
+    if section == "tables":
+        return [(source, _one_table(params, name, source, values)) for source, values in layers]
+    owners: dict[str, str] = {}  # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
+    for source, values in layers:
+        for key, value in values.items():
+            for entry in [f"{key}.{each}" for each in value] if isinstance(value, dict) else [key]:
+                if owners.setdefault(entry, source) != source:
+                    raise ConfigError(f"{owners[entry]} and {source} both have the key {entry!r}; remove it from one")
+    return layers
 
 
 def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -82,18 +152,8 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
     validate(TableOfParts, values, source)
     part = file_and_part(params, name)[1]
     if part is None:
-        known = ", ".join(tables_named(params, [name]))
-        raise UnknownName(f"{source}: is a table with parts; name one: {known}")
+        raise UnknownName(f"{source}: is a table with parts; name one: {', '.join(tables_named(params, [name]))}")
     return part_of(values, part)
-
-
-def _entries(values: dict[str, Any]) -> list[str]:
-    """Return the keys that only one file of a scale may have: `seeds`, `models.transformer`."""
-    return [
-        name
-        for key, value in values.items()
-        for name in ([f"{key}.{entry}" for entry in value] if isinstance(value, dict) else [key])
-    ]
 
 
 def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
@@ -103,10 +163,10 @@ def resolve(params: Path, section: str, name: str) -> dict[str, Any]:
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings by dotted key; lists and empty mappings are leaves."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
-    return found
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return leaves
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -132,26 +192,18 @@ def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
 
 
 def profiles_of_tables(params: Path) -> dict[str, list[str]]:
-    """Return the name of every table with the profiles that ask for it.
-
-    Raises:
-        ConfigError: a profile is no valid one.
-    """
-    found: dict[str, list[str]] = {name: [] for name in names(params, "tables")}
+    """Return the name of every table with the profiles that ask for it."""
+    users: dict[str, list[str]] = {name: [] for name in names(params, "tables")}
     for path in profiles(params):
         for profile in load_profiles(path):
             drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
             for name in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
-                found.setdefault(name, []).append(profile.name)
-    return found
+                users.setdefault(name, []).append(profile.name)
+    return users
 
 
 def load_profiles(path: Path) -> list[Profile]:
-    """Load the profile of a file, at each of its scales.
-
-    Raises:
-        ConfigError: a key or value is refused.
-    """
+    """Load the profile of a file, at each of its scales."""
     values = read_mapping(path)
     scales = values.get("scales")
     at_scales = [{**values, "scale": scale} for scale in scales] if isinstance(scales, dict) else [values]
@@ -162,9 +214,6 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both.
 
     An entry of ``scales`` that names a ``scale`` itself is a further set of tables at that scale.
-
-    Raises:
-        ConfigError: a key or value is refused, or the scale is none of `scales`.
     """
     if "scales" not in values:
         profile: Profile = validate(Profile, values, source)
@@ -184,15 +233,71 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
     """Refuse a scale that replaces the one of a profile's file: the results of both would be in one folder.
 
-    Args:
-        values: the profile as it is run.
-        written: the profile as its file has it.
-        file: its path.
-
-    Raises:
-        ConfigError: the scale is another one, and the name is not.
+    ``values`` are the profile as it is run, ``written`` as its file has it.
     """
     changed = values.get("scale") != written.get("scale") and values.get("name") == written.get("name")
     if changed and "scales" not in written:
         own = f"at scale {written['scale']!r}" if written.get("scale") else "without a scale"
         raise ConfigError(f"{file}: its results are {own}; for another scale add name=NAME to --config")
+
+
+def schemas() -> dict[str, str]:
+    """Return the JSON schema of each kind of file, for editors, by the name of its own file."""
+    whole = {"profile": Profile | PaperProfile, "titles": Titles}
+    texts = {name: _schema(kind, name, variant=False) for name, kind in whole.items()}
+    with_base = SECTIONS | {"tables": TableFile | TableOfParts}
+    texts |= {name: _schema(kind, name, variant=True) for name, kind in with_base.items()}
+    return {f"{name}.schema.json": json.dumps(each, indent=2, sort_keys=True) + "\n" for name, each in texts.items()}
+
+
+def write_schemas(out: Path) -> list[Path]:
+    """Write every schema into the folder ``out`` and return the paths."""
+    texts = {out / name: text for name, text in schemas().items()}
+    for path, text in texts.items():
+        write_text(path, text)
+    return list(texts)
+
+
+def _schema(kind: Any, name: str, *, variant: bool) -> dict[str, Any]:
+    """Return the schema of one kind of file; where ``base`` is allowed, a file that has it needs no other key."""
+    whole = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
+    definitions = whole.pop("$defs", {})
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"recap params: {name}"}
+    if not variant:
+        return {**whole, **head, "$defs": definitions}
+    changes = {f"{key}Changes": _loosened(value) for key, value in definitions.items()}
+    base = {
+        "type": "string",
+        "description": "name of another file of this section: as that one, except for the keys here",
+    }
+    roots = _roots(_loosened(whole), changes)
+    return {
+        **head,
+        "type": "object",
+        "if": {"required": ["base"]},
+        "then": {"anyOf": [{**root, "properties": {**root["properties"], "base": base}} for root in roots]},
+        "else": whole,
+        "$defs": {**definitions, **changes},
+    }
+
+
+def _loosened(node: Any) -> Any:
+    """Return a schema in which every key may be left out, and references go to the loosened definitions."""
+    if isinstance(node, list):
+        return [_loosened(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    loose = {key: _loosened(value) for key, value in node.items() if key not in ("required", "discriminator")}
+    if "oneOf" in loose:
+        # Without its required keys a change fits several kinds at once.
+        loose["anyOf"] = loose.pop("oneOf")
+    if "$ref" in node:
+        loose["$ref"] = f"{node['$ref']}Changes"
+    return loose
+
+
+def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects that a file may be: the schema itself, or the kinds it chooses from."""
+    if "anyOf" in node:
+        return [root for option in node["anyOf"] for root in _roots(option, definitions)]
+    return [definitions[node["$ref"].rsplit("/", 1)[-1]]] if "$ref" in node else [node]

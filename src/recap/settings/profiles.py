@@ -1,49 +1,35 @@
-"""Settings of profiles (``profile.yaml`` of a paper, ``params/demo.yaml``)."""
+"""Settings of profiles, of scales, of what their sentences call data sets, and of rehearsals."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, PositiveInt, StrictInt, field_validator, model_validator
 
 from recap.settings.base import Strict, neutral
-from recap.settings.execution import Execution, refuse_moved
+from recap.settings.recipes import Execution
 
 
 class Profile(Strict):
-    """What one run of the workflow makes."""
+    """What one run of the workflow makes (``profile.yaml`` of a paper, ``params/demo.yaml``)."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
-    figures: list[str] = Field(
-        default_factory=list, description="names of figures (mine/f7); their tables are made, too"
-    )
-    scale: str | None = Field(
-        None,
-        description="name of a scale; none: the tables as they are",
-    )
+    figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
+    scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
     seeds: list[StrictInt] | None = Field(
-        None, min_length=1, description="one training per seed and row; default: the scale's, then the table's number"
+        None, min_length=1, description="one training each per row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
-    fetch: bool = Field(
-        False, description="fetch and unpack outside files that are missing and listed in data_versions.csv"
-    )
-    keep_archives: bool = Field(
-        True, description="false: a fetched archive that is only unpacked is removed when that is done"
-    )
+    fetch: bool = Field(False, description="fetch and unpack missing outside files, as data_versions.csv lists them")
+    keep_archives: bool = Field(True, description="false: fetched archives are removed when they are unpacked")
     execution: Execution = Field(Execution(), description="how jobs are computed; counts before a recipe's own")
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_moved(cls, values: Any) -> Any:
-        return refuse_moved(values)
-
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, seeds: list[int] | None) -> list[int] | None:
+    def _distinct(cls, seeds: list[StrictInt] | None) -> list[int] | None:
         if seeds is not None and len(set(seeds)) != len(seeds):
             raise ValueError("a seed is duplicated")
         return seeds
@@ -52,9 +38,94 @@ class Profile(Strict):
 class PaperProfile(Profile):
     """``params/<paper>/profile.yaml``: what is made of a paper at each scale; results are in folders NAME_SCALE."""
 
-    tables: list[str] = Field(default_factory=list, description="names of tables that are made at every scale")
+    tables: list[str] = Field([], description="names of tables that are made at every scale")
     scales: dict[str, dict[str, Any]] = Field(
         min_length=1,
         description="scale -> keys of a profile that hold there, unless they are given for all scales; an entry with "
         "the key `scale` is another set of tables at that scale",
     )
+
+
+ALL = "*"  # key of the replacement for all names without a key
+
+
+class Replacements(Strict):
+    """Replacements for what a table's rows name; `*` is the key for all other names."""
+
+    datasets: dict[str, str] = Field({}, description="data set -> the one in its place")
+    subsets: dict[str, str] = Field({}, description="subset -> the one in its place")
+    features: dict[str, str] = Field({}, description="features -> those in their place")
+    models: dict[str, dict[str, Any]] = Field({}, description="kind of model -> sizes that override those of its file")
+    recipes: dict[str, str | dict[str, Any]] = Field({}, description="recipe -> a name, or `base` and what differs")
+    recipes_by_subset: dict[str, str] = Field(
+        {},
+        description="subset of the training -> the recipe in place of those that `recipes` does not name",
+    )
+    seeds: list[StrictInt] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
+    note: str = Field("", description="sentences under the table, in addition to the generated ones")
+
+
+class Scale(Replacements):
+    """What replaces data sets, features, sizes, recipes and seeds of every table that is made at this scale.
+
+    All files of one name, of any paper, are one scale; each of their entries is in one of them.
+    """
+
+    opening: str = Field("", description="how the sentence under each table begins; one file of the scale has it")
+    paper: bool = Field(
+        False,
+        description="nothing is replaced; `opening` is for tables with the printed settings alone",
+    )
+    tables: dict[str, Replacements] = Field({}, description="table (mine/t3) or folder (mine) -> what else holds there")
+
+    @model_validator(mode="after")
+    def _nothing_is_replaced(self) -> Self:
+        replacing = sorted(self.model_fields_set - {"opening", "paper"})
+        if self.paper and replacing:
+            raise ValueError(f"paper: true replaces nothing, so {replacing[0]!r} cannot be given")
+        return self
+
+    def layers(self, table: str) -> list[tuple[str, Replacements]]:
+        """Return what holds for a table, from general to particular, each with its key below `tables` (at first "")."""
+        folder = table.rpartition("/")[0]
+        return [("", self), *((key, self.tables[key]) for key in (folder, table) if key in self.tables)]
+
+
+class Titles(Strict):
+    """What sentences under tables call data sets and features; those that are not listed go by their id."""
+
+    datasets: dict[str, str] = Field({}, description="data set -> noun phrase")
+    features: dict[str, str] = Field({}, description="features -> noun phrase")
+    weights: dict[str, str] = Field({}, description="`weights` of a model -> noun phrase")
+
+
+Changes = dict[str, dict[str, Any]]  # kind -> what its settings say in a rehearsal
+
+
+class SmallNetwork(Strict):
+    """A small network of timm in place of those whose names begin alike."""
+
+    begins: str = Field(description="beginning of a backbone's name; empty: any other")
+    backbone: str = Field(description="the small network")
+    stride: PositiveInt = Field(description="pixels of the picture per cell of its map")
+
+
+class Rehearsal(Strict):
+    """``params/rehearsal.yaml``: sizes of the miniatures, and what is changed in the parameter files of a rehearsal.
+
+    Sizes of models, and seeds, are those of the scale ``rehearsal``.
+    """
+
+    train_images: PositiveInt = Field(description="training images, if subsets do not ask for more")
+    subset_captions: PositiveInt = Field(description="captions of the smallest subset")
+    held_out_images: PositiveInt = Field(description="images of each other split")
+    epochs: PositiveInt = Field(description="of each stage of every recipe")
+    images_per_batch: PositiveInt = Field(description="of each stage of every recipe")
+    max_length: PositiveInt = Field(description="words of a decoded caption, of every recipe")
+    networks: list[SmallNetwork] = Field(min_length=1)
+    crop_pixels: PositiveInt = Field(description="edge of a crop")
+    datasets: Changes = Field(default_factory=dict)
+    features: Changes = Field(default_factory=dict)
+    detectors: Changes = Field(description="features of detectron2, where it is installed")
+    stand_ins: Changes = Field(description="the same, where it is not installed")
+    studies: dict[str, Any] = Field({}, description="keys of every human study")

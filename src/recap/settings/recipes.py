@@ -1,17 +1,223 @@
-"""Settings of training and evaluation: folders ``recipes/``."""
+"""Settings of training and evaluation (``recipes/``): stages, schedules, decoding, and how jobs are computed."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from recap.settings.base import Strict, neutral
-from recap.settings.decoding import DecodingSettings
-from recap.settings.execution import Execution, refuse_moved
+from recap.core.errors import ConfigError
+from recap.settings.base import Strict, neutral, together
+from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
-from recap.settings.names import OneOf
-from recap.settings.schedules import WITH_ONE_RATE, Schedule
+
+
+class Execution(Strict):
+    """How a job is computed, not what: key ``execution`` of a profile, and of a recipe as the defaults of its runs.
+
+    None of these enters a spec or the identity of a run: a profile on another machine plans nothing because of them.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
+    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
+    nodes: PositiveInt = Field(1, description="machines of a Slurm cluster that share the `processes` of a training")
+    tf32: bool = Field(True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)")
+    compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
+    activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
+    features_in_memory: bool = Field(False, description="training features on the device; refused if they do not fit")
+    checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
+    extraction_parts: PositiveInt = Field(
+        1, description="of each feature store; every part is a job with its own GPU, and one more job merges them"
+    )
+    keep_state: bool = Field(False, description="refuse to start over beside a state of other settings or inputs")
+
+    def per_node(self, processes: int) -> int:
+        """Return how many of the processes of a training each of its nodes has; one process is on one node."""
+        here, left = divmod(processes, self.nodes if processes > 1 else 1)
+        if left:
+            raise ConfigError(f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally")
+        return here
+
+    def over(self, defaults: Execution) -> Execution:
+        """Return ``defaults`` with what is set here in their place."""
+        return Execution(**(defaults.model_dump(exclude_unset=True) | self.model_dump(exclude_unset=True)))
+
+
+class ExecutionFile(Execution):
+    """What ``--execution`` of a job takes: the keys of a profile, and more.
+
+    The workflow adds the labels of the runs. A training that is cut short is for looking at a model: no profile can ask
+    for it, because its result is not that of its spec, while its inputs, settings and source are the same.
+    """
+
+    max_steps: PositiveInt | None = Field(
+        None, exclude=True, description="number of training steps, then stop; 100 by default where one batch is overfit"
+    )
+    overfit_one_batch: bool = Field(
+        False, exclude=True, description="take the first batch at every step: the loss of a sound model comes near 0"
+    )
+    labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a training is cut short."""
+        return self.max_steps is not None or self.overfit_one_batch
+
+
+class _WithWarmup(Strict):
+    warmup: NonNegativeInt = Field(0, description="steps of linear warm-up")
+
+
+class ConstantSchedule(_WithWarmup):
+    """The same rate throughout."""
+
+    kind: Literal["constant"] = "constant"
+    learning_rate: PositiveFloat
+
+
+class NoamSchedule(Strict):
+    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls with the root of the step."""
+
+    kind: Literal["noam"] = "noam"
+    factor: PositiveFloat = Field(1.0, description="scale; the peak is factor * (d_model * warmup) ** -0.5")
+    warmup: PositiveInt = Field(description="steps up to the peak")
+
+
+class StepSchedule(_WithWarmup):
+    """Multiplied by `factor` every `step_size` epochs, as torch's StepLR."""
+
+    kind: Literal["step"] = "step"
+    learning_rate: PositiveFloat = Field(description="rate of the first epochs")
+    factor: PositiveFloat = Field(description="multiplier of each drop")
+    step_size: PositiveInt = Field(description="epochs between drops")
+
+
+class PlateauSchedule(_WithWarmup):
+    """Multiplied by `factor` where the validation score stops rising, as torch's ReduceLROnPlateau."""
+
+    kind: Literal["plateau"] = "plateau"
+    learning_rate: PositiveFloat = Field(description="rate before the first drop")
+    factor: PositiveFloat = Field(description="multiplier of each drop")
+    patience: NonNegativeInt = Field(description="epochs without a better score that are tolerated; the next one drops")
+
+
+class StepThenPlateauSchedule(_WithWarmup):
+    """As `step` in the first epochs; then its last rate, multiplied where the validation score stops rising."""
+
+    kind: Literal["step_then_plateau"] = "step_then_plateau"
+    learning_rate: PositiveFloat = Field(description="rate of the first epochs")
+    factor: PositiveFloat = Field(description="multiplier of each drop of the first part")
+    step_size: PositiveInt = Field(description="epochs between drops of the first part")
+    plateau_from: PositiveInt = Field(description="epochs of the first part")
+    plateau_factor: PositiveFloat = Field(description="multiplier of each drop of the second part")
+    patience: NonNegativeInt = Field(description="its epochs without a better score that are tolerated")
+
+
+class CosineSchedule(_WithWarmup):
+    """Falls as half a cosine from the first step to 0 after the last one of the stage."""
+
+    kind: Literal["cosine"] = "cosine"
+    learning_rate: PositiveFloat = Field(description="rate of the first steps after the warm-up")
+
+
+class TableSchedule(_WithWarmup):
+    """A rate for each stretch of epochs."""
+
+    kind: Literal["table"] = "table"
+    table: dict[int, PositiveFloat] = Field(description="epoch, counted from 0 -> learning rate from this epoch on")
+
+    @field_validator("table")
+    @classmethod
+    def _from_the_first_epoch(cls, table: dict[int, float]) -> dict[int, float]:
+        if 0 not in table:
+            raise ValueError("a table schedule needs a rate for epoch 0")
+        return table
+
+
+Schedule = Annotated[
+    ConstantSchedule
+    | NoamSchedule
+    | StepSchedule
+    | PlateauSchedule
+    | StepThenPlateauSchedule
+    | CosineSchedule
+    | TableSchedule,
+    Field(discriminator="kind"),
+]
+# Schedules whose rates are multiples of one number, which a stage may also give as its `learning_rate`.
+_WITH_ONE_RATE = ("constant", "step", "plateau", "step_then_plateau", "cosine")
+
+
+class DecodingRules(Strict):
+    """What beam search forbids; whatever is set is part of the scores' signature."""
+
+    model_config = ConfigDict(frozen=True)
+
+    no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
+    no_immediate_repeat: bool = Field(False, description="no word follows itself")
+    bad_endings: tuple[str, ...] = Field((), description="words a caption may not end on")
+
+    groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
+    diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
+
+    @property
+    def text(self) -> str:
+        """The rules in a word for signatures, empty where there are none."""
+        groups = [f"groups{self.groups}x{self.diversity:g}"] if self.groups > 1 else []
+        repeat = ["repeat"] if self.no_immediate_repeat else []
+        ngram = [f"ngram{self.no_repeated_ngram}"] if self.no_repeated_ngram else []
+        endings = [f"endings({','.join(sorted(self.bad_endings))})"] if self.bad_endings else []
+        return "+".join([*ngram, *repeat, *endings, *groups])
+
+
+class DecodingSettings(Strict):
+    """How captions are searched: one object from a recipe to the beam search, the scores and `recap.load`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    beam: PositiveInt = 3
+    max_length: PositiveInt = 20
+    length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
+    rules: DecodingRules = DecodingRules()
+    finished: Literal["stay", "set_aside"] = neutral(
+        "stay",
+        description="captions that have ended compete in the beam to its end, or are set aside and give their place to "
+        "open ones (the older form)",
+    )
+    merge_repeats: bool = neutral(False, description="equal neighboring words are written once, as some releases do")
+    n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
+    batch_size: PositiveInt = 50
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Self:
+        if self.beam % self.rules.groups:
+            raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
+        if self.finished == "set_aside" and self.rules.groups > 1:
+            raise ValueError("finished: set_aside goes with one group of beams; leave rules.groups out")
+        if self.n_best > self.beam:
+            raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
+        return self
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Fields of a score's signature, a text for readers: programs read these settings from `metrics.json`."""
+        fields = {"beam": f"{self.beam}", "len": f"{self.max_length}", "lp": f"{self.length_penalty:g}"}
+        fields |= {"rules": self.rules.text} if self.rules.text else {}
+        fields |= {"finished": self.finished} if self.finished != "stay" else {}
+        return fields | ({"repeats": "merged"} if self.merge_repeats else {})
+
+
+class OutsideCaptions(Strict):
+    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    captions_sha256: str = Field(min_length=8, description="of the file")
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """Field of a score's signature: beginning of the file's hash."""
+        return {"captions": f"outside@{self.captions_sha256[:8]}"}
 
 
 class Stage(Strict):
@@ -22,9 +228,7 @@ class Stage(Strict):
     )
 
     epochs: PositiveInt
-    learning_rate: PositiveFloat | None = Field(
-        None, exclude=True, description="short for schedule.learning_rate; alone: a constant schedule"
-    )
+    learning_rate: PositiveFloat | None = Field(None, exclude=True, description="short for schedule.learning_rate")
     # Never None: `_one_schedule` refuses a stage without a rate before the default is looked at.
     schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
     images_per_batch: PositiveInt = Field(10, description="images per step, each with its captions or samples")
@@ -34,12 +238,8 @@ class Stage(Strict):
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient's global norm")
     clip_value: float | None = Field(0.1, gt=0, description="clip each gradient entry")
-    patience: PositiveInt | None = Field(
-        None, description="stop after this number of validations without a better CIDEr"
-    )
-    validate_every: PositiveInt = neutral(
-        1, description="epochs between two validations; the last epoch has one. Few captions make short epochs"
-    )
+    patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
+    validate_every: PositiveInt = neutral(1, description="epochs between two validations; the last epoch has one")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
     precision: Literal["float32", "bf16", "auto"] = Field(
         "float32", description="auto: bf16 where the processor has units for it"
@@ -53,11 +253,6 @@ class Stage(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_moved(cls, values: Any) -> Any:
-        return refuse_moved(values)
-
-    @model_validator(mode="before")
-    @classmethod
     def _one_schedule(cls, values: Any) -> Any:
         """Move a learning rate beside the schedule into it; refuse it where it would have no effect."""
         if not isinstance(values, dict):
@@ -68,7 +263,7 @@ class Stage(Strict):
         if rate is None or not isinstance(schedule, dict | None):
             return values
         schedule = {"kind": "constant", **(schedule or {})}
-        if schedule["kind"] not in WITH_ONE_RATE:
+        if schedule["kind"] not in _WITH_ONE_RATE:
             raise ValueError(f"learning_rate has no effect under a {schedule['kind']} schedule; remove it")
         if schedule.get("learning_rate", rate) != rate:
             raise ValueError("learning_rate and schedule.learning_rate differ; keep one of them")
@@ -105,12 +300,7 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="multinomial: the policy is the likeliest words of this total share, of which is drawn",
-    )
+    top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share")
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them; "
@@ -125,21 +315,19 @@ class SelfCritical(Stage):
         description="the policy loss is the mean over the tokens of all captions, or over as many positions of each as "
         "the longest may have, those after its end counted as 0",
     )
-    cross_entropy: float = neutral(
-        0.0, ge=0, description="weight of the references' cross-entropy, which is added to the policy loss"
-    )
+    cross_entropy: float = neutral(0.0, ge=0, description="weight of the references' cross-entropy in the policy loss")
     dropout: bool = neutral(
         False,
         description="encode images and score captions under the model's dropout, much as released code does; captions "
         "are drawn from the images so encoded without more of it",
     )
 
+    _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
+
     @model_validator(mode="after")
-    def _rewarded(self) -> SelfCritical:
+    def _rewarded(self) -> Self:
         if self.cider_d + self.bleu4 == 0:
             raise ValueError("the reward has no part: give cider_d or bleu4 a weight above 0")
-        if self.top_p < 1 and self.sampling == "beam":
-            raise ValueError("top_p goes with multinomial sampling")
         return self
 
 
@@ -147,9 +335,7 @@ class Evaluation(DecodingSettings):
     """How test captions are decoded and scored."""
 
     split: Literal["val", "test"] = "test"
-    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(
-        list(COCO), description="SPICE runs where its models are installed"
-    )
+    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(list(COCO), description="SPICE: where it is installed")
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -163,10 +349,8 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
-    processes: PositiveInt = neutral(
-        1, description="processes that train together, on a GPU each; each takes its share of `images_per_batch`"
-    )
+    processes: PositiveInt = neutral(1, description="that train together, on a GPU each, and share `images_per_batch`")
     # Never in a dump: it decides nothing.
     execution: Execution = Field(
-        Execution(), exclude=True, description="how its jobs are computed, unless the profile says otherwise"
+        Execution(), exclude=True, description="how its jobs are computed, unless the profile says"
     )

@@ -1,4 +1,4 @@
-"""What decides one job of a run, complete: a training stage, or an evaluation."""
+"""What decides one job of a run: a training stage, or an evaluation. Every command loads it, so `specs` is apart."""
 
 from __future__ import annotations
 

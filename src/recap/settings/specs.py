@@ -10,21 +10,14 @@ from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
 from recap.settings.claims import Claim
-from recap.settings.datasets import Dataset
-from recap.settings.features import Features
-from recap.settings.features.grid import GridFeatures
-from recap.settings.features.imported import ImportedFeatures
-from recap.settings.figures import Figure
-from recap.settings.language_models import LanguageModel
-from recap.settings.model_figures import TableFigure
+from recap.settings.datasets import Dataset, Subset, VocabularyConfig
+from recap.settings.features import Features, GridFeatures, ImportedFeatures
+from recap.settings.figures import Figure, TableFigure
+from recap.settings.models import LanguageModel
 from recap.settings.recipes import Recipe
 from recap.settings.run import EvaluationSpec, RunSpec
-from recap.settings.selections import Selection
 from recap.settings.studies import Study
-from recap.settings.subsets import Subset
-from recap.settings.table_rows import Stages
-from recap.settings.tables import Table
-from recap.settings.vocabulary import VocabularyConfig
+from recap.settings.tables import Selection, Stages, Table
 
 
 class ComparedTable(Strict):
@@ -32,14 +25,11 @@ class ComparedTable(Strict):
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
-    trainings: dict[str, list[str]] = Field(
-        default_factory=dict,
-        description="path of a scored run -> paths of its trainings, in their order; for columns that are no metrics",
-    )
+    trainings: dict[str, list[str]] = Field({}, description="scored run -> its trainings, in their order")
     server: dict[str, str] = neutral(
-        {}, description="path of a scored run -> folder of what COCO's server is sent of it, and of its answer"
+        {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
-    recipes: dict[str, Recipe] = Field(default_factory=dict, description="name -> keys of the recipe's file")
+    recipes: dict[str, Recipe] = Field({}, description="name -> keys of the recipe's file")
 
 
 class SelectedRows(Strict):
@@ -47,9 +37,7 @@ class SelectedRows(Strict):
 
     selections: list[Selection] = Field(description="keys of the table's `selections`")
     labels: dict[str, str] = Field(description="id of a row -> its label")
-    trainings: dict[str, dict[int, str]] = Field(
-        description="id of a row -> seed -> path of the training whose validations count"
-    )
+    trainings: dict[str, dict[int, str]] = Field(description="id of a row -> seed -> training whose validations count")
 
 
 class PrintedTable(Strict):
@@ -65,9 +53,7 @@ class JudgedClaims(Strict):
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
     tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
-    printed: dict[str, PrintedTable] = Field(
-        default_factory=dict, description="name of a table that another stands in for -> what the paper prints in it"
-    )
+    printed: dict[str, PrintedTable] = Field({}, description="name of a table that another stands in for -> its print")
 
 
 class Summary(Strict):
@@ -97,9 +83,7 @@ class StudySpec(Strict):
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of the study's file")
-    scale: str = Field(
-        "Captions given by hand.", description="sentence for the table about how the models were trained"
-    )
+    scale: str = Field("Captions given by hand.", description="sentence below the table: how the models were trained")
 
 
 _CLASSES = (
@@ -124,17 +108,14 @@ def described(keys: str) -> str:
 
 
 def _lines(schema: dict[str, Any]) -> str:
-    """Return the keys of one kind of object, those first that must be given."""
+    """Return the keys of one kind of object, those first that must be given, each with what it is and its default."""
     required = schema.get("required", [])
-    found = sorted(schema["properties"].items(), key=lambda item: item[0] not in required)
     width = max(map(len, schema["properties"]))
-    return "\n".join(f"{name:{width}}  {_said(value, name in required)}" for name, value in found)
-
-
-def _said(schema: dict[str, Any], required: bool) -> str:
-    """Return what a key is, and its default."""
-    values = schema.get("enum", [schema.get("const", "an object: `make schema` lists its keys")])
-    said = schema.get("description") or ", ".join(map(str, values))
-    default = schema.get("default")
-    shown = "" if required or isinstance(default, dict) else f"({json.dumps(default)})"
-    return " ".join(filter(None, [said, shown]))
+    lines = []
+    for name, key in sorted(schema["properties"].items(), key=lambda item: item[0] not in required):
+        values = key.get("enum", [key.get("const", "an object: `make schema` lists its keys")])
+        text = key.get("description") or ", ".join(map(str, values))
+        default = key.get("default")
+        shown = "" if name in required or isinstance(default, dict) else f"({json.dumps(default)})"
+        lines.append(f"{name:{width}}  {' '.join(filter(None, [text, shown]))}")
+    return "\n".join(lines)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from recap.core.errors import ConfigError, nearest
-from recap.settings.base import Strict
-from recap.settings.names import Id
+from recap.core.errors import ConfigError
+from recap.settings.base import Id, Strict, check_distinct, check_known
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -32,10 +30,7 @@ class Setup(Strict):
 
     id: Id
     label: Text
-    rows: dict[str, str] = Field(
-        default_factory=dict,
-        description="system -> <table>/<row> of the profile, whose first seed's test captions are shown",
-    )
+    rows: dict[str, str] = Field({}, description="system -> <table>/<row>; its first seed's test captions are shown")
 
 
 Answer = Literal["no", "yes"]
@@ -61,10 +56,7 @@ class Gold(Strict):
     """Items with a known right answer, shown to every rater among the others."""
 
     count: int = Field(5, ge=0)
-    captions: dict[int, str] = Field(
-        default_factory=dict,
-        description="image id -> a caption of it that somebody has verified; default: drawn from the references",
-    )
+    captions: dict[int, str] = Field({}, description="image id -> a verified caption; default: drawn from references")
 
 
 class Exclusions(Strict):
@@ -73,9 +65,7 @@ class Exclusions(Strict):
     wrong_gold: int = Field(0, ge=0, description="most gold items that a rater may answer wrongly")
     answered: Share = Field(1.0, description="least share of items answered")
     seconds: float = Field(0, ge=0, description="least median time per item; forms without times are not judged by it")
-    same_position: Share = Field(
-        1.0, description="most answers of a preference study at one position, as a share; 1: any"
-    )
+    same_position: Share = Field(1.0, description="most preferences at one position, as a share; 1: any")
 
 
 class SimulatedRaters(Strict):
@@ -83,8 +73,8 @@ class SimulatedRaters(Strict):
 
     seed: int = 1
     clickers: Share = Field(0.1, description="share of raters who click at random")
-    votes: dict[str, Weight] = Field(default_factory=dict, description="system -> weight of its vote; default: 1")
-    yes: dict[str, Share] = Field(default_factory=dict, description="system -> share of yes; default: 0.3")
+    votes: dict[str, Weight] = Field({}, description="system -> weight of its vote; default: 1")
+    yes: dict[str, Share] = Field({}, description="system -> share of yes; default: 0.3")
 
 
 class Study(Strict):
@@ -95,12 +85,10 @@ class Study(Strict):
     contact: Text = Field(PLACEHOLDER, description="whom the consent text names; needed before people are asked")
     source: str = Field("", description="where the printed numbers are from")
     note: str = Field("", description="sentences under the table")
-    kind: Literal["preference", "questions"] = Field(
-        description="preference: the best of several captions; questions: no or yes about one caption"
-    )
+    kind: Literal["preference", "questions"] = Field(description="the best of several captions; no or yes about one")
     instruction: Text = Field(description="what raters read above each item")
-    questions: list[Question] = Field(default_factory=list, description="of kind `questions`")
-    systems: list[StudySystem] = Field(min_length=2)
+    questions: list[Question] = Field([], description="of kind `questions`")
+    systems: list[StudySystem] = Field(min_length=2, max_length=MOST_CAPTIONS)
     setups: list[Setup] = Field(min_length=1)
     seed: int = Field(1, description="decides the images, the order of items and captions, and the gold items")
     images: PositiveInt = Field(description="per setup and system, drawn from the test split")
@@ -108,34 +96,23 @@ class Study(Strict):
     items: PositiveInt = Field(description="most items of one rater, without gold items")
     gold: Gold = Gold()
     exclusions: Exclusions = Exclusions()
-    raw_references: bool = Field(
-        False, description="show references as people wrote them; else in the words of the corpus, as models write"
-    )
+    raw_references: bool = Field(False, description="show references as people wrote them, not in the corpus's words")
     pixels: int = Field(640, ge=64, le=4096, description="longer side of the pictures shown")
-    pictures: Literal["inside", "beside"] = Field(
-        "inside", description="of the offline pages: within each page, or in one folder beside them"
-    )
+    pictures: Literal["inside", "beside"] = Field("inside", description="of offline pages: within, or in one folder")
     picture_url: str = Field(
         "https://example.org/{file}",
         pattern=r"^https://.*\{file\}",
         description="where the crowd platform finds the files of pictures.zip",
     )
-    responses: str | None = Field(
-        None,
-        description="folder below `inputs` with the responses, or `simulated`; none: forms alone are made",
-    )
+    responses: str | None = Field(None, description="folder below `inputs`, or `simulated`; none: forms alone are made")
     simulated: SimulatedRaters = SimulatedRaters()
     printed: dict[str, dict[str, list[float | None]]] = Field(
-        default_factory=dict,
+        {},
         description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system",
     )
 
     def check_contact(self) -> None:
-        """Refuse to ask people with a consent text that names nobody.
-
-        Raises:
-            ConfigError: `contact` is not set, and the raters are not simulated.
-        """
+        """Refuse to ask people with a consent text that names nobody."""
         if self.contact == PLACEHOLDER and self.responses != SIMULATED:
             raise ConfigError(
                 "the consent text names nobody; set `contact` in the study's file to the name and address of whoever "
@@ -143,17 +120,7 @@ class Study(Strict):
             )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Study:
-        _distinct("systems", [system.id for system in self.systems])
-        _distinct("setups", [setup.id for setup in self.setups])
-        _distinct("questions", [question.id for question in self.questions])
-        if len(self.systems) > MOST_CAPTIONS:
-            raise ValueError(f"{len(self.systems)} systems; raters can compare {MOST_CAPTIONS} at most")
-        self._check_kind()
-        self._check_names()
-        return self
-
-    def _check_kind(self) -> None:
+    def _kind_fits(self) -> Self:
         if self.kind == "questions" and not self.questions:
             raise ValueError("kind `questions` needs at least one entry in `questions`")
         if self.kind == "questions" and len(self.setups) > 1:
@@ -162,32 +129,26 @@ class Study(Strict):
             raise ValueError("kind `preference` asks which caption is best; remove `questions`")
         if self.kind == "preference" and any(system.reference for system in self.systems) and len(self.systems) < 3:
             raise ValueError("a preference study needs two models beside the reference captions")
+        return self
 
-    def _check_names(self) -> None:
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
         systems = [system.id for system in self.systems]
+        setups = [setup.id for setup in self.setups]
+        questions = [question.id for question in self.questions]
+        check_distinct("systems", systems)
+        check_distinct("setups", setups)
+        check_distinct("questions", questions)
         models = [system.id for system in self.systems if not system.reference]
         for setup in self.setups:
-            _known(f"setup {setup.id!r}: rows", setup.rows, models)
-        _known("simulated.votes", self.simulated.votes, systems)
-        _known("simulated.yes", self.simulated.yes, systems)
-        blocks, lines = [setup.id for setup in self.setups], ["share"]
-        if self.kind == "questions":
-            blocks, lines = [question.id for question in self.questions], ["no", "yes", "no rate"]
-        _known("printed", self.printed, blocks)
+            check_known(f"setup {setup.id!r}: rows", setup.rows, models)
+        check_known("simulated.votes", self.simulated.votes, systems)
+        check_known("simulated.yes", self.simulated.yes, systems)
+        lines = ["no", "yes", "no rate"] if self.kind == "questions" else ["share"]
+        check_known("printed", self.printed, questions if self.kind == "questions" else setups)
         for block, values in self.printed.items():
-            _known(f"printed.{block}", values, lines)
+            check_known(f"printed.{block}", values, lines)
             for line, numbers in values.items():
                 if len(numbers) != len(systems):
                     raise ValueError(f"printed.{block}.{line} has {len(numbers)} numbers for {len(systems)} systems")
-
-
-def _distinct(what: str, ids: list[str]) -> None:
-    duplicate = next((name for name in ids if ids.count(name) > 1), None)
-    if duplicate is not None:
-        raise ValueError(f"two of the {what} have the id {duplicate!r}; give each a different id")
-
-
-def _known(where: str, names: Iterable[str], known: list[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{where}: there is no {name!r}; {nearest(name, known)}")
+        return self

@@ -1,31 +1,204 @@
-"""Settings of tables (``params/<paper>/tables/``)."""
+"""Settings of tables (``params/<paper>/tables/``): columns, rows, and tables with and without parts."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from recap.core.errors import nearest
-from recap.settings.base import Strict, neutral
-from recap.settings.columns import table_columns
-from recap.settings.model_figures import TableFigure
-from recap.settings.names import Id, OneOf
-from recap.settings.selections import Selection
-from recap.settings.table_rows import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, RowSettings
+from recap.core.plugins import load_plugins
+from recap.settings.base import Id, Strict, check_distinct, check_known, exactly_one, neutral
+from recap.settings.figures import TableFigure
+from recap.settings.kinds import OneOf
+from recap.settings.metrics import ScoreInfo, column_names, score_info
+
+
+@dataclass(frozen=True)
+class RunColumn:
+    """A column that is no metric: it has no tests and no marks, and no value of it is better than another."""
+
+    heading: str  # name over the column
+    unit: str  # of the numbers in tables, shown in the heading; empty: none
+    digits: int  # decimal places of a value
+    file: str  # JSON file in the folder of a training
+    key: str  # of the number in that file
+    scale: float = 1  # what the recorded number is multiplied by
+    all_stages: bool = False  # the sum over the stages that a run went through, not the number of its last stage
+    spread: bool = False  # whether the standard deviation over seeds is shown
+    higher_is_better: ClassVar[None] = None
+
+
+# Name in `columns` of a table -> what it shows. A plug-in may add its own.
+RUN_COLUMNS = {
+    "parameters": RunColumn("Params", "M", 1, "training.json", "parameters", scale=1e-6),
+    "validation CIDEr-D": RunColumn("Val. CIDEr-D", "", 1, "training.json", "best_val_cider_d", scale=100, spread=True),
+    "steps": RunColumn("Steps", "", 0, "training.json", "steps", all_stages=True),
+    "training hours": RunColumn("Training", "h", 2, "training.json", "seconds", 1 / 3600, all_stages=True, spread=True),
+}
+
+
+def table_columns() -> list[str]:
+    """Return all names that a column of a table may have."""
+    return [*column_names(), *RUN_COLUMNS]
+
+
+def column_info(name: str) -> ScoreInfo | RunColumn:
+    """Return what tables must know of a column. KeyError: there is no such column."""
+    load_plugins()
+    return RUN_COLUMNS[name] if name in RUN_COLUMNS else score_info(name)
+
+
+def heading(name: str) -> str:
+    """Return what stands over a column: the name of a score, or heading and unit."""
+    info = column_info(name)
+    if isinstance(info, ScoreInfo):
+        return name
+    return f"{info.heading} ({info.unit})" if info.unit else info.heading
+
+
+WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
+Stages = Literal["xe", "scst"]
+STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
+PUnit = Literal["runs", "images", "pairs"]
+P_UNITS: dict[str, str] = {"runs": "runs", "images": "images", "pairs": "pairs of a run and an image"}
+
+
+def _check_columns(values: dict[str, Any]) -> dict[str, Any]:
+    check_known("column", values, table_columns())
+    return values
+
+
+def _check_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
+    check_known("column", doubt, [WHOLE_ROW, *table_columns()])
+    return doubt
+
+
+Printed = Annotated[dict[str, float], AfterValidator(_check_columns)]
+PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_check_columns)]
+PFits = Annotated[dict[str, list[PUnit]], AfterValidator(_check_columns)]
+Doubt = Annotated[dict[str, str], AfterValidator(_check_columns_or_row)]
+
+
+class _PrintedRow(Strict):
+    """What a paper prints in a row, and what speaks against it."""
+
+    printed: Printed = Field({}, description="column -> printed value, in percent or its unit")
+    printed_p: PrintedP = Field({}, description="metric -> printed p of the row against the baseline")
+    p_fits: PFits = neutral({}, description="metric -> what the t-test of the printed p may have been over")
+    doubt: Doubt = Field({}, description="metric, or `row` -> why the printed number is doubtful: a note")
+
+    @model_validator(mode="after")
+    def _doubts_what_is_printed(self) -> Self:
+        check_known("doubt about a printed number", self.doubt, [*self.printed, *([WHOLE_ROW] if self.printed else [])])
+        check_known("p_fits of a printed p", self.p_fits, self.printed_p)
+        return self
+
+
+class QuotedRow(_PrintedRow):
+    """One line of the paper's table that the paper quotes from others: it has no run."""
+
+    id: Id
+    label: str
+    printed: Printed = Field(description="metric -> printed value, in percent")
+
+
+class NotRunRow(QuotedRow):
+    """One line of the paper's own that is not run here."""
+
+    reason: str = Field(min_length=1, description="why it is not run: a note of the table")
+
+
+class OutsideRow(_PrintedRow):
+    """One line that is not trained here: captions that any other system made, or weights that others released."""
+
+    id: Id
+    label: str
+    captions: str | None = Field(
+        None,
+        min_length=1,
+        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
+        "image of the data set",
+    )
+    released: str | None = neutral(
+        None,
+        min_length=1,
+        description="folder below the profile's inputs that `recap import-checkpoint` wrote: its model captions the "
+        "test images as the baseline's recipe says, from the baseline's features",
+    )
+    dataset: str | None = Field(None, description="data set of its images; default: the baseline's in this file")
+
+    _one_origin = exactly_one("captions", "released")
+
+    @property
+    def source(self) -> str:
+        """The file or folder that it comes from."""
+        return str(self.captions or self.released)
+
+
+class RowSettings(Strict):
+    """What a row trains; a table's `defaults` hold for every row that does not say otherwise."""
+
+    dataset: str | None = None
+    subset: str | None = Field(None, description="default: full")
+    features: str | list[str] | None = Field(None, description="a name, or a list for a model with several inputs")
+    model: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    recipe: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    stage: Stages | None = Field(None, description="default: scst")
+
+
+class TrainedRow(RowSettings):
+    """One line of a table as its file has it, without what the paper prints there."""
+
+    id: Id
+    label: str
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    scales: list[str] | None = Field(None, description="scales at which it is run, elsewhere quoted; default: all")
+
+
+class RowFile(TrainedRow, _PrintedRow):
+    """One line of a table as its file has it."""
+
+    printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
+
+
+class Row(_PrintedRow):
+    """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
+
+    id: Id
+    label: str
+    dataset: str
+    subset: str = "full"
+    features: str = Field(description="names, joined by +")
+    model: str
+    recipe: str
+    stage: Stages = "scst"
+    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
+    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+    printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
+    as_printed: bool = neutral(False, description="with data and settings of the print: differences to it are shown")
+
+
+class Selection(Strict):
+    """A line of a table that shows one of several rows: the one whose validation score is best.
+
+    The score of a row is the mean over the seeds of the best CIDEr-D that its training's validations gave. Of equal
+    ones the first is chosen. The rows are trained and scored anyway; no test score is read to choose.
+    """
+
+    id: Id
+    label: str
+    over: list[Id] = Field(min_length=2, description="ids of rows of one data set, subset and stage")
 
 
 class Server(Strict):
     """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures without references."""
 
     test: str = Field(description="data set with the test pictures; those of val2014 are in the rows' own")
-    features: dict[str, str] = Field(
-        default_factory=dict,
-        description="features of rows -> those of the test pictures, where other files have them",
-    )
-    not_sent: dict[Id, str] = Field(
-        default_factory=dict, description="id of a row -> why it cannot be sent: a note of the table"
-    )
+    features: dict[str, str] = Field({}, description="features of rows -> those of test pictures, where others")
+    not_sent: dict[Id, str] = Field({}, description="id of a row -> why it cannot be sent: a note")
 
 
 class Examples(Strict):
@@ -41,27 +214,15 @@ class _Table(Strict):
     title: str
     columns: list[Annotated[str, OneOf(table_columns)]]
     baseline: str = Field(description="id of the row that the others are compared with")
-    quoted: list[QuotedRow] = Field(default_factory=list, description="rows that the paper quotes; shown first")
-    not_run: list[NotRunRow] = neutral(
-        [], description="rows of the paper's own that are not run, each with the reason; shown after the quoted ones"
-    )
-    selections: list[Selection] = neutral(
-        [], description="rows that show whichever of some rows is best on the validation split; shown last"
-    )
-    outside: list[OutsideRow] = neutral(
-        [],
-        description="rows whose captions are from a file; at a scale with other data they are only quoted",
-    )
+    quoted: list[QuotedRow] = Field([], description="rows that the paper quotes; shown first")
+    not_run: list[NotRunRow] = neutral([], description="rows of the paper that are not run; shown after the quoted")
+    selections: list[Selection] = neutral([], description="rows that show the best of some by validation; shown last")
+    outside: list[OutsideRow] = neutral([], description="rows of captions from a file; quoted with other data")
     server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
     examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
     doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
-    image_ids: list[int] = neutral(
-        [], description="images of the test split that the contact sheet shows first; at a scale with other data none"
-    )
-    image_captions: list[str] = neutral(
-        [],
-        description="references of such images whose ids are not known; capitals and punctuation do not count",
-    )
+    image_ids: list[int] = neutral([], description="test images that the contact sheet shows first")
+    image_captions: list[str] = neutral([], description="references of such images without known ids, in any capitals")
     printed_on: str | None = neutral(
         None,
         description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
@@ -77,7 +238,7 @@ class UnscaledTable(_Table):
     paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
-    figures: list[TableFigure] = Field(default_factory=list, description="figures of the rows' trained models")
+    figures: list[TableFigure] = Field([], description="figures of the rows' trained models")
 
 
 class TableFile(UnscaledTable):
@@ -86,15 +247,10 @@ class TableFile(UnscaledTable):
     rows: list[RowFile] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> TableFile:
-        _check_ids(self)
-        alone = [row.id for row in self.rows if not row.ensemble]
+    def _consistent(self) -> Self:
+        single_models = _check_ids(self)
         for figure in self.figures:
-            for name in figure.rows:
-                if name not in alone:
-                    raise ValueError(
-                        f"figures: {figure.kind}: {name!r} is no row of single models; those are {', '.join(alone)}"
-                    )
+            check_known(f"figures: {figure.kind}: rows of single models", figure.rows, single_models)
         return self
 
 
@@ -106,30 +262,94 @@ class Table(_Table):
     rows: list[Row] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Table:
+    def _consistent(self) -> Self:
         _check_ids(self)
         return self
 
 
-def _check_ids(table: TableFile | Table) -> None:
-    """Refuse ids that are duplicated, or named and not there."""
+def _check_ids(table: TableFile | Table) -> list[str]:
+    """Refuse ids that are duplicated, or named and not there; return those of rows of single models."""
     ids = [row.id for row in table.rows]
-    every = ids + [row.id for row in (*table.quoted, *table.not_run)]
-    every += [row.id for row in table.outside] + [selection.id for selection in table.selections]
-    if len(set(every)) != len(every):
-        duplicate = next(name for name in every if every.count(name) > 1)
-        raise ValueError(f"two rows have the id {duplicate!r}; give each a different id")
-    if table.baseline not in ids:
-        raise ValueError(f"baseline {table.baseline!r} is no row id; {nearest(table.baseline, ids)}")
-    single = [row.id for row in table.rows if not row.ensemble]
+    single_models = [row.id for row in table.rows if not row.ensemble]
+    others = [row.id for row in (*table.quoted, *table.not_run)] + [row.id for row in table.outside]
+    check_distinct("rows", ids + others + [selection.id for selection in table.selections])
+    check_known("baseline", [table.baseline], ids)
     for selection in table.selections:
-        for name in selection.over:
-            if name not in single:
-                raise ValueError(
-                    f"selections: {selection.id!r}: {name!r} is no row of single models; {nearest(name, single)}"
-                )
-    for name in table.server.not_sent if table.server else ():
-        if name not in ids:
-            raise ValueError(f"server.not_sent: {name!r} is no row id; {nearest(name, ids)}")
-    if table.examples and table.examples.row not in ids:
-        raise ValueError(f"examples.row {table.examples.row!r} is no row id; {nearest(table.examples.row, ids)}")
+        check_known(f"selections: {selection.id!r}: rows of single models", selection.over, single_models)
+    check_known("server.not_sent", table.server.not_sent if table.server else (), ids)
+    check_known("examples.row", [table.examples.row] if table.examples else (), ids)
+    return single_models
+
+
+_BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")  # keys of a row that have a value for each part
+
+
+class Part(RowSettings):
+    """What one part has of its own: settings go before the table's `defaults`, other keys before the table's."""
+
+    title: str | None = None
+    source: str | None = Field(None, description="where the part's printed numbers are from")
+    note: str | None = Field(None, description="sentences under the part at every scale")
+    paper_note: str | None = Field(None, description="sentences under the part only where nothing is replaced")
+    figures: list[TableFigure] | None = Field(None, description="figures of the part's trained models")
+
+
+class PartsRow(TrainedRow):
+    """One line of all parts, or of those that it names."""
+
+    parts: list[Id] | None = Field(None, min_length=1, description="parts that have the row; default: all")
+    printed: dict[Id, Printed] = Field({}, description="part -> metric -> printed value, in percent")
+    printed_sd: dict[Id, Printed] = Field({}, description="part -> metric -> printed deviation over runs")
+    printed_p: dict[Id, PrintedP] = Field({}, description="part -> metric -> printed p against the baseline")
+    p_fits: dict[Id, PFits] = Field({}, description="part -> metric -> what its t-test may have been over")
+    doubt: dict[Id, Doubt] = Field({}, description="part -> metric, or `row` -> why it is doubtful")
+
+
+class TableOfParts(UnscaledTable):
+    """A printed table whose parts (fractions of the data, extractors) are tables of their own, in one file.
+
+    Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table ``mine/t1_f001``.
+    """
+
+    title: str = Field("", description="of parts without a title of their own")
+    parts: dict[Id, Part] = Field(min_length=1, description="name of the part -> what it has of its own")
+    rows: list[PartsRow] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _parts_exist(self) -> Self:
+        ids = [row.id for row in self.rows]
+        for selection in self.selections:
+            check_known(f"selections: {selection.id!r}: rows", selection.over, ids)
+        for row in self.rows:
+            own = row.parts or list(self.parts)
+            check_known(f"row {row.id!r}: parts", own, self.parts)
+            for key in _BY_PART:
+                check_known(f"row {row.id!r}: {key}: parts", getattr(row, key), own)
+        return self
+
+
+def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without parts."""
+    own = values["parts"][part]
+    settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
+    table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", "selections", *settings)}
+    rows = [_row_of(row, part) for row in values["rows"] if part in (row.get("parts") or values["parts"])]
+    selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
+    return {
+        **table,
+        "defaults": {**values.get("defaults", {}), **settings},
+        "rows": rows,
+        **({"selections": selections} if selections else {}),
+    }
+
+
+def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return the row of one part; what the paper does not print there is left out."""
+    printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
+    return {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed
+
+
+def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return choices among the rows that there are; one row leaves no choice."""
+    among = [{**each, "over": [name for name in each["over"] if name in ids]} for each in selections]
+    return [each for each in among if len(each["over"]) > 1]

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from recap.core.errors import ConfigError, MissingSettings, UnknownName, nearest
-from recap.settings.base import Strict
+from recap.settings.base import Strict, all_or_none, together
 from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
@@ -36,9 +36,7 @@ class VersionRow(Strict):
     hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
     bytes: PositiveInt | None
     licence: str
-    checked_on: date | None = Field(
-        description="when the address last had the file, by `recap data check-addresses`; empty: not asked"
-    )
+    checked_on: date | None = Field(description="when `recap data check-addresses` last met the file; empty: not asked")
     note: str
     archive: str | None = Field(None, description="unpacked: name of the archive in this list")
     members: str | None = Field(
@@ -46,6 +44,11 @@ class VersionRow(Strict):
         description="unpacked: glob of the archive's members; its leading folders without wildcards are left out, so "
         "that `trainval/*` of an archive becomes NAME/*",
     )
+
+    _address = together("url", when=("role", "primary", "mirror"))
+    _archive = together("archive", when=("role", "unpacked"))
+    _members = together("members", when=("role", "unpacked"))
+    _hashed = all_or_none("algorithm", "hash")
 
     @field_validator("url", "algorithm", "hash", "bytes", "checked_on", "archive", "members", mode="before")
     @classmethod
@@ -61,19 +64,9 @@ class VersionRow(Strict):
         return name
 
     @model_validator(mode="after")
-    def _can_be_had(self) -> VersionRow:
-        if (self.role in ("primary", "mirror")) != (self.url is not None):
-            raise ValueError("a line has an address, or the role 'own', 'unpacked' or 'hub' and none")
-        if {self.role == "unpacked"} != {self.archive is not None, self.members is not None}:
-            raise ValueError("archive and members go with the role 'unpacked', and with no other")
+    def _note_and_hash(self) -> Self:
         if self.role == "own" and not self.note:
             raise ValueError("a file of the role 'own' needs a note that says where to get it")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_hash(self) -> VersionRow:
-        if (self.algorithm is None) != (self.hash is None):
-            raise ValueError("algorithm and hash go together")
         if self.algorithm and self.hash and len(self.hash) != HASH_DIGITS[self.algorithm]:
             raise ValueError(f"a {self.algorithm} has {HASH_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}")
         return self
@@ -101,11 +94,7 @@ class OutsideFile:
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
-    """Return the outside files of a list by name.
-
-    Raises:
-        ConfigError: the list is missing, or a line of it is refused or contradicts another.
-    """
+    """Return the outside files of a list by name."""
     rows: dict[str, list[VersionRow]] = {}
     try:
         with Path(path).open(newline="", encoding="utf-8") as file:
@@ -126,6 +115,18 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     return files
 
 
+def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
+    """Return the lines of one file as one; exactly one is no mirror, and none contradicts another."""
+    if sum(row.role != "mirror" for row in rows) != 1:
+        raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
+    rows = sorted(rows, key=lambda row: row.role == "mirror")
+    for key in ("version", "algorithm", "hash", "bytes"):
+        if len({getattr(row, key) for row in rows}) > 1:
+            raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
+    urls = tuple(row.url for row in rows if row.url)
+    return OutsideFile(urls=urls, **rows[0].model_dump(exclude={"role", "url"}))
+
+
 def list_of(params: Path) -> Path:
     """Return the list of outside files in a folder of parameter files, which may have none."""
     return params / LIST.name
@@ -133,10 +134,8 @@ def list_of(params: Path) -> Path:
 
 def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
     """Return the entry of a file in a list, or that of its folder; None if neither is listed."""
-    return next(
-        (files[str(place)] for place in (PurePosixPath(name), *PurePosixPath(name).parents) if str(place) in files),
-        None,
-    )
+    places = map(str, (PurePosixPath(name), *PurePosixPath(name).parents))
+    return next((files[place] for place in places if place in files), None)
 
 
 def steps(note: str) -> list[str]:
@@ -145,39 +144,11 @@ def steps(note: str) -> list[str]:
 
 
 def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:
-    """Return the files of the given names, each once; a name may be a pattern such as ``coco/*2014.zip``.
-
-    Raises:
-        ConfigError: a name is not in the list (the nearest is suggested).
-    """
+    """Return the files of the given names, each once; a name may be a pattern such as ``coco/*2014.zip``."""
     chosen: dict[str, OutsideFile] = {}
     for name in names:
-        found = [known for known in files if known == name or fnmatch.fnmatchcase(known, name)]
-        if not found:
+        matches = {each: file for each, file in files.items() if each == name or fnmatch.fnmatchcase(each, name)}
+        if not matches:
             raise UnknownName(f"{path}: there is no {name!r}; {nearest(name, files)}")
-        chosen.update({known: files[known] for known in found})
+        chosen |= matches
     return list(chosen.values())
-
-
-def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
-    """Return the lines of one file as one; exactly one is no mirror, and none contradicts another."""
-    if [row.role for row in rows if row.role != "mirror"] not in (["primary"], ["own"], ["unpacked"], ["hub"]):
-        raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
-    rows = sorted(rows, key=lambda row: row.role == "mirror")
-    for key in ("version", "algorithm", "hash", "bytes"):
-        if len({getattr(row, key) for row in rows}) > 1:
-            raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
-    first = rows[0]
-    return OutsideFile(
-        name=name,
-        version=first.version,
-        urls=tuple(row.url for row in rows if row.url),
-        algorithm=first.algorithm,
-        hash=first.hash,
-        bytes=first.bytes,
-        licence=first.licence,
-        checked_on=first.checked_on,
-        note=first.note,
-        archive=first.archive,
-        members=first.members,
-    )

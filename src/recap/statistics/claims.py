@@ -11,10 +11,9 @@ from recap.core.errors import ConfigError, counted, nearest
 from recap.plan.run import row_runs
 from recap.settings import Table
 from recap.settings.claims import Check, Claim
-from recap.settings.columns import column_info
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import ComparedTable, PrintedTable
-from recap.settings.table_rows import STAGE_NAMES
+from recap.settings.tables import STAGE_NAMES, column_info
 from recap.statistics.claim_tests import (
     FAILS,
     HOLDS,

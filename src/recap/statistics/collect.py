@@ -14,8 +14,8 @@ from recap.core.hashing import parse_signature
 from recap.plan.outside_rows import outside_path
 from recap.plan.run import Run, row_runs
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.columns import RUN_COLUMNS
 from recap.settings.metrics import server_names
+from recap.settings.tables import RUN_COLUMNS
 from recap.statistics.scores import Metrics, read_image_scores, read_metrics, read_number
 from recap.statistics.server import ALONE, read_answer
 

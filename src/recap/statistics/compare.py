@@ -12,8 +12,8 @@ from recap.core.documents import write_json
 from recap.core.errors import MetricError
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.columns import RUN_COLUMNS, column_info
 from recap.settings.metrics import score_info
+from recap.settings.tables import RUN_COLUMNS, column_info
 from recap.statistics.collect import RowScores, collect, collect_files
 from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
 from recap.statistics.power import add_seeds_for_printed, seeds_needed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any
 
-from recap.settings.columns import column_info
+from recap.settings.tables import column_info
 from recap.statistics.comparison import SIGNIFICANT
 
 POWER = 0.8

@@ -12,7 +12,7 @@ from pydantic import FiniteFloat
 from recap.core.checksums import check
 from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MissingFile
-from recap.settings.decoding import DecodingSettings, OutsideCaptions
+from recap.settings.recipes import DecodingSettings, OutsideCaptions
 
 
 @dataclass(frozen=True)

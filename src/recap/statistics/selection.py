@@ -15,8 +15,8 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedFile, MetricError
 from recap.core.log import log
 from recap.settings.base import Strict
-from recap.settings.selections import Selection
 from recap.settings.specs import SelectedRows
+from recap.settings.tables import Selection
 from recap.statistics.scores import read_number
 
 RULE = "the highest mean over the seeds of the best validation CIDEr-D of each training; of equal ones the first"

@@ -21,10 +21,9 @@ from recap.core.documents import read_json
 from recap.core.errors import ConfigError, DamagedFile, RecapError, UnknownName, nearest
 from recap.core.hashing import sha256_file, value_hash
 from recap.plan.labels import labels, series_of, setting_names
-from recap.settings.columns import column_info
 from recap.settings.metrics import METRICS
 from recap.settings.params import flat, read_mapping, validate
-from recap.settings.table_rows import STAGE_NAMES
+from recap.settings.tables import STAGE_NAMES, column_info
 from recap.statistics.scores import Metrics, read_metrics
 
 # Part of every record's hash: increase it when records are built differently, so that all are published again.

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from recap.core.hashing import value_hash
 from recap.plan.labels import row_setting
-from recap.settings.model_figures import FIGURES, ModelFigure
+from recap.settings.figures import FIGURES, ModelFigure
 from recap.tracking.records import LAYOUT, Record, digest, percent
 
 # MLflow truncates a description after 8,000 characters.

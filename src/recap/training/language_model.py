@@ -28,7 +28,7 @@ from recap.models.gpt2_weights import save_language_model
 from recap.nn.fast import PackedIndex
 from recap.plan.source import code_digest
 from recap.settings import CosineSchedule
-from recap.settings.language_models import LanguageModel as Settings
+from recap.settings.models import LanguageModel as Settings
 from recap.training.checkpoint import Identity, continued, save_state
 from recap.training.distributed import Group
 from recap.training.loop import SAVED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from recap.settings.model_figures import FIGURES, ModelFigure
+from recap.settings.figures import FIGURES, ModelFigure
 
 
 @FIGURES.register

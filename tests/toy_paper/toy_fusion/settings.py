@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import PositiveInt
 
-from recap.settings.models.base import MODELS, ModelConfig
+from recap.settings.models import MODELS, ModelConfig
 
 
 @MODELS.register

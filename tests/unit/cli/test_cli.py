@@ -22,8 +22,7 @@ from recap.cli.parser import Parser
 from recap.core.errors import nearest
 from recap.core.plugins import resolve
 from recap.settings import RunSpec
-from recap.settings.param_files import names
-from recap.settings.params import load_named, validate
+from recap.settings.params import load_named, names, validate
 
 pytestmark = pytest.mark.seconds
 

@@ -14,8 +14,7 @@ from recap.cli import main
 from recap.core.errors import counted
 from recap.plan.identities import neutral_keys
 from recap.settings import SECTIONS
-from recap.settings.param_files import names
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 
 pytestmark = pytest.mark.seconds
 
@@ -61,7 +60,7 @@ def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
     assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
     row = {key: found for (section, key), found in settings(text).items() if section == "row"}
     assert row["seeds"] == ([1, 2, 3, 4], "params/visualgpt/tables/t1.yaml")
-    assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.table_rows)")
+    assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.tables)")
     assert row["baseline"] == ("transformer_l3", "params/visualgpt/tables/t1.yaml")
     table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
     (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")

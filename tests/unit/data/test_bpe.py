@@ -11,7 +11,7 @@ from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
 from recap.runs.captions import caption_tensor
-from recap.settings.vocabulary import BytePairRule
+from recap.settings.datasets import BytePairRule
 from recap.training.job import _begins_word
 from recap.training.objectives.cross_entropy import truncated_to_words
 

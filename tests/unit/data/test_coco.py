@@ -14,7 +14,7 @@ from recap.data.datasets import coco
 from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
 from recap.export.coco_image_ids import write_server_ids
-from recap.settings.datasets.coco_pictures import PARTS
+from recap.settings.datasets import COCO_PARTS
 
 pytestmark = pytest.mark.seconds
 
@@ -203,7 +203,7 @@ def test_server_ids(tmp_path):
         write_server_ids(**files)
     with refused(DataError, "image id 1"):
         write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
-    assert PARTS["val2014"] == 40_504
+    assert COCO_PARTS["val2014"] == 40_504
 
 
 def test_one_percent_of_karpathys_training_images():

@@ -8,7 +8,7 @@ from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.csv_captions import draw, read_rows, read_splits
-from recap.settings.datasets.csv_captions import Shares
+from recap.settings.datasets import Shares
 
 ROWS = """\
 file,split,caption

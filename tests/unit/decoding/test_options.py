@@ -11,7 +11,7 @@ from recap.decoding.constraints import forbid
 from recap.decoding.diverse import diverse_beam_search, search
 from recap.decoding.sampling import nucleus, sample
 from recap.decoding.step import NonFiniteLogits
-from recap.settings.decoding import DecodingRules
+from recap.settings.recipes import DecodingRules
 
 
 def found(ending_ids=(), **rules):

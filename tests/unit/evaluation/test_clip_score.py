@@ -17,7 +17,7 @@ from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
 from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import score
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 from recap.statistics.scores import read_metrics
 
 pytestmark = pytest.mark.seconds

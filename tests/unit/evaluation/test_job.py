@@ -24,7 +24,7 @@ from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.settings import EvaluationSpec, Execution
-from recap.settings.datasets.scenes import ScenesDataset
+from recap.settings.datasets import ScenesDataset
 from recap.settings.params import validate
 
 pytestmark = pytest.mark.seconds

@@ -7,7 +7,7 @@ import os
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.attributes import write_note
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 
 SPEC = GridFeatures(kind="grid", backbone="test_resnet", weights="random", image_size=64, grid=2)
 

@@ -16,8 +16,7 @@ from recap.features.importers.numbers import check_float32
 from recap.features.pretrain import pretrain_backbone
 from recap.features.records import ImageFeatures
 from recap.features.writer import build_store
-from recap.settings.features.grid import GridFeatures
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import GridFeatures, ImportedFeatures
 
 ROWS, WIDTH = 36, 2048
 

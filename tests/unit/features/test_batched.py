@@ -13,7 +13,7 @@ from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.resized import Resized, resize_scale
 from recap.features.store import FeatureStore
-from recap.settings.features.segments import SegmentFeatures
+from recap.settings.features import SegmentFeatures
 
 
 def test_items_of_one_key_are_taken_together():

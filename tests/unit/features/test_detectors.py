@@ -20,9 +20,7 @@ from recap.features.bottom_up import CaffeStem, caffe_anchors
 from recap.features.detectors import DETECTORS
 from recap.features.regions import Detector
 from recap.features.segments import Segmenter
-from recap.settings.features import Features
-from recap.settings.features.regions import RegionFeatures
-from recap.settings.features.segments import SegmentFeatures
+from recap.settings.features import Features, RegionFeatures, SegmentFeatures
 from recap.settings.params import validate
 
 ABSENT = importlib.util.find_spec("detectron2") is None

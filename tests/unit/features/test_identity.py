@@ -6,8 +6,7 @@ from helpers.refusals import refused
 from recap.cli.features import _executed
 from recap.core.errors import ConfigError
 from recap.features.extraction import job_hash
-from recap.settings.features import Features
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import Features, GridFeatures
 from recap.settings.params import validate
 
 SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}

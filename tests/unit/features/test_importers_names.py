@@ -8,7 +8,7 @@ from helpers.feature_files import write_named
 from helpers.importing import refuses_import, run_import, write_corpus_of
 from recap.data.corpus.corpus import write_corpus
 from recap.data.datasets.karpathy import read_karpathy
-from recap.settings.features.imported import FORMATS
+from recap.settings.features import FORMATS
 
 pytestmark = pytest.mark.seconds
 every_format = pytest.mark.parametrize("format", FORMATS.names())

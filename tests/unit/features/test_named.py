@@ -9,8 +9,7 @@ from recap.features.backbones import create, timm_library
 from recap.features.crops import CropEncoder
 from recap.features.grid import Backbone
 from recap.features.maps import as_maps
-from recap.settings.features.crops import CropFeatures
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import CropFeatures, GridFeatures
 from recap.settings.params import load_named
 
 pytestmark = pytest.mark.seconds

@@ -19,7 +19,7 @@ from recap.features.origins import Notes, ShownPictures, WholeFiles, file_mark
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
-from recap.settings.features.imported import FORMATS, ImportedFeatures
+from recap.settings.features import FORMATS, ImportedFeatures
 
 IDS = list(range(8))
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}

@@ -20,7 +20,7 @@ from recap.features.pooled import extract_pooled
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
-from recap.settings.features.pooled import BOXES, PooledFeatures
+from recap.settings.features import BOXES, PooledFeatures
 
 SIZE, SIDE, WIDTH = 84, 7, 5
 SPEC = {"kind": "scenes", "train": 20, "val": 2, "test": 3, "size": SIZE, "seed": 1}

@@ -16,8 +16,8 @@ from recap.features.grid import extract_grid, weights_file
 from recap.features.job import ExtractionJob
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore
-from recap.settings.datasets.scenes import ScenesDataset
-from recap.settings.features.grid import GridFeatures
+from recap.settings.datasets import ScenesDataset
+from recap.settings.features import GridFeatures
 
 pytestmark = pytest.mark.seconds
 

@@ -14,8 +14,7 @@ from recap.features import detectron
 from recap.features.attribute_head import AttributeHead
 from recap.features.regions import Detector
 from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
-from recap.settings.features import Features
-from recap.settings.features.regions import RegionFeatures
+from recap.settings.features import Features, RegionFeatures
 from recap.settings.params import validate
 
 DETECTRON = importlib.util.find_spec("detectron2") is not None

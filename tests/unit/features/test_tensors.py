@@ -12,7 +12,7 @@ from recap.features.detectron import load
 from recap.features.importers.base import ImageIdLookup
 from recap.features.importers.folders import GridFeatsPth
 from recap.runs.released import released_tensors
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 
 def released(path):

@@ -16,8 +16,8 @@ from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.grid import weights_file
 from recap.features.tune import tune_backbone
 from recap.features.word_head import word_loss
-from recap.settings.datasets.scenes import ScenesDataset
-from recap.settings.features.grid import GridFeatures
+from recap.settings.datasets import ScenesDataset
+from recap.settings.features import GridFeatures
 
 pytestmark = pytest.mark.seconds
 

@@ -5,8 +5,7 @@ import torch
 
 from helpers.plans import PARAMS
 from recap.features.backbones import timm_library
-from recap.settings.param_files import names
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 
 FEATURES = {name: load_named(PARAMS, "features", name) for name in names(PARAMS, "features")}
 OF_TIMM = [name for name, settings in FEATURES.items() if settings.kind in ("grid", "crops")]

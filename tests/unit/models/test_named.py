@@ -10,8 +10,7 @@ import yaml
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.positional import grid_table, sinusoid_table
-from recap.settings.param_files import files, names
-from recap.settings.params import load_named
+from recap.settings.params import files, load_named, names
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (ROOT / "params", ROOT / "tests" / "workflow" / "params")

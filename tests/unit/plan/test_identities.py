@@ -9,7 +9,7 @@ from recap.core.hashing import differences, value_hash
 from recap.plan.identities import identities, job_code, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
-from recap.settings.model_figures import FIGURES
+from recap.settings.figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"
@@ -17,12 +17,25 @@ COMMAND = "recap config identities --write tests/golden/identities.json"
 STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 
-def test_identities_are_those_of_the_golden_file():
-    found = identities(ROOT / "params")
-    changed = differences(json.loads(GOLDEN.read_text()), found)
+def compared(*parts):
+    found, golden = identities(ROOT / "params"), json.loads(GOLDEN.read_text())
+    assert golden.keys() == found.keys()
+    return differences({part: golden[part] for part in parts}, {part: found[part] for part in parts})
+
+
+def test_settings_are_those_of_the_golden_file():
+    changed = compared("parameters", "neutral")
     assert not changed, (
-        f"what decides whether runs rerun has changed: {changed}. If it must: `{COMMAND}`, and a line in "
-        "CHANGELOG.md that says which runs are made again"
+        f"what settings say has changed: {changed}. No rewriting changes it; if a file of params is meant to say "
+        f"something else: `{COMMAND}`, and a line in CHANGELOG.md that says which runs are made again"
+    )
+
+
+def test_the_code_of_jobs_is_that_of_the_golden_file():
+    changed = compared("source", "metrics")
+    assert not changed, (
+        f"the code of jobs has changed: {changed}. If it must: `{COMMAND}`, and a line in CHANGELOG.md that says which "
+        "runs are made again"
     )
 
 

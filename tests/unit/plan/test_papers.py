@@ -7,8 +7,7 @@ import pytest
 
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
-from recap.settings.param_files import names, profiles
-from recap.settings.params import load_profiles, read_mapping
+from recap.settings.params import load_profiles, names, profiles, read_mapping
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"
 

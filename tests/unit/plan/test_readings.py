@@ -8,8 +8,7 @@ from recap.core.errors import ConfigError
 from recap.plan.run_plan import RunPlan
 from recap.plan.selections import selection_spec
 from recap.settings import Profile
-from recap.settings.param_files import names, profiles
-from recap.settings.params import load_named, load_profiles
+from recap.settings.params import load_named, load_profiles, names, profiles
 
 pytestmark = pytest.mark.seconds
 

@@ -14,7 +14,7 @@ from recap.core.errors import ChangedFile, DamagedFile, MetricError
 from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs
 from recap.reporting.tables import write_table
-from recap.settings.columns import RUN_COLUMNS, RunColumn
+from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
 
 RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]

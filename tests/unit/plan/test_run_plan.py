@@ -12,9 +12,8 @@ from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
-from recap.settings.models.base import MODELS
-from recap.settings.param_files import names, profiles
-from recap.settings.params import load_named, load_profiles, profiles_of_tables, read_mapping
+from recap.settings.models import MODELS
+from recap.settings.params import load_named, load_profiles, names, profiles, profiles_of_tables, read_mapping
 
 pytestmark = pytest.mark.seconds
 
@@ -80,7 +79,7 @@ def test_values_of_a_recipe_have_the_file_that_set_them_last():
     assert found["xe.epochs"] == (70, "params/xlan/recipes/xlan.yaml")
     assert found["xe.scheduled_sampling"] == (None, "params/xlan/recipes/xlan_as_printed.yaml")
     assert found["scst.schedule.kind"] == ("constant", "params/xlan/recipes/xlan_as_printed.yaml")
-    assert found["scst.schedule.warmup"] == (0, "default (recap.settings.schedules)")
+    assert found["scst.schedule.warmup"] == (0, "default (recap.settings.recipes)")
     assert found["xe.schedule.warmup"] == (10000, "params/xlan/recipes/xlan.yaml")
 
 

@@ -25,7 +25,7 @@ import json, sys
 from huggingface_hub import HfApi, hf_hub_download
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.features.backbones import create
-from recap.settings.features.grid import GridFeatures
+from recap.settings.features import GridFeatures
 from pathlib import Path
 weights = hf_hub_download("openai-community/gpt2", "model.safetensors", revision="a" * 40)
 words = load_byte_pairs("hub:openai-community/gpt2", inputs=Path(), max_length=30)

@@ -160,7 +160,7 @@ def test_a_caption_is_shown_for_each_phrase_that_a_row_says(world):
 
 
 def test_examples_of_no_row_are_refused():
-    with pytest.raises(ValueError, match=r"examples.row 'zodia' is no row id; did you mean 'zodiac'\?"):
+    with pytest.raises(ValueError, match=r"examples.row: .*'zodia'.* 'zodiac'"):
         make_table(examples={"row": "zodia", "phrases": ["on"]})
 
 

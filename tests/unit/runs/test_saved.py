@@ -24,8 +24,8 @@ from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 from recap.settings import EvaluationSpec, Execution, RunSpec
-from recap.settings.execution import ExecutionFile
 from recap.settings.params import validate
+from recap.settings.recipes import ExecutionFile
 
 pytestmark = pytest.mark.seconds
 SPEC = validate(EvaluationSpec, {"evaluation": {"beam": 1, "max_length": 5, "metrics": ["BLEU"]}}, "spec")

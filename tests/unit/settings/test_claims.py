@@ -55,8 +55,8 @@ def test_a_printed_size_is_that_of_the_printed_numbers():
         ({"quoted": "q"}, "give one of"),
         ({"against": None}, "give one of"),
         ({"metrics": ["CIDER"]}, "CIDEr"),
-        ({"within": 1.0}, "sign: equal"),
-        ({"sign": "equal"}, "sign: equal"),
+        ({"within": 1.0}, "sign 'equal'"),
+        ({"sign": "equal"}, "sign 'equal'"),
         ({"at_least": 1.0}, "at_least"),
     ],
 )

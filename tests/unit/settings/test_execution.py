@@ -1,4 +1,4 @@
-"""How a job is computed is apart from what is computed; the old places of its keys are refused with the new one."""
+"""How a job is computed is apart from what is computed."""
 
 import json
 from pathlib import Path
@@ -6,48 +6,19 @@ from pathlib import Path
 import pytest
 from workflow.specs import SpecText, write_executions
 
-from helpers.refusals import refused
 from recap.cli import main
-from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.plan.run_plan import RunPlan
 from recap.plan.run_spec import evaluation_spec, run_spec
-from recap.settings import Execution, ExecutionFile, Profile, Recipe
-from recap.settings.params import validate
+from recap.settings import Execution, ExecutionFile, Profile
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"
-STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 
 def test_the_profile_counts_before_the_recipe_and_the_recipe_before_the_defaults():
     recipe, profile = Execution(threads=4, features_in_memory=True), Execution(threads=1, device="cpu")
     assert profile.over(recipe) == Execution(threads=1, device="cpu", features_in_memory=True)
     assert Execution().over(recipe) == recipe
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ({"resident_features": True}, "features_in_memory: true"),
-        ({"recompute": True}, "activation_checkpointing: true"),
-        ({"compile": False}, "compile: false"),
-        ({"checkpoint_minutes": 2}, "checkpoint_minutes: 2"),
-    ],
-)
-def test_an_old_key_of_a_recipe_is_refused_with_its_new_place(old, new):
-    (key,) = old
-    with pytest.raises(ConfigError) as refusal:
-        validate(Recipe, {"xe": {**STAGE, **old}}, "recipes/mine.yaml")
-    assert str(refusal.value) == (
-        f"recipes/mine.yaml: xe: `{key}` went to the key `execution` of the profile or recipe: "
-        f"write execution: {{{new}}}"
-    )
-
-
-def test_an_old_key_of_a_profile_is_refused_with_its_new_place():
-    profile = {"name": "mine", "tables": ["demo"], "seeds": [1], "threads": 4}
-    with refused(ConfigError, "`threads`"):
-        validate(Profile, profile, "params/mine.yaml")
 
 
 def test_a_spec_is_a_parameter_and_a_file_that_is_written_once(tmp_path):

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from helpers.plans import PARAMS
 from recap.core.problems import adapter
 from recap.settings import SECTIONS
-from recap.settings.param_files import names
-from recap.settings.params import base_files, flat, merged
+from recap.settings.params import base_files, flat, merged, names
 
 FILES = [(section, name) for section in SECTIONS if section != "scales" for name in names(PARAMS, section)]
 CHECKED = "expected_parameters"  # counted for each file that has it

@@ -5,8 +5,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.settings.param_files import names
-from recap.settings.params import load_named, load_profile, load_profiles, read_mapping, refuse_other_scale
+from recap.settings.params import load_named, load_profile, load_profiles, names, read_mapping, refuse_other_scale
 
 PROFILE = {
     "name": "mine",

@@ -22,30 +22,28 @@ def params(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "named"),
     [
-        ("a: 1\nb: 2\na: 3\n", " line 3: the key 'a' is duplicated, in lines 1 and 3; remove one of them"),
-        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", " line 4: the key 'b' is duplicated, in lines 3 and 4; remove"),
-        (b"caf\xe9: 1\n", ": is no UTF-8 (byte 3); save it as UTF-8"),
-        ("a: 2001-13-45", " line 1: '2001-13-45' is no value (month must be in 1..12)"),
-        ("a: !!bool x", " line 1: 'x' is no value"),
-        ("a: 1" + "0" * 5000, " line 1: '1000000"),
-        ("a: " + "[" * 3000 + "]" * 3000, ": its values are nested too deep; write it with fewer levels"),
-        (BOMB, " line 1: expands to more than 100,000 values; write less"),
-        ("a: &a [*a]", " line 1: expands to more than 100,000 values; write less"),
-        ("a: [1, 2", " line 1: not valid YAML: "),
-        ("a: b: c", " line 1: not valid YAML: mapping values are not allowed here"),
-        ("\0", ": not valid YAML: unacceptable character"),
-        ("[1]", ": expected keys and values at the top of the file"),
+        ("a: 1\nb: 2\na: 3\n", ["line 3", "'a'"]),
+        ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", ["line 4", "'b'"]),
+        (b"caf\xe9: 1\n", ["UTF-8"]),
+        ("a: 2001-13-45", ["line 1", "2001-13-45"]),
+        ("a: !!bool x", ["line 1", "'x'"]),
+        ("a: 1" + "0" * 5000, ["line 1"]),
+        ("a: " + "[" * 3000 + "]" * 3000, ["deep"]),
+        (BOMB, ["100,000"]),
+        ("a: &a [*a]", ["100,000"]),
+        ("a: [1, 2", ["line 1"]),
+        ("a: b: c", ["line 1"]),
+        ("\0", []),
+        ("[1]", []),
     ],
 )
-def test_yaml_that_is_refused(tmp_path, content, sentence):
+def test_yaml_that_is_refused(tmp_path, content, named):
     path = tmp_path / "x.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, path, *named):
         read_mapping(path)
-    assert str(caught.value).startswith(f"{path}{sentence}")
-    assert "\n" not in str(caught.value)
 
 
 def test_folders_and_names_that_are_no_files(tmp_path, params):
@@ -67,65 +65,78 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "named"),
     [
-        ({"seeds": ["eleven"]}, "seeds.0: must be a whole number (got 'eleven')"),
-        ({"seeds": [True]}, "seeds.0: must be a whole number (got True)"),
-        ({"seeds": [1.5]}, "seeds.0: must be a whole number (got 1.5)"),
-        ({"seeds": []}, "seeds: has 0 entries, and needs 1 or more (got [])"),
-        ({"seeds": 3}, "seeds: must be a list (got 3)"),
-        ({"seeds": [1, 1]}, "seeds: a seed is duplicated"),
-        ({"name": "A B"}, "name: may hold small letters, digits and underscores only (got 'A B')"),
-        ({"name": 5}, "name: must be a text (got 5)"),
-        ({"execution": {"threads": 0}}, "execution.threads: must be above 0 (got 0)"),
-        ({"fetch": "maybe"}, "fetch: must be true or false (got 'maybe')"),
-        ({"execution": {"device": "gpu"}}, "execution.device: there is no 'gpu'; did you mean 'cpu'?"),
-        ({"seedz": [1]}, "unknown key 'seedz'; did you mean 'seeds'?"),
+        ({"seeds": ["eleven"]}, ["seeds.0"]),
+        ({"seeds": [True]}, ["seeds.0"]),
+        ({"seeds": [1.5]}, ["seeds.0"]),
+        ({"seeds": []}, ["seeds"]),
+        ({"seeds": 3}, ["seeds"]),
+        ({"seeds": [1, 1]}, ["seeds"]),
+        ({"name": "A B"}, ["name"]),
+        ({"name": 5}, ["name"]),
+        ({"execution": {"threads": 0}}, ["execution.threads"]),
+        ({"fetch": "maybe"}, ["fetch"]),
+        ({"execution": {"device": "gpu"}}, ["execution.device", "'cpu'"]),
+        ({"seedz": [1]}, ["'seedz'", "'seeds'"]),
     ],
 )
-def test_wrong_values_are_said_in_plain_words(change, sentence):
-    with pytest.raises(ConfigError) as caught:
+def test_a_wrong_value_is_refused_with_its_file_and_key(change, named):
+    with refused(ConfigError, "profile demo", *named):
         load_profile({**PROFILE, **change}, "profile demo")
-    assert str(caught.value) == f"profile demo: {sentence}"
 
 
 GRID = {"kind": "grid", "backbone": "resnet18", "weights": "random"}
+STAGE = {"epochs": 1, "learning_rate": 1}
 
 
 @pytest.mark.parametrize(
-    ("section", "values", "sentence"),
+    ("section", "values", "named"),
     [
-        ("recipes", {"xe": 5}, "xe: must be keys with values (got 5)"),
-        ("recipes", {"xe": {"epochs": 1, "learning_rate": "a"}}, "xe.learning_rate: must be a number (got 'a')"),
+        ("recipes", {"xe": 5}, ["xe"]),
+        ("recipes", {"xe": {"epochs": 1, "learning_rate": "a"}}, ["xe.learning_rate"]),
+        ("recipes", {"xe": {"epochs": 1, "schedule": {"kind": "table", "table": {"x": 1}}}}, ["xe.schedule.table.x"]),
         (
             "recipes",
-            {"xe": {"epochs": 1, "schedule": {"kind": "table", "table": {"x": 1}}}},
-            "xe.schedule.table.x: ",
+            {"xe": {**STAGE, "schedule": {"kind": "constant", "warmupp": 1}}},
+            ["'xe.schedule.warmupp'", "'warmup'"],
         ),
-        (
-            "recipes",
-            {"xe": {"epochs": 1, "learning_rate": 1, "schedule": {"kind": "constant", "warmupp": 1}}},
-            "unknown key 'xe.schedule.warmupp'; did you mean 'warmup'?",
-        ),
-        ("models", {"kind": "gated"}, "unknown kind 'gated'; known are: "),
-        (
-            "datasets",
-            {"kind": "scene"},
-            "unknown kind 'scene'; did you mean 'scenes'? (if it is one of your own, name ",
-        ),
-        ("datasets", 5, "must be keys with values (got 5)"),
-        ("datasets", {"kind": "scenes", "size": 3}, "size: must be at least 32 (got 3)"),
-        ("models", {"kind": "xlan", "encoder_layers": 2**63 - 1}, "encoder_layers: must be at most 100 (got 92233720"),
-        ("models", {"kind": "transformer", "d_model": 10**9}, "d_model: must be at most 16384 (got 1000000000)"),
-        ("features", GRID | {"image_size": 10**6}, "image_size: must be at most 4096 (got 1000000)"),
-        ("datasets", {"kind": "scenes", 5: 1}, "5: a key must be a text; quote it (got 5)"),
+        ("models", {"kind": "gated"}, ["'gated'"]),
+        ("datasets", {"kind": "scene"}, ["'scene'", "'scenes'", "RECAP_PLUGINS"]),
+        ("datasets", 5, []),
+        ("datasets", {"kind": "scenes", "size": 3}, ["size"]),
+        ("models", {"kind": "xlan", "encoder_layers": 2**63 - 1}, ["encoder_layers"]),
+        ("models", {"kind": "transformer", "d_model": 10**9}, ["d_model"]),
+        ("models", {"kind": "transformer", "d_model": 9, "heads": 2}, ["d_model 9", "2 heads"]),
+        ("features", GRID | {"image_size": 10**6}, ["image_size"]),
+        ("datasets", {"kind": "scenes", 5: 1}, ["5"]),
     ],
 )
-def test_no_sentence_of_pydantic_is_left(section, values, sentence):
-    with pytest.raises(ConfigError) as caught:
+def test_a_wrong_setting_is_refused_with_its_file_and_key(section, values, named):
+    with refused(ConfigError, "x.yaml", *named):
         validate(SECTIONS[section], values, "x.yaml")
-    assert str(caught.value).startswith(f"x.yaml: {sentence}")
-    assert "Input" not in str(caught.value)
+
+
+COCO = {"kind": "coco", "annotations": ["a.json"], "images": ["i"], "val_list": "v", "test_list": "t"}
+REGIONS = {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}
+BOXES = {**GRID, "weights": "boxes", "pretraining": {}}
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "change", "named"),
+    [
+        ("datasets", COCO, {"test_list": None}, ["`val_list`", "`test_list`"]),
+        ("features", BOXES, {"weights": "random"}, ["`pretraining`", "weights"]),
+        ("features", BOXES, {"pretraining": None}, ["`pretraining`", "weights"]),
+        ("features", GRID, {"revision": "a" * 40}, ["`revision`", "weights"]),
+        ("features", REGIONS, {"vectors": "fc1"}, ["`vectors`", "grid_feats_x101_c5"]),
+        ("recipes", {"xe": STAGE, "scst": STAGE}, {"scst": {**STAGE, "sampling": "beam", "top_p": 0.5}}, ["`top_p`"]),
+    ],
+)
+def test_a_key_that_goes_with_another_is_refused_without_it(section, values, change, named):
+    assert validate(SECTIONS[section], values, "x.yaml")
+    with refused(ConfigError, "x.yaml", *named):
+        validate(SECTIONS[section], {**values, **change}, "x.yaml")
 
 
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
@@ -133,17 +144,17 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "named"),
     [
-        ({"baseline": "b"}, "t.yaml: baseline 'b' is no row id; known are: a"),
-        ({"rows": [ROW, ROW]}, "t.yaml: two rows have the id 'a'; give each a different id"),
-        ({"columns": ["CIDer"]}, "t.yaml: columns.0: there is no 'CIDer'; did you mean 'CIDEr'?"),
+        ({"baseline": "b"}, ["baseline", "'b'", "known are: a"]),
+        ({"rows": [ROW, ROW]}, ["'a'"]),
+        ({"columns": ["CIDer"]}, ["columns.0", "'CIDEr'"]),
+        ({"rows": [ROW | {"doubt": {"CIDEr": "x"}}]}, ["doubt", "'CIDEr'"]),
     ],
 )
-def test_a_wrong_table_is_not_printed(change, sentence):
-    with pytest.raises(ConfigError) as caught:
+def test_a_wrong_table_is_refused(change, named):
+    with refused(ConfigError, "t.yaml", *named):
         validate(SECTIONS["tables"], {**TABLE, **change}, "t.yaml")
-    assert str(caught.value) == sentence
 
 
 def test_a_base_is_a_name(params):

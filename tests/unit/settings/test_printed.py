@@ -14,8 +14,7 @@ from recap.reporting.claims import claims_content
 from recap.reporting.content import table_content
 from recap.reporting.markdown import markdown_table
 from recap.reporting.text import plain
-from recap.settings.param_files import names
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 from recap.statistics.claims import judge_claims
 
 FOLDER = Path(__file__).parents[2] / "golden"

@@ -7,9 +7,7 @@ import pytest
 import yaml
 
 from recap.settings import SECTIONS
-from recap.settings.param_files import files, names, profiles
-from recap.settings.params import load_named
-from recap.settings.schema import schemas, write_schemas
+from recap.settings.params import files, load_named, names, profiles, schemas, write_schemas
 
 pytestmark = pytest.mark.seconds
 

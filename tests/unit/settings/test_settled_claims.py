@@ -11,14 +11,13 @@ from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.plan.claims import papers_with_claims, read_claims
 from recap.plan.run import row_runs
-from recap.settings.datasets.coco import CAPTIONS, IMAGES
-from recap.settings.datasets.coco_pictures import PARTS
+from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS
 from recap.settings.params import load_named
 
 SETTLED = {
     claim.id: claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper) if claim.settled
 }
-ALL = sum(IMAGES.values())
+ALL = sum(COCO_IMAGES.values())
 GPT2_PIECES, SPECIAL_IDS = 50_257, 3  # <pad>, <bos> and <eos>; the papers count <unk> among the words
 
 
@@ -38,8 +37,8 @@ def zodiac_models():
 
 
 def images(printed):
-    assert PARTS["test2014"] == load_named(PARAMS, "datasets", "coco_test2014").counts.test
-    return printed == [ALL, *IMAGES.values(), PARTS["test2014"]]
+    assert COCO_PARTS["test2014"] == load_named(PARAMS, "datasets", "coco_test2014").counts.test
+    return printed == [ALL, *COCO_IMAGES.values(), COCO_PARTS["test2014"]]
 
 
 def words(printed):
@@ -50,18 +49,18 @@ def words(printed):
 
 
 def split(printed):
-    return printed == list(IMAGES.values())
+    return printed == list(COCO_IMAGES.values())
 
 
 def a_million_captions(printed):
-    return min(CAPTIONS, 5 * ALL) > printed[0]
+    return min(COCO_CAPTIONS, 5 * ALL) > printed[0]
 
 
 def one_percent(printed):
     subset = load_named(PARAMS, "subsets", "image_1")
     assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored()} == {"image_1"}
     assert subset.unit == "image"
-    return printed == [subset_size(IMAGES["train"], subset.fraction)]
+    return printed == [subset_size(COCO_IMAGES["train"], subset.fraction)]
 
 
 def gpt2_small(printed):
@@ -83,7 +82,7 @@ def gpt2_small(printed):
 
 def pictures(printed):
     train, val, test, total = map(int, printed)
-    assert (val, test) == (PARTS["val2014"], PARTS["test2014"]) and train + val == ALL
+    assert (val, test) == (COCO_PARTS["val2014"], COCO_PARTS["test2014"]) and train + val == ALL
     assert f"{train + val + test:,}" in SETTLED["xlan.c3"].settled.why
     return train + val + test == total
 

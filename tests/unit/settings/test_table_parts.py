@@ -7,8 +7,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
-from recap.settings.param_files import files, names, tables_named
-from recap.settings.params import load_named, profiles_of_tables
+from recap.settings.params import files, load_named, names, profiles_of_tables, tables_named
 
 COMMON = {"columns": ["BLEU-4", "CIDEr"], "baseline": "a", "printed_on": "scenes", "seeds": 3}
 SETTINGS = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
@@ -126,7 +125,7 @@ def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
         ),
         ({"parts": {**WHOLE["parts"], "f1": {"subset": "pair_1"}}}, ["'title'"]),
         ({"parts": []}, ["parts: "]),
-        ({"baseline": "b"}, ["baseline 'b'", "a, c"]),
+        ({"baseline": "b"}, ["baseline", "'b'", "a, c"]),
     ],
 )
 def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, named):

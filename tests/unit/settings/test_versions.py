@@ -58,13 +58,11 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        (
-            "d/a,1,own,http://x/a,,,,none,,from there",
-            ["line 2", "address", "'own', 'unpacked' or 'hub'"],
-        ),
-        ("d/a,1,primary,,,,,none,,", ["line 2", "address", "'own', 'unpacked' or 'hub'"]),
+        ("d/a,1,own,http://x/a,,,,none,,from there", ["line 2", "`url`", "role"]),
+        ("d/a,1,primary,,,,,none,,", ["line 2", "`url`", "role"]),
         ("d/a,1,own,,,,,none,,", ["line 2", "'own'", "note"]),
-        ("d/a,1,unpacked,,,,,none,,", ["line 2", "archive and members", "'unpacked'"]),
+        ("d/a,1,unpacked,,,,,none,,", ["line 2", "`archive`", "unpacked"]),
+        ("d/a,1,primary,http://x/a,md5,,,none,,", ["line 2", "`algorithm`", "`hash`"]),
         ("d/a,1,unpacked,,,,,none,,,d/b.zip,*", ["'d/b.zip'", "'d/a'"]),
         ("d/a,1,own,,,,,none,,x\nd/a,1,primary,http://x/a,,,,none,,", ["'d/a'", "'primary'"]),
     ],

@@ -9,8 +9,8 @@ from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, MetricError, MissingFile, RecapError
 from recap.reporting.tables import write_table
-from recap.settings.selections import Selection
 from recap.settings.specs import SelectedRows
+from recap.settings.tables import Selection
 from recap.statistics.compare import compare_table
 from recap.statistics.selection import choose, read_selections, write_selections
 

@@ -9,8 +9,7 @@ from benchmarks.units import UNITS, compare_in_units, implied_deviation
 from scipy import stats
 
 from helpers.plans import PARAMS
-from recap.settings.param_files import names
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 
 PAGE = (Path(__file__).parents[3] / "docs" / "papers" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |

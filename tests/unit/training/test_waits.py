@@ -17,7 +17,7 @@ from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.nn import masks
 from recap.runs.folder import Counters
 from recap.settings import SelfCritical
-from recap.settings.decoding import DecodingSettings
+from recap.settings.recipes import DecodingSettings
 from recap.training.objectives.self_critical import SelfCriticalObjective
 
 CPU = torch.device("cpu")

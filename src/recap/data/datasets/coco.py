@@ -19,7 +19,9 @@ from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_jsons
 from recap.data.vocabulary.text import is_storable, tokenize
-from recap.settings.datasets.coco import CAPTIONS, IMAGES, CocoDataset
+from recap.settings.datasets import COCO_CAPTIONS as CAPTIONS
+from recap.settings.datasets import COCO_IMAGES as IMAGES
+from recap.settings.datasets import CocoDataset
 
 # The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)

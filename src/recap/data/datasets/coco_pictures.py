@@ -14,7 +14,7 @@ from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.coco import image_id_of
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_json_of
-from recap.settings.datasets.coco_pictures import PARTS, CocoPicturesDataset
+from recap.settings.datasets import COCO_PARTS, CocoPicturesDataset
 
 
 def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -61,9 +61,9 @@ def check_size(part: str, found: int, where: str, *, partial: bool) -> None:
     Raises:
         DataError: it is another, and no `partial` set is meant.
     """
-    if found == PARTS.get(part, found):
+    if found == COCO_PARTS.get(part, found):
         return
-    sentence = f"{where}: {found:,} images where {part} has {PARTS[part]:,}"
+    sentence = f"{where}: {found:,} images where {part} has {COCO_PARTS[part]:,}"
     if not partial:
         raise DataError(f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant")
     log.warning(f"{sentence} (a part only)")

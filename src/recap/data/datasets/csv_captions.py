@@ -14,7 +14,7 @@ from recap.data.corpus.corpus_file import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary.text import is_storable, tokenize
-from recap.settings.datasets.csv_captions import CsvDataset, Shares
+from recap.settings.datasets import CsvDataset, Shares
 
 _SEPARATORS = ",;\t"  # Excel writes semicolons where a comma is the decimal point
 

@@ -14,7 +14,7 @@ from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import each_of
 from recap.data.vocabulary.text import clean_tokens, is_storable, tokenize
-from recap.settings.datasets.karpathy import KarpathyDataset
+from recap.settings.datasets import KarpathyDataset
 
 
 def build(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built:

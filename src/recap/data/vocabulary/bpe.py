@@ -13,8 +13,9 @@ from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.hashing import value_hash
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+from recap.settings.base import HUB
+from recap.settings.datasets import BytePairRule
 from recap.settings.params import validate
-from recap.settings.vocabulary import HUB, BytePairRule
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

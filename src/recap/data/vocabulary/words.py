@@ -17,8 +17,8 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+from recap.settings.datasets import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.settings.params import validate
-from recap.settings.vocabulary import BytePairRule, VocabularyConfig, VocabularyRule
 
 __all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
 

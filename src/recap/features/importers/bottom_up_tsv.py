@@ -17,7 +17,7 @@ from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_array, decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 
 class BottomUpTsv:

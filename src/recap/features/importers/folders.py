@@ -15,7 +15,7 @@ from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, on
 from recap.features.layout import GRID, REGION
 from recap.features.origins import WholeFiles
 from recap.features.records import ImageFeatures
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 
 class GridFeatsPth:

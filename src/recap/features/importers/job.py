@@ -20,7 +20,7 @@ from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.writer import build_store
 from recap.plan.source import code_digest
-from recap.settings.features.imported import FORMATS, ImportedFeatures
+from recap.settings.features import FORMATS, ImportedFeatures
 
 _ROUNDED = 1.001  # a share of a side as float32 or float16 may be a little above 1
 

@@ -18,7 +18,7 @@ from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, on
 from recap.features.layout import GRID, REGION, image_digest
 from recap.features.origins import Mark, file_mark
 from recap.features.records import ImageFeatures
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 _LONGEST_SIDE = 2**20  # pixels
 _COLUMNS = {"boxes": "boxes", "cls_prob": "class_probabilities", "mask": "cells"}

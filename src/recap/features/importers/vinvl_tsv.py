@@ -18,7 +18,7 @@ from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_vectors, whole
 from recap.features.layout import REGION
 from recap.features.records import ImageFeatures
-from recap.settings.features.imported import ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 _WITH_BOX = 2054  # numbers of a vector that ends with its box
 _CORNERS = slice(-6, -2)

@@ -8,7 +8,7 @@ attention by it (Eq. 2). `figures` makes Figure 5 from `cluster_tree` and `drawi
 
 from recap.papers.acf.figure_settings import AlignmentFigure, ClustersFigure
 from recap.papers.acf.settings import AcfModel
-from recap.settings.models.base import EXPLAINED, RELEASED
+from recap.settings.models import EXPLAINED, RELEASED
 
 __all__ = ["AcfModel", "AlignmentFigure", "ClustersFigure"]
 

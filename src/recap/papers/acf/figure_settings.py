@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from recap.settings.model_figures import FIGURES, ModelFigure, ShownImages, Split
+from recap.settings.figures import FIGURES, ModelFigure, ShownImages, Split
 
 
 @FIGURES.register

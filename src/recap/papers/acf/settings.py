@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.papers.transformer.settings import TransformerSizes
-from recap.settings.models.base import MODELS
-from recap.settings.sizes import LayersOr0, Width
+from recap.settings.base import LayersOr0, Width
+from recap.settings.models import MODELS
 
 
 @MODELS.register

@@ -4,7 +4,7 @@ Huang et al. 2019, "Attention on Attention for Image Captioning".
 """
 
 from recap.papers.aoanet.settings import AoANetModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["AoANetModel"]
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.settings.models.base import MODELS, Probability, WithHeads
-from recap.settings.sizes import LayersOr0, Width
+from recap.settings.base import LayersOr0, Probability, Width
+from recap.settings.models import MODELS, WithHeads
 
 
 @MODELS.register

@@ -6,7 +6,7 @@ Guo et al., "Fusion Transformer for Image Captioning". `relative_spatial` has ge
 """
 
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
-from recap.settings.models.base import EXPLAINED, RELEASED
+from recap.settings.models import EXPLAINED, RELEASED
 
 __all__ = ["FusionModel", "JoinedTransformerModel"]
 

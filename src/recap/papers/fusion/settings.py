@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from recap.papers.transformer.settings import TransformerSizes
-from recap.settings.models.base import MODELS, Probability, WithHeads
-from recap.settings.sizes import Layers, Width, WidthOr0
+from recap.settings.base import Layers, Probability, Width, WidthOr0
+from recap.settings.models import MODELS, WithHeads
 
 
 @MODELS.register

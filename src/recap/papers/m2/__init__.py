@@ -5,7 +5,7 @@ and the gates of the decoder over all levels.
 """
 
 from recap.papers.m2.settings import M2Model
-from recap.settings.models.base import RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["M2Model"]
 

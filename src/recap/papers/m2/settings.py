@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.settings.models.base import MODELS, Probability, WithPaddedVectors
-from recap.settings.sizes import Layers, Width
+from recap.settings.base import Layers, Probability, Width
+from recap.settings.models import MODELS, WithPaddedVectors
 
 
 @MODELS.register

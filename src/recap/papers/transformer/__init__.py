@@ -5,7 +5,7 @@ other papers change, are in `recap.models`.
 """
 
 from recap.papers.transformer.settings import TransformerModel
-from recap.settings.models.base import EXPLAINED, RELEASED
+from recap.settings.models import EXPLAINED, RELEASED
 
 __all__ = ["TransformerModel"]
 

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from recap.settings.base import neutral
-from recap.settings.models.base import MODELS, Probability, WithHeads
-from recap.settings.sizes import Layers, Width
+from recap.settings.base import Layers, Probability, Width, neutral
+from recap.settings.models import MODELS, WithHeads
 
 
 class TransformerSizes(WithHeads):

@@ -5,7 +5,7 @@ smallest folder of a paper: copy it to add one (docs/guides/add_a_model.md).
 """
 
 from recap.papers.up_down.settings import UpDownModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["UpDownModel"]
 

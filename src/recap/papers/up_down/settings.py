@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from recap.settings.models.base import MODELS, ModelConfig, Probability
-from recap.settings.sizes import Width, WidthOr0
+from recap.settings.base import Probability, Width, WidthOr0
+from recap.settings.models import MODELS, ModelConfig
 
 
 @MODELS.register

@@ -6,7 +6,7 @@ the self-resurrecting activation units, `figures` and `gates_figure` the figures
 
 from recap.papers.visualgpt.figure_settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.settings.models.base import EXPLAINED, RELEASED
+from recap.settings.models import EXPLAINED, RELEASED
 
 __all__ = ["GateFunctionsFigure", "GatesFigure", "PartsOfSpeechFigure", "VisualGptModel"]
 

@@ -9,8 +9,8 @@ from pydantic import Field, PositiveInt
 
 from recap.data.corpus.parts_of_speech import parts_of_speech
 from recap.settings.base import neutral
-from recap.settings.model_figures import FIGURES, ModelFigure
-from recap.settings.names import OneOf
+from recap.settings.figures import FIGURES, ModelFigure
+from recap.settings.kinds import OneOf
 
 PartOfSpeech = Annotated[str, OneOf(parts_of_speech)]
 

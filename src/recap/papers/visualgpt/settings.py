@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recap.settings.models.base import MODELS, Probability, WithPaddedVectors
-from recap.settings.sizes import Layers, Width
+from recap.settings.base import Layers, Probability, Width
+from recap.settings.models import MODELS, WithPaddedVectors
 
 GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # GPT-2 small
 

@@ -5,7 +5,7 @@ around an LSTM (section 3.3), `x_transformer` the blocks in a Transformer.
 """
 
 from recap.papers.xlan.settings import XLanModel, XTransformerModel
-from recap.settings.models.base import RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["XLanModel", "XTransformerModel"]
 

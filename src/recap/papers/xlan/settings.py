@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat
 
-from recap.settings.models.base import MODELS, Probability, WithHeads
-from recap.settings.sizes import Layers, LayersOr0, Width
+from recap.settings.base import Layers, LayersOr0, Probability, Width
+from recap.settings.models import MODELS, WithHeads
 
 
 class XLinearSizes(WithHeads):

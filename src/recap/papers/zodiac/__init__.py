@@ -4,7 +4,7 @@
 """
 
 from recap.papers.zodiac.settings import ZodiacModel
-from recap.settings.models.base import EXPLAINED, RELEASED
+from recap.settings.models import EXPLAINED, RELEASED
 
 __all__ = ["ZodiacModel"]
 

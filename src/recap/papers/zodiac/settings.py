@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from recap.papers.transformer.settings import TransformerSizes
-from recap.settings.models.base import MODELS, Probability
+from recap.settings.base import Probability
+from recap.settings.models import MODELS
 
 
 @MODELS.register

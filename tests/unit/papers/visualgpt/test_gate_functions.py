@@ -12,7 +12,7 @@ from recap.evaluation.figure import DrawnModels, write_figure
 from recap.papers.visualgpt.figure_settings import GateFunctionsFigure
 from recap.papers.visualgpt.gate_functions import _broken, gate_values
 from recap.papers.visualgpt.srau import SelfResurrecting
-from recap.settings.model_figures import AttentionFigure
+from recap.settings.figures import AttentionFigure
 
 pytestmark = pytest.mark.seconds
 

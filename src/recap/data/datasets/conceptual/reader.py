@@ -19,7 +19,7 @@ from recap.data.datasets.conceptual.tsv import Row, count_rows, read_tsv
 from recap.data.subsets.ranking import rank
 from recap.data.subsets.wanted import VALIDATION, first_survivors
 from recap.data.vocabulary.text import tokenize
-from recap.settings.datasets.conceptual import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
+from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000

@@ -23,7 +23,7 @@ from recap.data.datasets.iu_xray.split import Study, annotated, drawn
 from recap.data.datasets.iu_xray.text import tokenize_report
 from recap.data.files.images import MAX_BYTES
 from recap.data.files.members import members, stem
-from recap.settings.datasets.iu_xray import STUDIES, IuXrayDataset
+from recap.settings.datasets import STUDIES, IuXrayDataset
 
 _PICTURES = (".png", ".jpg", ".jpeg")
 

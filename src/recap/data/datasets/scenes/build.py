@@ -20,8 +20,7 @@ from recap.data.datasets.base import Built
 from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import MAX_PER_KIND, Scene, invent_scene
 from recap.data.vocabulary.text import tokenize
-from recap.settings.datasets import PICTURES
-from recap.settings.datasets.scenes import CAPTIONS, ScenesDataset
+from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 
 _TIME = (2000, 1, 1, 0, 0, 0)
 
@@ -76,7 +75,7 @@ def render_scenes(
             archive.writestr(_entry(file), content)
             boxes.append({"image_id": number, "file": file, "split": split, **record})
             for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
-                captions.append(Caption(number, file, split, number * CAPTIONS + index, text, tokenize(text)))
+                captions.append(Caption(number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)))
     write_json(out / "boxes.json", {"size": size, "seed": seed, "images": boxes})
     return captions
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from recap.core.errors import DataError
 from recap.data.datasets.scenes.layout import Group, Scene, pick
-from recap.settings.datasets.scenes import CAPTIONS
+from recap.settings.datasets import SCENE_CAPTIONS
 
 LENGTHS = (5, 16)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -60,7 +60,7 @@ def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
         caption = _group_caption(scene, random) if len(scene.groups) == 1 else _relation_caption(scene, random)
         if LENGTHS[0] <= len(caption.split()) <= LENGTHS[1] and caption not in captions:
             captions.append(caption)
-        if len(captions) == CAPTIONS:
+        if len(captions) == SCENE_CAPTIONS:
             return captions
     raise DataError(f"scene {scene.description!r}: fewer than five captions; widen the grammar in scene_captions.py")
 

@@ -1,0 +1,482 @@
+"""Settings of feature extractors; a plug-in adds a kind with ``@FEATURES.register``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from recap.settings.base import HUB, Cells, Edge, Name, NamesFiles, Outside, OutsideFile, Strict, neutral, together
+from recap.settings.kinds import OneOf, Registry
+
+FEATURES = Registry("kind of features")
+
+# Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's own boxes.
+Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
+Activation = Literal["relu", "relu6", "gelu", "silu"]
+Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
+Precision = Annotated[
+    Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
+]
+
+BOX_BYTES = 16  # four numbers of 4 bytes
+NUMBER_BYTES = 4  # of a class, an attribute or a score
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """How large one stream of a feature store is, known before any picture is read."""
+
+    vectors: float  # of a picture
+    width: int  # numbers in a vector
+    beside: int = 0  # bytes beside each vector: its box, class, score
+    at_most: bool = False  # pictures may have fewer vectors
+
+    def of_views(self, views: int) -> StoredStream:
+        """Return the stream where an image has several pictures."""
+        return replace(self, vectors=self.vectors * views)
+
+
+class FeaturesConfig(NamesFiles):
+    """What an extractor's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys.
+
+    Attributes:
+        extractor: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind.
+        from_pictures: whether it reads the pictures of a data set.
+        needs_detectron2: whether it runs in the environment that has detectron2.
+        has_boxes: whether its stores hold the boxes of the vectors.
+        encoder: ``module:function`` of the :class:`recap.captioning.encoders.Encoder` of this kind, which makes the
+            features of photos that belong to no data set; None where that cannot be.
+        no_encoder: why it cannot be, the end of a sentence.
+        EXECUTION: keys that say how an extractor works, not what it makes; they are no part of a store's identity.
+    """
+
+    extractor: ClassVar[str]
+    from_pictures: ClassVar[bool] = True
+    needs_detectron2: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = False
+    encoder: ClassVar[str | None] = None
+    no_encoder: ClassVar[str] = "their class names no `encoder` of single photos"
+    EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
+
+    kind: Name
+    dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored values")
+    shard_size: PositiveInt = Field(1000, description="images per shard: the unit of resuming")
+    # Never in a dump: what is extracted does not depend on them.
+    vector_width: PositiveInt | None = Field(None, exclude=True, description="numbers in a vector, for `recap plan`")
+    vector_count: PositiveFloat | None = Field(
+        None,
+        exclude=True,
+        description="vectors of a picture, for `recap plan`, where the other keys do not say: the mean, or the most",
+    )
+
+    def boxes_from(self) -> str | None:
+        """Return the name of the features whose boxes are cut out, if any."""
+        return None
+
+    def cells_from(self) -> str | None:
+        """Return the name of the features whose grid is pooled, if any."""
+        return None
+
+    def vectors_per_picture(self) -> int | None:
+        """Return how many vectors each picture has in the main stream; None: the settings do not fix their number."""
+        return None
+
+    def stored(self, named: Callable[[str], Self]) -> Mapping[str, StoredStream]:
+        """Return the streams of a store by name, the main one first; none where their size is not known.
+
+        ``named`` gives the settings of other features by name, for what is made from other stores.
+        """
+        return {}
+
+    def products(self) -> tuple[str, ...]:
+        """Return the files that are read of those that a data set's reader writes beside the corpus."""
+        return ()
+
+    def trained_on(self) -> Literal["boxes", "captions"] | None:
+        """Return what of the data set the weights are first trained on (`recap features pretrain` or `tune`), if so."""
+        return None
+
+    def hub(self) -> str | None:
+        """Return ``hub:OWNER/NAME[@REVISION]`` of the weights if they come from the HuggingFace hub."""
+        return None
+
+    def targets(self) -> list[str]:
+        """Return the objects, as ``module:object``, whose source decides what the stores hold."""
+        return [self.extractor]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a store is made by, under the names that stores carry since their first version."""
+        return self.model_dump(mode="json", by_alias=True, exclude=set(self.EXECUTION))
+
+    def execution(self) -> dict[str, Any]:
+        """Return how the extractor works."""
+        return self.model_dump(mode="json", include=set(self.EXECUTION))
+
+
+Features = Annotated[FeaturesConfig, FEATURES]
+
+
+class TimmFeatures(FeaturesConfig):
+    """What the kinds share that encode pictures by a timm model."""
+
+    backbone: Name = Field(description="a timm model name")
+    weights: Weights
+    revision: Revision | None = neutral(
+        None, description="for weights 'pretrained': commit of their repository in the hub; null: its newest"
+    )
+
+    _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
+
+    def hub(self) -> str | None:
+        """Return where the hub has the weights, if they come from there."""
+        pinned = f"@{self.revision}" if self.revision else ""
+        return f"{HUB}timm/{self.backbone}{pinned}" if self.weights == "pretrained" else None
+
+
+class BoxPretraining(Strict):
+    """How a backbone first learns to name what the boxes of the training pictures hold."""
+
+    epochs: PositiveInt = 8
+    learning_rate: PositiveFloat = Field(8e-3, description="peak of a one-cycle schedule")
+    images_per_batch: PositiveInt = 32
+    precision: Precision = "float32"
+
+
+class WordTuning(Strict):
+    """How a backbone's weights are first tuned to name words of the captions of the training pictures."""
+
+    words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
+    least_images: PositiveInt = Field(20, description="whose captions must have a word")
+    most_images: PositiveFloat = Field(0.5, lt=1, description="share of the images above which a word says too little")
+    epochs: PositiveInt = Field(5, description="the weights of the best one by validation loss are kept")
+    learning_rate: PositiveFloat = Field(1e-4, description="peak of a one-cycle schedule")
+    images_per_batch: PositiveInt = 16
+    precision: Precision = "float32"
+
+
+@FEATURES.register
+class GridFeatures(TimmFeatures):
+    """Feature maps of a timm backbone, pooled to a square grid."""
+
+    extractor: ClassVar[str] = "recap.features.grid:extract_grid"
+    encoder: ClassVar[str] = "recap.captioning.encoders:grid"
+
+    kind: Literal["grid"]
+    weights: Weights = Field(
+        description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's own training "
+        "pictures), or a safetensors file relative to `inputs`"
+    )
+    pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
+    word_tuning: WordTuning | None = neutral(
+        None, description="the weights are first tuned on the captions of the data set's whole training split"
+    )
+    activation: Activation | None = Field(None, description="overrides the activation")
+    out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
+    image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
+    grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
+    standardised: bool = neutral(
+        False,
+        description="each channel has mean 0 and deviation 1 over training pictures; with random weights always",
+    )
+    seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
+
+    _pretrained_on_boxes = together("pretraining", when=("weights", "boxes"))
+
+    @model_validator(mode="after")
+    def _trained_once(self) -> Self:
+        if self.weights == "boxes" and self.word_tuning:
+            raise ValueError("weights 'boxes' are not tuned on words as well; leave out `word_tuning`")
+        return self
+
+    def standardises(self) -> bool:
+        """Return whether the channels are brought to one scale: random weights have no natural one."""
+        return self.standardised or self.weights == "random"
+
+    def trained_on(self) -> Literal["boxes", "captions"] | None:
+        """Return what of the data set the weights are first trained on, if at all."""
+        return "boxes" if self.weights == "boxes" else "captions" if self.word_tuning else None
+
+    def vectors_per_picture(self) -> int:
+        """Return the number of cells."""
+        return self.grid**2
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of the grid."""
+        return {"grid": StoredStream(self.grid**2, self.vector_width)} if self.vector_width else {}
+
+
+@FEATURES.register
+class CropFeatures(TimmFeatures):
+    """One vector per box: the box is cut out and encoded by a timm model."""
+
+    extractor: ClassVar[str] = "recap.features.crops:extract_crops"
+    no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
+
+    kind: Literal["crops"]
+    boxes: Name = Field(description="name of the features whose store has the boxes")
+    weights: Weights = Field(description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`")
+    activation: Activation | None = Field(None, description="overrides the activation")
+    image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
+    embedding: Literal["projected", "pooled"] = Field(
+        "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
+    )
+    crop: Literal["squash", "centre"] = Field(
+        "centre", description="centre: shorter side to image_size, then its middle; squash: aspect is given up"
+    )
+    margin: NonNegativeFloat = Field(0.0, description="how much of its sides a box is widened by, all around")
+    seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
+
+    def boxes_from(self) -> str | None:
+        """Return the name of the features whose boxes are cut out."""
+        return self.boxes
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return one stream with a vector of each box."""
+        boxes = named(self.boxes).stored(named).get("region")
+        if boxes is None or self.vector_width is None:
+            return {}
+        return {"region": StoredStream(boxes.vectors, self.vector_width, BOX_BYTES, boxes.at_most)}
+
+
+BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
+
+
+@FEATURES.register
+class PooledFeatures(FeaturesConfig):
+    """Regions or segments without a detector: true areas of the built-in scenes, or cells merged by similarity."""
+
+    extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
+    from_pictures: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = True
+    no_encoder: ClassVar[str] = "they are pooled from the store of other features, and a photo brings none"
+
+    kind: Literal["pooled"]
+    cells: Name = Field(description="name of the features whose store has the grid")
+    areas: Literal["boxes", "masks", "occupancy", "merged"] = Field(
+        description="true boxes of the objects (stream `region`); their true masks and the ground (`segment`); the "
+        "share of each kind of object and ground in each cell (`segment`, without boxes); or neighboring cells that "
+        "are alike (`region`)"
+    )
+    regions: PositiveInt | None = Field(None, description="for merged: so many groups of cells that are alike")
+
+    _groups_are_merged = together("regions", when=("areas", "merged"))
+
+    def cells_from(self) -> str | None:
+        """Return the name of the features whose grid is pooled."""
+        return self.cells
+
+    def products(self) -> tuple[str, ...]:
+        """Return the file that says what is where, for true areas."""
+        return () if self.areas == "merged" else (BOXES,)
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return one stream: of cells for occupancy, else of pooled vectors as wide as the cells'."""
+        cells = named(self.cells).stored(named).get("grid")
+        if self.areas == "occupancy":
+            return {"segment": StoredStream(cells.vectors, self.vector_width)} if cells and self.vector_width else {}
+        vectors = self.regions or self.vector_count
+        if cells is None or vectors is None:
+            return {}
+        return {"segment" if self.areas == "masks" else "region": StoredStream(vectors, cells.width, BOX_BYTES)}
+
+
+_POOLED, _FC1 = 2048, 1024  # numbers of a detector's vector
+
+
+@FEATURES.register
+class RegionFeatures(FeaturesConfig):
+    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
+
+    extractor: ClassVar[str] = "recap.features.regions:extract_regions"
+    encoder: ClassVar[str] = "recap.captioning.encoders:regions"
+    needs_detectron2: ClassVar[bool] = True
+    has_boxes: ClassVar[bool] = True
+
+    kind: Literal["regions"]
+    detector: Literal["bottom_up_r101_c4", "grid_feats_x101_c5", "faster_rcnn_r50_c4"]
+    weights: Weights = Field(
+        description="'random', or a file relative to `inputs`: .safetensors, or .pth and .pkl that hold tensors alone"
+    )
+    key_map: dict[Name, Name] = Field(
+        {},
+        serialization_alias="renamed",  # its name when the first stores were made
+        description="prefix of a tensor's name in the weights file -> prefix in our detector",
+    )
+    classes: PositiveInt = Field(1600, description="classes without the background")
+    attributes: NonNegativeInt = Field(400, description="attributes; 0: the detector has no attribute head")
+    min_boxes: PositiveInt = 10
+    max_boxes: PositiveInt = Field(100, description="equal to min_boxes: a fixed number")
+    score_threshold: float = Field(0.2, ge=0, le=1)
+    nms: float = Field(0.3, gt=0, le=1, description="overlap above which the lower score of one class is dropped")
+    boxes: Literal["proposals", "regressed"] = Field(
+        "proposals", description="the original bottom-up features store the proposals"
+    )
+    vectors: Literal["pooled", "fc1"] = neutral(
+        "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
+    )
+    selection: Literal["per_class", "rising"] = neutral(
+        "per_class",
+        description="per_class: suppressed within each class (Anderson et al.); rising: suppressed by the best class "
+        "alone, at overlaps of 0.3, 0.4 ... 0.9 until there are enough (py-bottom-up-attention)",
+    )
+    proposals: PositiveInt | None = neutral(
+        None, description="proposals that are classified; default: 300, for grid_feats_x101_c5 1000, as in the releases"
+    )
+    least_side: NonNegativeFloat | None = neutral(
+        None,
+        description="proposals with a shorter side, in pixels of the picture, are dropped; default: 16 for "
+        "bottom_up_r101_c4, as in Caffe, else 0",
+    )
+    anchors: Literal["centred", "caffe"] = neutral(
+        "centred",
+        description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures them; caffe: "
+        "those of Caffe in their order, with proposals that end at the last pixel (weights of MILVLG)",
+    )
+    box_weights: list[PositiveFloat] = neutral(
+        [10.0, 10.0, 5.0, 5.0],
+        min_length=4,
+        max_length=4,
+        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; 1, 1, 1, 1 "
+        "in Caffe and MILVLG's code",
+    )
+    background: Literal["last", "first"] = neutral(
+        "last", description="place of the background among the classes of the weights file; MILVLG's and Caffe's: first"
+    )
+    grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
+    regions: bool = neutral(True, description="false: the grid alone")
+    short_side: Edge = 600
+    long_side: Edge = 1000
+    seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
+
+    _layer_fc1 = together("vectors", when=("detector", "grid_feats_x101_c5"), needed=False)
+    _caffes_anchors = together("anchors", when=("detector", "bottom_up_r101_c4"), needed=False)
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> Self:
+        if self.min_boxes > self.max_boxes:
+            raise ValueError("min_boxes is larger than max_boxes")
+        if self.selection == "rising" and self.min_boxes != self.max_boxes:
+            raise ValueError("selection 'rising' stops at a number: set min_boxes and max_boxes to the same")
+        if not self.regions and self.grid is None:
+            raise ValueError("without regions there is the grid alone: say how many cells `grid` has")
+        return self
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of boxes or, without regions, cells, if it is the same for all pictures."""
+        if self.grid and not self.regions:
+            return self.grid**2
+        return self.max_boxes if self.min_boxes == self.max_boxes else None
+
+    def streams(self) -> tuple[str, ...]:
+        """Return the names of the streams, the main one first."""
+        return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the regions with boxes, classes and scores (of attributes, too, if any), and the grid if asked for."""
+        labels = 2 * NUMBER_BYTES * (2 if self.attributes else 1)
+        width = _FC1 if self.vectors == "fc1" else _POOLED
+        most = StoredStream(self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes)
+        grid = {"grid": StoredStream(self.grid**2, _POOLED)} if self.grid else {}
+        return ({"region": most} if self.regions else {}) | grid
+
+
+@FEATURES.register
+class SegmentFeatures(FeaturesConfig):
+    """What a detectron2 panoptic model sees, as a second stream beside a grid."""
+
+    extractor: ClassVar[str] = "recap.features.segments:extract_segments"
+    encoder: ClassVar[str] = "recap.captioning.encoders:segments"
+    needs_detectron2: ClassVar[bool] = True
+
+    kind: Literal["segments"]
+    weights: Weights = Field(description="'random', or a file relative to `inputs`, as for regions")
+    form: Literal["occupancy", "segments"] = Field(
+        "occupancy", description="share of each class in each cell; or one vector pooled over each segment"
+    )
+    grid: Cells = Field(7, description="cells per edge, for form occupancy")
+    short_side: Edge = 800
+    long_side: Edge = 1333
+    seed: int = Field(0, description="seed of random weights")
+    batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the vectors are those of cells."""
+        return self.grid**2 if self.form == "occupancy" else None
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of cells, or of segments with boxes and classes."""
+        if self.vector_width is None:
+            return {}
+        if self.form == "occupancy":
+            return {"segment": StoredStream(self.grid**2, self.vector_width)}
+        if self.vector_count is None:
+            return {}
+        return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
+
+
+# Each opens files of its format as a :class:`recap.features.importers.base.Source`.
+FORMATS = Registry(
+    "format",
+    {
+        "bottom_up_tsv": "recap.features.importers.bottom_up_tsv:BottomUpTsv",
+        "m2_hdf5": "recap.features.importers.m2_hdf5:M2Hdf5",
+        "grid_feats_pth": "recap.features.importers.folders:GridFeatsPth",
+        "vinvl_tsv": "recap.features.importers.vinvl_tsv:VinvlTsv",
+        "npz_folder": "recap.features.importers.folders:NpzFolder",
+    },
+)
+
+
+@FEATURES.register
+class ImportedFeatures(FeaturesConfig):
+    """Features that others extracted: docs/reference/feature_files.md describes the formats."""
+
+    extractor: ClassVar[str] = "recap.features.importers.job:extract"
+    no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
+    from_pictures: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = True
+
+    kind: Literal["imported"]
+    format: Annotated[str, OneOf(FORMATS.names)] = Field(serialization_alias="form")  # its name in the first stores
+    sources: list[OutsideFile] = Field(min_length=1, description="files or a folder, relative to `inputs`")
+    grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
+    rows: PositiveInt | None = Field(None, description="keep only the first N regions")
+    clip_boxes: bool = Field(False, description="clip boxes to the picture")
+    names: Literal["files", "ids"] | None = neutral(
+        None,
+        description="what the files call an image by: the name of its picture, or its image id; null: told by both",
+    )
+    damaged: list[int] = neutral(
+        [],
+        description="of the TSV formats: ids of images with damaged lines; a whole line of the same image is taken, an "
+        "image without one is left out, and as many lines without an id are passed over",
+    )
+
+    def outside_files(self) -> list[str]:
+        """Return the sources, and the index that must be beside a TSV of VinVL's form."""
+        indexed = self.sources if self.format == "vinvl_tsv" else []
+        return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
+
+    def targets(self) -> list[str]:
+        """Return the importer, and what reads this format."""
+        return [self.extractor, FORMATS.target(self.format)]
+
+    def vectors_per_picture(self) -> int | None:
+        """Return the number of cells, if the files hold maps that are averaged to a grid."""
+        return self.grid**2 or None if self.format == "grid_feats_pth" else None
+
+    def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
+        """Return the stream of cells, or of at most so many regions with their boxes."""
+        cells, regions = self.vectors_per_picture(), self.rows or self.vector_count
+        if self.vector_width is None or not (cells or regions):
+            return {}
+        if cells:
+            return {"grid": StoredStream(cells, self.vector_width)}
+        return {"region": StoredStream(regions or 0, self.vector_width, BOX_BYTES, at_most=True)}

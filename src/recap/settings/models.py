@@ -1,0 +1,182 @@
+"""Settings of models, each kind in its paper's folder, and of the small language models that some begin with.
+
+A kind is a `ModelConfig` registered with `MODELS`; a module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in
+the same way. The model itself is imported only when one is built.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
+
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from recap.settings.base import Layers, NamesFiles, OutsideFile, Probability, Strict, Width
+from recap.settings.kinds import Registry
+
+MODELS = Registry("kind of model", package="recap.papers")
+# Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
+RELEASED = Registry("kind of model with released checkpoints")
+# Kind -> its paper's `recap.models.explained.Explained`; other kinds show the weights of their `attention_modules`.
+EXPLAINED = Registry("kind of model with an explanation")
+
+
+class ModelConfig(Strict, ABC):
+    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME.
+
+    Attributes:
+        implementation: where the model is, "package.module:Class"; imported when the model is built.
+        variants: other settings than the example's that the contract tests run as well, as changes to it.
+        example_streams: width of the vectors of each stream that the contract tests feed it.
+    """
+
+    implementation: ClassVar[str]
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    example_streams: ClassVar[Mapping[str, int]] = {"grid": 7}
+
+    kind: str
+    expected_parameters: float | None = Field(
+        None,
+        exclude=True,  # a note for the test that counts: no part of what is trained
+        description="millions of parameters with 2048-d features and 9,488 ids, to the digits given; a test counts",
+    )
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Self:
+        """Return tiny settings, which the contract tests run."""
+
+    @property
+    @abstractmethod
+    def noam_width(self) -> int:
+        """D in the Noam schedule's factor D^-0.5."""
+
+    @property
+    def fixed_vectors(self) -> bool:
+        """Whether the number of an image's vectors has a meaning, so that masked ones may not be appended."""
+        return False
+
+    @property
+    def vector_limit(self) -> int | None:
+        """How many vectors of an image are read at most, the first ones; None: all."""
+        return getattr(self, "max_vectors", None)
+
+    def pretrained_weights(self) -> str | None:
+        """Return where the weights are that the model begins with; None: all are random.
+
+        `hub:NAME@REVISION`, `language_model:NAME` or a file relative to `inputs`.
+        """
+        return None
+
+    @property
+    def unused_parameters(self) -> Sequence[str]:
+        """Parts of the names of parameters that these settings leave without a gradient."""
+        return ()
+
+
+Model = Annotated[ModelConfig, MODELS]
+
+
+def check_heads(settings: Any) -> Any:
+    """Refuse a width that the heads cannot divide among themselves: the builders' rule, before the first job."""
+    if settings.d_model % settings.heads:
+        raise ValueError(f"d_model {settings.d_model} is not divisible by {settings.heads} heads")
+    return settings
+
+
+class WithHeads(ModelConfig):
+    """A width that heads divide among themselves."""
+
+    model_config = ConfigDict(validate_default=True)  # what a subclass checks of a key holds for its default, too
+
+    d_model: Width
+    heads: Width
+
+    _divisible = model_validator(mode="after")(check_heads)
+
+    @property
+    def noam_width(self) -> int:
+        """The model's width."""
+        return self.d_model
+
+
+class WithPaddedVectors(WithHeads):
+    """Models that read the first vectors of an image and may fill these up with zeros."""
+
+    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
+    padded_vectors: Literal["masked", "attended"] = Field(
+        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
+    )
+
+    @model_validator(mode="after")
+    def _limited(self) -> Self:
+        if self.padded_vectors == "attended" and self.max_vectors is None:
+            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
+        return self
+
+    @property
+    def padded_to(self) -> int | None:
+        """The number of vectors up to which an image is filled with zeros that no mask hides; None: it is not."""
+        return self.max_vectors if self.padded_vectors == "attended" else None
+
+
+def model_configs() -> dict[str, type[ModelConfig]]:
+    """Return the class of settings of every kind, by its name."""
+    return cast(dict[str, type[ModelConfig]], MODELS.classes())
+
+
+def implementation(kind: str) -> str:
+    """Return where a kind of model is, ``module:Class``; nothing is imported."""
+    return cast(type[ModelConfig], MODELS.get(kind)).implementation
+
+
+def model_source(kind: str) -> tuple[str, str]:
+    """Return where a kind's model and its settings are, ``module:Class`` each: what its trainings run."""
+    return implementation(kind), MODELS.target(kind)
+
+
+LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
+SHARED_SIZES = ("d_model", "heads", "d_feed_forward")  # those that a captioner must have from its language model
+
+
+class SceneTexts(Strict):
+    """Captions of invented scenes, from the grammar of the built-in data set; no picture is rendered."""
+
+    count: PositiveInt = Field(description="number of scenes, five captions each")
+    max_per_kind: int = Field(3, ge=1, le=5, description="maximum number of objects of one kind in a scene")
+    seed: int = Field(1_000_000, description="of scenes and captions; not that of a data set")
+
+
+class LanguageModel(NamesFiles):
+    """A small GPT-2 and its training; what stands in for GPT-2 where that is too large."""
+
+    texts: list[OutsideFile] = Field(
+        [],
+        description="files relative to `inputs`: .txt (a text per line), .tsv (first column), either also as .gz; "
+        ".json or .zip of COCO's captions_*.json",
+    )
+    scenes: SceneTexts | None = None
+    validation_texts: PositiveInt = Field(1000, description="texts kept for the perplexity that chooses the epoch")
+    d_model: Width = 256
+    heads: Width = 8
+    d_feed_forward: Width = 1024
+    layers: Layers = 6
+    positions: Width = Field(64, description="learned positions: the longest text in tokens, with <bos>")
+    dropout: Probability = 0.1
+    epochs: PositiveInt = 3
+    learning_rate: PositiveFloat = Field(1e-3, description="after the warm-up; falls as half a cosine")
+    warmup: int = Field(200, ge=0, description="steps of linear warm-up")
+    texts_per_batch: PositiveInt = 64
+    weight_decay: float = Field(0.01, ge=0)
+    clip_norm: PositiveFloat = 1.0
+    precision: Literal["float32", "bf16"] = "float32"
+    seed: int = Field(0, description="of weights, order and dropout")
+
+    _divisible = model_validator(mode="after")(check_heads)
+
+    @model_validator(mode="after")
+    def _has_texts(self) -> Self:
+        if not self.texts and self.scenes is None:
+            raise ValueError("the key 'texts' is missing, and so is 'scenes'; give one of them")
+        return self
