@@ -137,7 +137,7 @@ rule pretrain:
         code=code_digest("recap.features.pretrain"),
     shell:
         "{RECAP} --log-file {log:q}"
-        " features pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
+        " run-step pretrain --spec {params.spec.file:q} --boxes {input.boxes:q} --images {input.images:q}"
         " --device {DEVICE} --threads {threads} --out {output:q}"
 
 
@@ -161,7 +161,7 @@ rule tune:
         code=code_digest("recap.features.tune"),
     shell:
         "{RECAP} --log-file {log:q}"
-        " features tune --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
+        " run-step tune --spec {params.spec.file:q} --corpus {input.corpus:q} --images {input.images:q}"
         " --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
@@ -179,7 +179,7 @@ rule used_images:
         parts=lambda wildcards: sent_parts(PATHS, wildcards),
     shell:
         "{RECAP} --log-file {log:q}"
-        " data used --corpus {input.corpora:q} --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
+        " run-step used --corpus {input.corpora:q} --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
 
 
 rule extractor:
@@ -203,7 +203,7 @@ rule extractor:
         code=features_code,
     shell:
         "{RECAP} --log-file {log:q}"
-        " features note --spec {params.spec.file:q} --code {params.code} --files {input.images:q} {input.weights:q}"
+        " run-step note --spec {params.spec.file:q} --code {params.code} --files {input.images:q} {input.weights:q}"
         " {input.trained:q} {input.stores:q} {input.products:q} --out {output:q}"
 
 

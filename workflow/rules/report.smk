@@ -75,7 +75,7 @@ rule table:
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q}"
-        " report table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
+        " run-step table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
 
 
 if CLAIMS:
@@ -120,7 +120,7 @@ rule samples:
         out=subpath(output.md, parent=True),
     shell:
         "{RECAP} --log-file {log:q}"
-        " report captions --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
+        " run-step samples --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
@@ -198,7 +198,7 @@ rule sweep:
         statistics=f"{R}/statistics",
     shell:
         "{RECAP} --log-file {log:q}"
-        " report sweep --spec {params.spec.file:q} --statistics {params.statistics:q} --out {output.csv:q}"
+        " run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q} --out {output.csv:q}"
         " --figure {output.figure:q}"
 
 
@@ -215,7 +215,7 @@ rule summary:
         scores=f"{R}/scores",
     shell:
         "{RECAP} --log-file {log:q}"
-        " report summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
+        " run-step summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -232,5 +232,5 @@ rule curves:
         runs=f"{R}/runs",
     shell:
         "{RECAP} --log-file {log:q}"
-        " report curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
+        " run-step curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
         " --figure {output.figure:q}"

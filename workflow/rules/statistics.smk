@@ -61,7 +61,7 @@ rule select:
         code=code_digest("recap.statistics.selection"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} select --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step select --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"
 
 
 rule statistics:
@@ -82,5 +82,5 @@ rule statistics:
         selection=lambda wildcards: "--selection" if wildcards.table in CHOOSING else "",
     shell:
         "{RECAP} --log-file {log:q}"
-        " statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q}"
+        " run-step statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q}"
         " --runs {params.runs:q} {params.selection} {input.selection:q} --out {output:q}"

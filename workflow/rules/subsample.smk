@@ -46,7 +46,7 @@ rule subset:
         code=code_digest("recap.data.subsets.subsample", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q}"
-        " data subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
+        " run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q} --spec {params.spec.file:q}"
         " --seed {wildcards.seed} --out {output:q}"
 
 

@@ -13,7 +13,7 @@ rule track_init:
     log:
         f"{LOGS}/track_init.log",
     shell:
-        "{RECAP} --log-file {log:q}" " track init --store {STORE:q}"
+        "{RECAP} --log-file {log:q}" " run-step track-init --store {STORE:q}"
 
 
 rule publish:
@@ -34,5 +34,5 @@ rule publish:
         reports=REPORTS,
     shell:
         "{RECAP} --log-file {log:q}"
-        " track publish --profile {PROFILE.name:q} --results {params.results:q} --reports {params.reports:q}"
+        " run-step publish --profile {PROFILE.name:q} --results {params.results:q} --reports {params.reports:q}"
         " --store {STORE:q} --out {output:q}"

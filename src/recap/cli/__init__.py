@@ -1,35 +1,23 @@
 """The command line: commands parse, call one function and print."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import warnings
 from pathlib import Path
 
 from recap import __version__
-from recap.cli.artifacts import add_artifacts
-from recap.cli.caption import add_caption
-from recap.cli.config import add_config
-from recap.cli.data import add_data
+from recap.cli import caption, data, features, plan, results, score, steps, study, train
 from recap.cli.errors import one_sentence
-from recap.cli.export import add_export
-from recap.cli.features import add_features
-from recap.cli.import_checkpoint import add_import_checkpoint
-from recap.cli.language_model import add_pretrain_lm
-from recap.cli.params import add_params
-from recap.cli.parser import Parser, group
-from recap.cli.plan import add_doctor, add_plan
-from recap.cli.rehearse import add_rehearse
-from recap.cli.report import add_report, add_select, add_statistics
-from recap.cli.runs import add_runs, add_tables
-from recap.cli.score import add_score
-from recap.cli.scores import add_scores
-from recap.cli.study import add_study
-from recap.cli.track import add_track
-from recap.cli.train import add_evaluate, add_train
+from recap.cli.frame import Parser
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process import exit_with_workflow
+
+COMMANDS = (
+    *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
+    *(score.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
+    *(score.SCORES, results.ARTIFACTS, plan.rehearse, results.TRACK, results.RUNS, results.TABLES),
+    *(plan.PARAMS, plan.CONFIG, steps.STEPS),
+)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,27 +46,6 @@ def build_parser() -> Parser:
     )
     parser.set_defaults(function=lambda _: parser.print_help())
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    add_plan(commands)
-    add_doctor(commands)
-    add_data(group(commands, "data", purpose="get outside files; prepare captions, vocabularies and subsets"))
-    add_features(group(commands, "features", purpose="extract, import and inspect feature stores"))
-    add_pretrain_lm(commands)
-    add_train(commands)
-    add_evaluate(commands)
-    add_score(commands)
-    add_caption(commands)
-    add_import_checkpoint(commands)
-    add_select(commands)
-    add_statistics(commands)
-    add_report(group(commands, "report", purpose="write tables, figures and pages of results"))
-    add_study(group(commands, "study", purpose="run human studies: forms, responses, tables"))
-    add_export(group(commands, "export", purpose="export results in other formats"))
-    add_scores(group(commands, "scores", purpose="import scores that others computed"))
-    add_artifacts(group(commands, "artifacts", purpose="push, pull, verify or remove results"))
-    add_rehearse(commands)
-    add_track(group(commands, "track", purpose="list finished runs in MLflow"))
-    add_runs(group(commands, "runs", purpose="list, show and compare finished runs"))
-    add_tables(group(commands, "tables", purpose="show finished tables"))
-    add_params(group(commands, "params", purpose="list and show parameter files"))
-    add_config(group(commands, "config", purpose="check parameter files and write their schemas"))
+    for each in COMMANDS:
+        each.add_to(commands)
     return parser

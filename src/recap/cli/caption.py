@@ -1,15 +1,26 @@
-"""``recap caption``: captions for photos of one's own."""
-
-from __future__ import annotations
+"""``recap caption`` and ``recap export``: captions for photos of one's own, and runs in the forms that others take."""
 
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.arguments import Arguments, add_device, add_run_files, chosen
-from recap.cli.parser import Commands, command
+from recap.cli.frame import Group, Option, command
+from recap.cli.options import (
+    Corpus,
+    Device,
+    Execution,
+    Features,
+    Models,
+    Params,
+    RunFeatures,
+    RunVocabulary,
+    RunWeights,
+    Vocabulary,
+    read_execution,
+    spec_of,
+)
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.core.process import claim
@@ -17,129 +28,125 @@ from recap.core.process import claim
 if TYPE_CHECKING:
     from recap.captioning.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
 
-_FORMATS = ("pretty", "jsonl", "csv")
+EXPORT = Group("export", "export results in other formats")
+
+Run = Annotated[Path, Option("folder of a run, or one above several runs", "RUN")]
+Folder = Annotated[Path, Option("the new folder")]
+Partial = Annotated[
+    bool, Option("a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result")
+]
+
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
-def add_caption(commands: Commands) -> None:
-    """Add the command."""
-    parser = command(
-        commands,
-        "caption",
-        purpose="caption photos with a trained run",
-        example="""
-            recap caption photo.jpg --run results/demo
-            recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv
-            recap caption --together front.png side.png --run results/iu_xray
-        """,
-    )
-    parser.add_argument(
-        "photos",
-        nargs="+",
-        metavar="PHOTO",
-        help="pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
-    )
-    parser.add_argument(
-        "--run",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="folder of a run, or one above several runs of one data set: the best on validation is taken",
-    )
-    parser.add_argument(
-        "--together", action="store_true", help="the photos are views of one thing: one caption for all"
-    )
-    parser.add_argument("--n-best", type=int, default=1, metavar="N", help="captions a photo, at most --beam (1)")
-    parser.add_argument("--beam", type=int, metavar="N", help="width of the search (that of the run's evaluation)")
-    parser.add_argument("--format", choices=_FORMATS, default=_FORMATS[0], help="of the output (pretty)")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write (default: standard output)")
-    parser.add_argument(
-        "--explain",
-        type=Path,
-        metavar="FILE",
-        help="also write a page with what the run looked at for each word (HTML)",
-    )
-    parser.add_argument("--batch-size", type=int, default=8, metavar="N", help="photos computed at a time (8)")
-    add_device(parser)
-    add_run_files(parser)
-    parser.set_defaults(function=_caption)
-
-
-def _caption(a: Arguments) -> None:
-    if min(a.n_best, a.batch_size, a.beam or 1) < 1:
+@command(
+    example="""
+        recap caption photo.jpg --run results/demo
+        recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv
+        recap caption --together front.png side.png --run results/iu_xray
+    """
+)
+def caption(
+    photos: Annotated[
+        Sequence[str],
+        Option(
+            "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
+            "PHOTO",
+        ),
+    ],
+    /,
+    *,
+    run: Annotated[
+        Path,
+        Option("folder of a run, or one above several runs of one data set: the best on validation is taken"),
+    ],
+    together: Annotated[bool, Option("the photos are views of one thing: one caption for all")] = False,
+    n_best: Annotated[int, Option("captions a photo, at most --beam (1)", "N")] = 1,
+    beam: Annotated[int | None, Option("width of the search (that of the run's evaluation)", "N")] = None,
+    format: Annotated[Literal["pretty", "jsonl", "csv"], Option("of the output (pretty)")] = "pretty",
+    out: Annotated[Path | None, Option("file to write (default: standard output)")] = None,
+    explain: Annotated[
+        Path | None, Option("also write a page with what the run looked at for each word (HTML)", "FILE")
+    ] = None,
+    batch_size: Annotated[int, Option("photos computed at a time (8)", "N")] = 8,
+    device: Device = "auto",
+    vocabulary: RunVocabulary = None,
+    features: RunFeatures = (),
+    weights: RunWeights = None,
+) -> None:
+    """Caption photos with a trained run."""
+    if min(n_best, batch_size, 1 if beam is None else beam) < 1:
         raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
-    if a.explain is not None and (a.together or a.beam is not None):
+    if explain is not None and (together or beam is not None):
         raise ConfigError(
             "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam"
         )
     from recap.captioning.pictures import find_photos
 
-    found = find_photos(a.photos)
-    if found.left_out:
-        log.info(f"{found.left_out} files and folders that are no pictures by their names are left out")
-    if not found.files:
-        raise ConfigError(f"{a.photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
-    begun = time.monotonic()
-    claim(a.device)
+    pictures = find_photos(photos)
+    if pictures.left_out:
+        log.info(f"{pictures.left_out} files and folders that are no pictures by their names are left out")
+    if not pictures.files:
+        raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
+    begin = time.monotonic()
+    claim(device)
     from recap.captioning.load import load
 
-    captioner = load(a.run, **chosen(a, "device vocabulary features weights"))
-    log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begun:.1f} s")
-    photos: list[Together] = [tuple(found.files)] if a.together else list(found.files)
-    _check_views(captioner, len(found.files) if a.together else 1)
-    options = {"beam": a.beam, "n_best": a.n_best, "batch_size": a.batch_size}
-    complete = _write(a, captioner.stream(photos, **options), len(photos))
-    if a.explain is not None:
-        _explain(a.explain, captioner, found.files)
+    captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
+    log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
+    examples: list[Together] = [tuple(pictures.files)] if together else list(pictures.files)
+    views = len(pictures.files) if together else 1
+    if views != captioner.views:
+        log.warning(
+            f"the run was trained with {captioner.views} pictures an example, and is given {views}; "
+            "--together takes the photos as views of one"
+        )
+    results = captioner.stream(examples, beam=beam, n_best=n_best, batch_size=batch_size)
+    complete = _write(results, len(examples), format, out)
+    if explain is not None:
+        _explain(explain, captioner, pictures.files)
     if not complete:
         sys.exit(_FAILED)
 
 
-def _explain(out: Path, captioner: PhotoCaptioner, photos: Sequence[Path]) -> None:
+def _explain(out: Path, captioner: "PhotoCaptioner", photos: Sequence[Path]) -> None:
     """Write the page of all photos that can be read; the others are named already."""
-    from recap.captioning.explain import Explanation, explain, write_explanations
+    from recap.captioning import explain
     from recap.core.errors import DataError
 
-    found: list[Explanation] = []
+    explanations: list[explain.Explanation] = []
     for photo in photos:
         try:
-            found.append(explain(captioner, photo))
+            explanations.append(explain.explain(captioner, photo))
         except DataError as error:
             log.error(f"not explained: {error}")
-    write_explanations(found, captioner.name, out)
+    explain.write_explanations(explanations, captioner.name, out)
 
 
-def _check_views(captioner: PhotoCaptioner, given: int) -> None:
-    """Say so where the run learned from another number of pictures an example."""
-    if given != captioner.views:
-        log.warning(
-            f"the run was trained with {captioner.views} pictures an example, and is given {given}; "
-            "--together takes the photos as views of one"
-        )
-
-
-def _write(a: Arguments, results: Iterable[PhotoCaptions | FailedPhoto], total: int) -> bool:
+def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: str, out: Path | None) -> bool:
     """Write the captions as they come, a file all at once at the end; return whether every photo has one."""
     from recap.captioning.output import FORMATS
     from recap.core.files import atomic_path
     from recap.core.log import progress
 
     failed: list[FailedPhoto] = []
-    if a.out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
+    if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
         results = progress(results, name="captions", unit="photos", total=total)
-    lines = FORMATS[a.format](_captioned(results, failed))
-    if a.out is None:
+    lines = FORMATS[form](_captioned(results, failed))
+    if out is None:
         for line in lines:
             print(line, end="", flush=True)
     else:
-        with atomic_path(a.out) as temporary, temporary.open("w", encoding="utf-8", errors="replace") as file:
+        with atomic_path(out) as temporary, temporary.open("w", encoding="utf-8", errors="replace") as file:
             file.writelines(lines)
     if failed:
         log.error(f"{len(failed)} of {total} photos have no caption")
     return not failed
 
 
-def _captioned(results: Iterable[PhotoCaptions | FailedPhoto], failed: list[FailedPhoto]) -> Iterator[PhotoCaptions]:
+def _captioned(
+    results: Iterable["PhotoCaptions | FailedPhoto"], failed: list["FailedPhoto"]
+) -> Iterator["PhotoCaptions"]:
     """Yield photos with captions; of the others each is named, and noted in ``failed``."""
     from recap.captioning.captioner import FailedPhoto
     from recap.reporting.text import plain
@@ -150,3 +157,85 @@ def _captioned(results: Iterable[PhotoCaptions | FailedPhoto], failed: list[Fail
             log.error(plain(result.reason))
         else:
             yield result
+
+
+@EXPORT.command(
+    example="""
+        recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
+          --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
+    """
+)
+def captions(
+    *,
+    spec: Annotated[Any, spec_of("EvaluationSpec")],
+    execution: Execution = None,
+    part: Annotated[str, Option("folder of the pictures' names: val2014, test2014", "NAME")],
+    partial: Partial = False,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    features: Features,
+    model: Models,
+    out: Annotated[Path, Option("the captions (JSON)")],
+) -> None:
+    """Caption all pictures of val2014 or test2014, in COCO's results format."""
+    how = read_execution(execution)
+    claim(how.device)
+    from recap.evaluation.unscored import caption_part
+
+    files = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model, "out": out}
+    caption_part(spec=spec, execution=how, part=part, partial=partial, **files)
+
+
+@EXPORT.command(
+    example="recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip"
+)
+def coco_server(
+    *,
+    val: Annotated[Sequence[Path], Option("files with captions of val2014")],
+    test: Annotated[Sequence[Path], Option("files with captions of test2014")],
+    algorithm: Annotated[str, Option("name of the submission", "NAME")],
+    partial: Partial = False,
+    out: Annotated[Path, Option("the zip; the two files in it are written beside it")],
+) -> None:
+    """Zip the captions of val2014 and test2014 for the COCO caption server."""
+    from recap.export.coco_submission import write_submission
+    from recap.settings.datasets import COCO_PARTS
+
+    sizes = None if partial else COCO_PARTS
+    print(write_submission(captions={"val2014": val, "test2014": test}, algorithm=algorithm, out=out, sizes=sizes))
+
+
+@EXPORT.command(example="recap export hub results/demo --out shared/demo")
+def hub(
+    run: Run,
+    /,
+    *,
+    out: Folder,
+    vocabulary: RunVocabulary = None,
+    features: RunFeatures = (),
+    weights: RunWeights = None,
+    params: Params = Path("params"),
+) -> None:
+    """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
+    from recap.captioning.hub import export_hub
+
+    export_hub(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
+    log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
+
+
+@EXPORT.command(example="recap export mlflow results/demo --out shared/model")
+def mlflow(
+    run: Run,
+    /,
+    *,
+    out: Folder,
+    vocabulary: RunVocabulary = None,
+    features: RunFeatures = (),
+    weights: RunWeights = None,
+    params: Params = Path("params"),
+) -> None:
+    """A run as an MLflow model: image bytes in, captions out."""
+    from recap.serving.export import export_mlflow
+
+    export_mlflow(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
+    log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")

@@ -1,186 +1,282 @@
-"""``recap data``: captions, vocabularies, cards, subsets."""
-
-from __future__ import annotations
+"""``recap data``: outside files, captions, vocabularies and cards."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
-from recap.cli.arguments import Arguments, calls, chosen, mapping, paths, spec, typed
-from recap.cli.fetch import add_fetch
-from recap.cli.parser import Commands, command
+from recap.cli.frame import Group, Option
+from recap.cli.options import Corpus, Inputs, Subset, mapping, spec_of
 
+VERSIONS = Path("params/data_versions.csv")
+RESOURCES = Path("resources")
 
-def add_data(commands: Commands) -> None:
-    """Add the commands of this group."""
-    add_fetch(commands)
-    _add_corpus(commands)
-    _add_vocabulary(commands)
-    _add_card(commands)
-    _add_subset(commands)
-    _add_used(commands)
-    _add_wanted(commands)
-    _add_overlap(commands)
-    _add_conceptual(commands)
+DATA = Group("data", "get outside files; prepare captions, vocabularies and subsets")
+List = Annotated[Path, Option(f"list of the files ({VERSIONS})", flag="--list")]
+Into = Annotated[Path, Option("the profile's `inputs` (resources)")]
+Names = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
+Limit = Annotated[float | None, Option("most GiB that it may unpack to", "GIB")]
+DataName = Annotated[str, Option("name of the data set")]
 
 
-def _add_corpus(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "corpus",
-        purpose="convert any data set to corpus.parquet",
-        example="""recap data corpus --name mine --inputs . --out results/mine \\
-              --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
-        """,
-    )
-    parser.add_argument("--name", required=True, help="name of the data set")
-    spec(parser, "Dataset")
-    paths(parser, "inputs", out="folder of corpus.parquet")
-    parser.set_defaults(function=calls("recap.data.corpus.build:build_corpus", "name spec inputs out"))
+@DATA.command(
+    example="""
+        recap data fetch
+        recap data fetch 'coco/*2014.zip' --into resources
+    """
+)
+def fetch(
+    names: Annotated[Sequence[str], Option("as in the list, or a pattern: 'coco/*2014.zip'", "NAME", count="*")] = (),
+    /,
+    *,
+    list_: List = VERSIONS,
+    into: Into = RESOURCES,
+    source: Annotated[Path | None, Option("a file or folder taken instead of the network", flag="--from")] = None,
+    workers: Annotated[int, Option("files at once (4)", "N")] = 4,
+    timeout: Annotated[float, Option("seconds without a byte before a new try (60)", "S")] = 60,
+) -> None:
+    """Download outside files and verify them; without names, list them."""
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
+    from recap.settings.versions import choose, read_versions
+
+    files = read_versions(list_)
+    if not names:
+        for file in files.values():
+            size = "       ?" if file.bytes is None else f"{file.bytes / 2**30:8.3f}"
+            here = "here   " if (into / file.name).exists() else "       "
+            checksum = file.algorithm or ("no hash" if file.urls else "own")
+            print(f"{here}{size} GiB  {checksum:8}{file.name}  ({file.licence if file.urls else file.note})")
+        return
+    _check_limits(workers, timeout)
+    wanted = choose(files, names, list_)
+    for result in fetch_files(wanted, into=into, source=source, workers=workers, transfer=Transfer(timeout=timeout)):
+        print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
 
 
-def _add_vocabulary(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "vocabulary",
-        purpose="build vocabulary.json from a corpus",
-        example="""recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
-    )
-    spec(parser, "VocabularyConfig")
-    paths(parser, "corpus", out="vocabulary.json")
-    parser.add_argument(
-        "--inputs", type=Path, default=Path(), metavar="PATH", help="folder of a byte-pair tokenizer's files"
-    )
-    parser.set_defaults(function=_vocabulary)
+@DATA.command(example="recap data by-hand 'iu_xray/*'")
+def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
+    """List the files that you must get by hand, with steps and license."""
+    from recap.settings.versions import choose, read_versions, steps
+
+    for file in choose(read_versions(list_), names, list_):
+        if not file.urls and file.archive is None and not file.name.startswith("hub/"):
+            here = " (here)" if (into / file.name).exists() else ""
+            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *steps(file.note)]))
 
 
-def _vocabulary(a: Arguments) -> None:
+@DATA.command(example="recap data spice --into resources")
+def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
+    """Download SPICE's parser models to where pycocoevalcap looks for them."""
+    from recap.data.files.download import Transfer
+    from recap.metrics.spice_models import install_spice_models
+    from recap.settings.versions import read_versions
+
+    for place in install_spice_models(read_versions(list_), into=into, transfer=Transfer()):
+        print(place)
+
+
+@DATA.command(example="recap data check-addresses --write")
+def check_addresses(
+    names: Names = ("*",),
+    /,
+    *,
+    list_: List = VERSIONS,
+    into: Into = RESOURCES,  # as for the other commands of the list
+    write: Annotated[bool, Option("date the answers in the list")] = False,
+    workers: Annotated[int, Option("addresses asked at once (4)", "N")] = 4,
+    timeout: Annotated[float, Option("seconds to wait for an answer (30)", "S")] = 30,
+) -> None:
+    """Check every address of the list once, without downloading."""
+    from datetime import UTC, datetime
+
+    from recap.data.files import addresses
+    from recap.settings.versions import choose, read_versions
+
+    _check_limits(workers, timeout)
+    wanted = choose(read_versions(list_), names, list_)
+    answers = addresses.check_addresses(wanted, timeout=timeout, workers=workers)
+    for answer in answers:
+        size = "        ?" if answer.bytes is None else f"{answer.bytes / 2**30:9.3f}"
+        print(f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  ({answer.said})")
+    print(f"{sum(answer.ok for answer in answers)} of {len(answers)} addresses have their file")
+    if write:
+        addresses.write_answers(list_, answers, datetime.now(UTC).date())
+
+
+@DATA.command(example="recap data unpack bottom_up/trainval --into resources")
+def unpack(
+    names: Annotated[Sequence[str], Option("of the role `unpacked` in the list", "NAME")],
+    /,
+    *,
+    list_: List = VERSIONS,
+    into: Into = RESOURCES,
+    limit_gb: Limit = None,
+) -> None:
+    """Unpack the listed members of an archive; download it if it is missing."""
+    from recap.core.errors import ConfigError
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
+    from recap.settings.versions import choose, read_versions
+
+    files = read_versions(list_)
+    for file in choose(files, names, list_):
+        if file.archive is None or file.members is None:
+            raise ConfigError(f"{list_}: {file.name!r} is not unpacked from an archive; fetch it")
+        (archive,) = fetch_files([files[file.archive]], into=into, transfer=Transfer())
+        _unpack(archive.path, into / file.name, file.members, limit_gb)
+
+
+@DATA.command(example="recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'")
+def extract(
+    archive: Annotated[Path, Option("zip or tgz")],
+    /,
+    *,
+    members: Annotated[str, Option("of the members; its leading folders are left out (*)", "GLOB")] = "*",
+    limit_gb: Limit = None,
+    into: Annotated[Path, Option("folder of the files")],
+) -> None:
+    """Unpack any zip or tgz, safely."""
+    _unpack(archive, into, members, limit_gb)
+
+
+@DATA.command(
+    example="recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json"
+)
+def coco_server_ids(
+    *,
+    partial: Annotated[bool, Option("allow other counts than the published ones")] = False,
+    info: Annotated[Path, Option("image_info_test2014.json")],
+    annotations: Annotated[Path, Option("captions_val2014.json")],
+    out: Annotated[Path, Option("JSON with the ids")],
+) -> None:
+    """List the image ids of a submission to COCO's server."""
+    from recap.export.coco_image_ids import write_server_ids
+
+    write_server_ids(info=info, annotations=annotations, out=out, partial=partial)
+
+
+@DATA.command(example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
+def unpaired(
+    *, corpus: Corpus, subset: Subset, out: Annotated[Path, Option("JSON with the ids of pictures and captions")]
+) -> None:
+    """Write the captions and images that a subset leaves out, unpaired."""
+    from recap.data.subsets.unpaired import write_unpaired
+
+    write_unpaired(corpus=corpus, subset=subset, out=out)
+
+
+@DATA.command(
+    example="""
+        recap data corpus --name mine --inputs . --out results/mine \\
+          --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
+    """
+)
+def corpus(
+    *,
+    name: DataName,
+    spec: Annotated[Any, spec_of("Dataset")],
+    inputs: Inputs,
+    out: Annotated[Path, Option("folder of corpus.parquet")],
+) -> None:
+    """Convert any data set to corpus.parquet."""
+    from recap.data.corpus.build import build_corpus
+
+    build_corpus(name=name, spec=spec, inputs=inputs, out=out)
+
+
+@DATA.command(
+    example="""recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json"""
+)
+def vocabulary(
+    *,
+    spec: Annotated[Any, spec_of("VocabularyConfig")],
+    corpus: Corpus,
+    out: Annotated[Path, Option("vocabulary.json")],
+    inputs: Annotated[Path, Option("folder of a byte-pair tokenizer's files")] = Path(),
+) -> None:
+    """Build vocabulary.json from a corpus."""
     from recap.data.vocabulary.words import build_vocabulary
 
-    built = build_vocabulary(corpus=a.corpus, rule=a.spec, inputs=a.inputs, out=a.out)
-    print(f"{a.out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
+    built = build_vocabulary(corpus=corpus, rule=spec, inputs=inputs, out=out)
+    print(f"{out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
 
 
-def _add_card(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "card",
-        purpose="write card.md of a corpus: counts, lengths, words",
-        example="recap data card --name mine --corpus corpus.parquet --out card.md",
-    )
-    parser.add_argument("--name", required=True, help="name of the data set")
-    paths(parser, "corpus", out="the Markdown file")
-    parser.add_argument(
-        "--counts", type=Path, metavar="PATH", help="Markdown list of what was left out on the way to the corpus"
-    )
-    parser.set_defaults(function=calls("recap.data.corpus.card:write_card", "name corpus counts out"))
+@DATA.command(example="recap data card --name mine --corpus corpus.parquet --out card.md")
+def card(
+    *,
+    name: DataName,
+    corpus: Corpus,
+    out: Annotated[Path, Option("the Markdown file")],
+    counts: Annotated[Path | None, Option("Markdown list of what was left out on the way to the corpus")] = None,
+) -> None:
+    """Write card.md of a corpus: counts, lengths, words."""
+    from recap.data.corpus.card import write_card
+
+    write_card(name=name, corpus=corpus, counts=counts, out=out)
 
 
-def _add_subset(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "subset",
-        purpose="sample a subset of the training captions",
-        example="""
-            recap data subset --name pair_5 --seed 1 --spec '{"fraction": 0.05, "unit": "pair"}' \\
-              --corpus corpus.parquet --out subset.json
-        """,
-    )
-    parser.add_argument("--name", required=True, help="name of the subset")
-    parser.add_argument("--seed", type=int, required=True, help="captions are drawn by it")
-    spec(parser, "Subset")
-    paths(parser, "corpus", out="JSON with the ids of the captions")
-    parser.set_defaults(function=_subset)
-
-
-def _subset(a: Arguments) -> None:
-    from recap.data.subsets.subsample import draw_subset
-
-    draw_subset(**typed(a, "Subset").model_dump(), **chosen(a, "corpus name seed out"))
-
-
-def _add_used(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "used",
-        purpose="list the images of some subsets; only these need features",
-        example="recap data used --corpus corpus.parquet --subsets subset.json --out used.txt",
-    )
-    parser.add_argument("--subsets", type=Path, nargs="*", default=[], metavar="PATH", help="what `subset` wrote")
-    parser.add_argument("--parts", nargs="*", default=[], metavar="NAME", help="folders whose pictures are all read")
-    text = "corpus.parquet of the data set; of all data sets with its pictures, where they share a feature store"
-    parser.add_argument("--corpus", type=Path, nargs="+", required=True, dest="corpora", metavar="PATH", help=text)
-    paths(parser, out="image ids, one a line")
-    parser.set_defaults(function=calls("recap.data.subsets.used:write_used", "corpora subsets parts out"))
-
-
-def _add_wanted(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "wanted",
-        purpose="list the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`",
-        example="""
-            recap data wanted --tsv GCC-training.tsv --out wanted.txt \\
-              --draws '{"conceptual": {"held_out": 5000, "seed": 0, "survival": 0.6, "draws": []}}'
-        """,
-    )
-    parser.add_argument(
-        "--draws", type=mapping, required=True, metavar="JSON", help="data set -> what is drawn from the TSV, or a file"
-    )
-    paths(parser, tsv="one caption TAB url a line", out="numbers of rows, one a line")
-    parser.set_defaults(function=_wanted)
-
-
-def _wanted(a: Arguments) -> None:
+@DATA.command(
+    example="""
+        recap data wanted --tsv GCC-training.tsv --out wanted.txt \\
+          --draws '{"conceptual": {"held_out": 5000, "seed": 0, "survival": 0.6, "draws": []}}'
+    """
+)
+def wanted(
+    *,
+    draws: Annotated[Any, Option("data set -> what is drawn from the TSV, or a file", "JSON", parse=mapping)],
+    tsv: Annotated[Path, Option("one caption TAB url a line")],
+    out: Annotated[Path, Option("numbers of rows, one a line")],
+) -> None:
+    """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
     from recap.data.datasets.conceptual.tsv import count_rows
     from recap.data.subsets.wanted import WebDraws, write_wanted
     from recap.settings.params import validate
 
-    write_wanted(validate(dict[str, WebDraws], a.draws, "--draws"), rows=count_rows(a.tsv), out=a.out)
+    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
 
 
-def _add_overlap(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "overlap",
-        purpose="check that the splits of a corpus share no image",
-        example="recap data overlap --corpus corpus.parquet --images photos.zip",
-    )
-    paths(parser, "corpus")
-    parser.add_argument(
-        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="folders or zips: compare pictures as well"
-    )
-    parser.set_defaults(function=_overlap)
-
-
-def _overlap(a: Arguments) -> None:
+@DATA.command(example="recap data overlap --corpus corpus.parquet --images photos.zip")
+def overlap(
+    *,
+    corpus: Corpus,
+    images: Annotated[Sequence[Path], Option("folders or zips: compare pictures as well")] = (),
+) -> None:
+    """Check that the splits of a corpus share no image."""
     from recap.data.corpus.overlap import check_overlap
 
-    print(json.dumps(check_overlap(corpus=a.corpus, images=a.images)))
+    print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
 
-def _add_conceptual(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "conceptual-download",
-        purpose="download the pictures of a Conceptual Captions TSV",
-        example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation",
-    )
-    paths(parser, tsv="captions and urls, as published", out="folder of the pictures")
-    side = "shorter side that larger pictures get, in pixels; 0: their own (384)"
-    parser.add_argument("--min-side", type=int, default=384, metavar="N", help=side)
-    parser.add_argument("--workers", type=int, default=64, metavar="N", help="requests at once (64)")
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds per request (30)")
-    paths(
-        parser,
-        required=False,
-        only="list of rows, a number per line from 0: fetch no others",
-        published="survivors.parquet of others: keep only pictures of its hashes",
-    )
-    parser.set_defaults(function=_download)
-
-
-def _download(a: Arguments) -> None:
+@DATA.command(
+    example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation"
+)
+def conceptual_download(
+    *,
+    tsv: Annotated[Path, Option("captions and urls, as published")],
+    out: Annotated[Path, Option("folder of the pictures")],
+    min_side: Annotated[int, Option("shorter side that larger pictures get, in pixels; 0: their own (384)", "N")] = 384,
+    workers: Annotated[int, Option("requests at once (64)", "N")] = 64,
+    timeout: Annotated[float, Option("seconds per request (30)", "S")] = 30.0,
+    only: Annotated[Path | None, Option("list of rows, a number per line from 0: fetch no others")] = None,
+    published: Annotated[Path | None, Option("survivors.parquet of others: keep only pictures of its hashes")] = None,
+) -> None:
+    """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual.download import download
 
-    names = "tsv out min_side workers timeout published only"
-    print(json.dumps(download(**chosen(a, names)), indent=1))
+    options = {"min_side": min_side, "workers": workers, "timeout": timeout, "published": published, "only": only}
+    print(json.dumps(download(tsv=tsv, out=out, **options), indent=1))
+
+
+def _check_limits(workers: int, timeout: float) -> None:
+    from recap.core.errors import ConfigError
+
+    if workers < 1 or timeout <= 0:
+        raise ConfigError("--workers and --timeout must be above 0")
+
+
+def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> None:
+    from recap.data.files.archives import unpack as unpack_archive
+
+    limit = None if limit_gb is None else int(limit_gb * 2**30)
+    print(f"{into}: {unpack_archive(archive, into=into, members=members, limit=limit)} files")

@@ -1,85 +1,225 @@
-"""``recap plan`` and ``recap doctor``: what a paper needs and costs, and what is on this machine."""
+"""Before a run: ``recap plan``, ``doctor``, ``rehearse``, ``params`` and ``config``."""
 
-from __future__ import annotations
-
+import json
 from pathlib import Path
+from typing import Annotated, Any
 
-from recap.cli.arguments import Arguments, add_params_folder
-from recap.cli.parser import Commands, command
+from recap.cli.frame import Group, Option, command
+from recap.cli.options import InputsFolder, Params, Profile, ScaleOfProfile, print_columns
+from recap.core.errors import counted
 
-_MINUTES = 5.0
+MINUTES = 5.0
+SECTIONS = {
+    "datasets": "captions and pictures",
+    "subsets": "shares of the training captions",
+    "features": "image features: extracted by recap, or imported",
+    "language_models": "language models that stand in for GPT-2 at small scales",
+    "models": "models; the count is their parameters, where a paper or its code gives one to compare with",
+    "recipes": "how a model is trained, decoded and scored",
+    "scales": "replacements for data, sizes and recipes of tables",
+    "tables": "tables, with the number of rows that are trained",
+    "figures": "scores of several tables over one setting",
+    "studies": "human studies",
+}
 
-
-def add_plan(commands: Commands) -> None:
-    """Add the command."""
-    parser = command(
-        commands,
-        "plan",
-        purpose="list what a paper needs: missing files and tools, disk, steps, hours; runs nothing",
-        example="""
-            recap plan demo
-            recap plan params/demo.yaml
-            recap plan flickr8k --inputs data --time
-        """,
-    )
-    parser.add_argument("profile", help="name of a paper or profile (demo), or the YAML of a profile")
-    parser.add_argument("--scale", metavar="NAME", help="a scale of the profile (default: `paper`, or its first)")
-    parser.add_argument("--inputs", metavar="PATH", help="folder of the outside files (default: the profile's)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="jobs at once (default: 1, 2, 4 and 8)")
-    parser.add_argument(
-        "--tflops", type=float, metavar="N", help="10^12 operations per second that a GPU sustains: an assumption"
-    )
-    parser.add_argument(
-        "--time",
-        type=float,
-        nargs="?",
-        const=_MINUTES,
-        metavar="MINUTES",
-        help=f"time steps at their true size on this machine first, for so many minutes ({_MINUTES:g}); "
-        "kept in work/measured_steps.csv",
-    )
-    add_params_folder(parser)
-    parser.set_defaults(function=plan)
+PARAMS = Group("params", "list and show parameter files")
+CONFIG = Group("config", "check parameter files and write their schemas")
 
 
-def plan(a: Arguments) -> None:
-    """Print the screen."""
+@command(
+    example="""
+        recap plan demo
+        recap plan params/demo.yaml
+        recap plan flickr8k --inputs data --time
+    """
+)
+def plan(
+    profile: Profile,
+    /,
+    *,
+    scale: ScaleOfProfile = None,
+    inputs: InputsFolder = None,
+    jobs: Annotated[int | None, Option("jobs at once (default: 1, 2, 4 and 8)", "N")] = None,
+    tflops: Annotated[
+        float | None, Option("10^12 operations per second that a GPU sustains: an assumption", "N")
+    ] = None,
+    time: Annotated[
+        float | None,
+        Option(
+            f"time steps at their true size on this machine first, for so many minutes ({MINUTES:g}); "
+            "kept in work/measured_steps.csv",
+            "MINUTES",
+            count="?",
+            const=MINUTES,
+        ),
+    ] = None,
+    params: Params = Path("params"),
+) -> None:
+    """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cost.report import costs_of, report
     from recap.cost.screen import screen
     from recap.cost.timing import time_steps
     from recap.plan.named import named_plan
     from recap.plan.step_costs import ASSUMED_TFLOPS, TIMED
 
-    planned = named_plan(a.params, a.profile, scale=a.scale, inputs=a.inputs)
+    planned = named_plan(params, profile, scale=scale, inputs=inputs)
     costs = costs_of(planned)
-    if a.time is not None:
-        time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=a.time)
+    if time is not None:
+        time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=time)
         costs = costs_of(planned)
-    print(screen(report(planned, costs, tflops=a.tflops or ASSUMED_TFLOPS), places=a.jobs))
+    print(screen(report(planned, costs, tflops=tflops or ASSUMED_TFLOPS), places=jobs))
 
 
-def add_doctor(commands: Commands) -> None:
-    """Add the command."""
-    parser = command(
-        commands,
-        "doctor",
-        purpose="check this machine: tools, versions, what is lost without each, how to get it",
-        example="""
-            recap doctor
-            recap doctor --folder /scratch
-        """,
-    )
-    parser.add_argument(
-        "--folder", type=Path, default=Path(), metavar="PATH", help="whose disk results go to (the current folder)"
-    )
-    parser.set_defaults(function=doctor)
-
-
-def doctor(a: Arguments) -> None:
-    """Print the screen."""
+@command(
+    example="""
+        recap doctor
+        recap doctor --folder /scratch
+    """
+)
+def doctor(*, folder: Annotated[Path, Option("whose disk results go to (the current folder)")] = Path()) -> None:
+    """Check this machine: tools, versions, what is lost without each, how to get it."""
     from recap.core.errors import MissingFile
     from recap.cost.doctor import examine, screen
 
-    if not a.folder.is_dir():
-        raise MissingFile(f"{a.folder}: no such folder; name one on the disk that results go to")
-    print(screen(examine(a.folder)))
+    if not folder.is_dir():
+        raise MissingFile(f"{folder}: no such folder; name one on the disk that results go to")
+    print(screen(examine(folder)))
+
+
+@command(
+    example="""
+        recap rehearse mine
+        recap rehearse mine --short --folder /data/try
+    """
+)
+def rehearse(
+    paper: Annotated[str, Option("folder of params/", "PAPER")],
+    /,
+    *,
+    short: Annotated[bool, Option("not every row, but every rule")] = False,
+    faults: Annotated[
+        bool,
+        Option(
+            "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
+        ),
+    ] = False,
+    folder: Annotated[Path | None, Option("a new folder for all that is made (default: a temporary one)")] = None,
+    cores: Annotated[int, Option("jobs at once (2)", "N")] = 2,
+    params: Params = Path("params"),
+) -> None:
+    """Run a paper's whole workflow on miniatures of its data, in minutes."""
+    from tempfile import mkdtemp
+
+    from recap.cli.train_row import SNAKEFILE
+    from recap.core.files import write_text
+    from recap.rehearsal import acquisition, summary
+    from recap.rehearsal import rehearse as rehearsal
+
+    folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
+    how: dict[str, Any] = {"params": params, "folder": folder, "short": short, "cores": cores, "snakefile": SNAKEFILE}
+    if faults:
+        text = summary.table_of_faults(acquisition.rehearse_faults(paper, **how))
+    else:
+        text = summary.summary(rehearsal.rehearse(paper, **how))
+    write_text(folder / ("faults.txt" if faults else "summary.txt"), f"{text}\n")
+    print(text)
+
+
+@PARAMS.command(
+    name="list",
+    example="""
+        recap params list
+        recap params list models
+    """,
+)
+def list_files(
+    section: Annotated[
+        str | None, Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
+    ] = None,
+    /,
+    *,
+    params: Params = Path("params"),
+) -> None:
+    """List the parameter files of a section: name, papers that use it, title."""
+    from recap.plan.catalog import files_of, section_names
+
+    if section is None:
+        print_columns([[name, str(len(section_names(params, name))), what] for name, what in SECTIONS.items()])
+    else:
+        print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(params, section)])
+
+
+@PARAMS.command(example="recap params show mine/t3/wide --scale scenes")
+def show(
+    row: Annotated[str, Option("row of a table", "TABLE/ROW")],
+    /,
+    *,
+    scale: Annotated[str | None, Option("scale of the table (default: the table as it is)", "NAME")] = None,
+    params: Params = Path("params"),
+) -> None:
+    """Show every setting of a table row and the file that sets it."""
+    from recap.plan.load import unchecked_plan
+    from recap.plan.row_settings import row_settings
+    from recap.plan.single_run import row_config
+
+    planned = unchecked_plan(row_config(params, row, scale=scale))
+    table, of_table = planned.row(row)
+    print(f"# {table}: {of_table.label}")
+    for title, values in row_settings(planned, row).items():
+        drawn = title == f"subsets/{of_table.subset}" and planned.get("subsets", of_table.subset).fraction < 1
+        print(f"{title}:{'  # one draw per seed' if drawn else ''}")
+        lines = [(f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()]
+        # Sources are aligned beside the shorter values.
+        width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
+        for line, source in lines:
+            print(f"{line:{width}}  # {source}")
+
+
+@CONFIG.command(example="recap config check params/demo.yaml")
+def check(profile: Annotated[Path, Option("YAML of the profile")], /, *, params: Params = Path("params")) -> None:
+    """Validate a profile, at each of its scales, and everything it names."""
+    from recap.models.check import check_models
+    from recap.plan.run_plan import RunPlan
+    from recap.settings.params import load_profiles
+
+    profiles = load_profiles(profile)
+    for each in profiles:
+        planned = RunPlan(each, params)
+        check_models(planned)
+        where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
+        print(f"{where}: {counted(len(planned.tables), 'table')}, {counted(len(planned.scored()), 'scored run')}")
+
+
+@CONFIG.command(example="recap config tables")
+def tables(*, params: Params = Path("params")) -> None:
+    """List the tables, each with the profiles that make it."""
+    from recap.settings.params import profiles_of_tables
+
+    for name, profiles in profiles_of_tables(params).items():
+        print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
+
+
+@CONFIG.command(example="recap config schema --out workflow/schemas")
+def schema(*, out: Annotated[Path, Option("folder of the schemas")]) -> None:
+    """Write the JSON schemas of the parameter files."""
+    from recap.settings.params import write_schemas
+
+    for path in write_schemas(out):
+        print(path)
+
+
+@CONFIG.command(example="recap config identities --write tests/golden/identities.json")
+def identities(
+    *,
+    params: Params = Path("params"),
+    write: Annotated[Path | None, Option("write them there (default: print them)", "FILE")] = None,
+) -> None:
+    """Show the hashes of parameters and digests of source that decide which finished runs rerun."""
+    from recap.core.documents import write_json
+    from recap.plan import identities as run_identities
+
+    values = run_identities.identities(params)
+    if write is None:
+        print(json.dumps(values, indent=2))
+    else:
+        write_json(write, values)

@@ -1,18 +1,14 @@
 """``recap train --row``: one training of a table's row in this process, on files that Snakemake makes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from recap.cli.arguments import Arguments
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
@@ -24,18 +20,13 @@ from recap.plan.single_run import SingleRun, row_config, single_run
 SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 
-def train_row(a: Arguments) -> None:
-    """Train a row, and print some of its captions.
-
-    Args:
-        a: the arguments of ``recap train``.
-
-    Raises:
-        RecapError: a name, key or value is refused, or a file cannot be made.
-    """
-    config = row_config(a.params, a.row, profile=a.profile, scale=a.scale, seed=a.seed, inputs=a.inputs)
-    chosen = single_run(config, stage=a.stage, changes=a.set)
-    folder = a.out or chosen.folder
+def train_row(
+    row: str, *, params: Path, stage: str | None, changes: list[str], out: Path | None, **config_of: Any
+) -> None:
+    """Train a row, and print some of its captions; ``config_of`` are profile, scale, seed and inputs."""
+    config = row_config(params, row, **config_of)
+    chosen = single_run(config, stage=stage, changes=changes)
+    folder = out or chosen.folder
     inputs = Paths(chosen.plan).training_inputs(chosen.run, chosen.spec.model_settings)
     if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
         _refuse_missing(chosen)
@@ -67,27 +58,23 @@ def train_row(a: Arguments) -> None:
 
 def _refuse_missing(chosen: SingleRun) -> None:
     """Refuse a run without its outside files, those of changed settings too, which no plan of the workflow has."""
-    plan, model = chosen.plan, chosen.spec.model_settings if chosen.run.stage == "xe" else None
-    paths = Paths(plan)
+    model = chosen.spec.model_settings if chosen.run.stage == "xe" else None
+    paths = Paths(chosen.plan)
     acquired(requirements(paths, model), paths)
 
 
 def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: dict[str, Any]) -> None:
-    """Let Snakemake make those of the files that it makes, as it does for a table.
-
-    Raises:
-        RecapError: a job failed, as Snakemake has printed, or another workflow is running in this folder.
-    """
+    """Let Snakemake make those of the files that it makes, as it does for a table."""
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
     if not SNAKEFILE.exists():
         raise ConfigError(f"{SNAKEFILE}: no such file; --row needs a clone of recap, installed with `make install`")
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
-    made = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
-    absent = any(not Path(file).exists() for file in made)
+    outputs = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
+    absent = any(not Path(file).exists() for file in outputs)
     if not (absent and running_workflow()) and not _snakemake(
-        *made, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"
+        *outputs, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"
     ):
         return
     if process := running_workflow():
@@ -100,8 +87,7 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
 
 def _snakemake(*words: str | Path) -> int:
     """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
-    command: Sequence[str | Path] = [sys.executable, "-P", "-m", "snakemake", *words]
-    process = subprocess.Popen(ending_with_us(command), stdout=2)
+    process = subprocess.Popen(ending_with_us([sys.executable, "-P", "-m", "snakemake", *words]), stdout=2)
     try:
         return process.wait()
     except BaseException:

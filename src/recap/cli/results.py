@@ -1,0 +1,409 @@
+"""Finished results in the terminal: ``recap report``, ``runs``, ``tables``, ``track`` and ``artifacts``."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from recap.cli.frame import Group, Option, Section
+from recap.cli.options import (
+    IMAGES,
+    Corpus,
+    InputsFolder,
+    Params,
+    Profile,
+    ScaleOfProfile,
+    Vocabulary,
+    print_columns,
+    spec_of,
+)
+from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
+from recap.core.log import log
+
+if TYPE_CHECKING:
+    from recap.settings.specs import JudgedClaims
+
+REPORT = Group("report", "write tables, figures and pages of results")
+RUNS = Group("runs", "list, show and compare finished runs")
+TABLES = Group("tables", "show finished tables")
+TRACK = Group("track", "list finished runs in MLflow")
+ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
+BY_WORKFLOW = Section("in place of papers, as the workflow does it")
+
+Results = Annotated[Path, Option("folder of the profiles (results)")]
+Reports = Annotated[Path, Option("folder of the reports (reports)")]
+OutsideFiles = Annotated[
+    str | None, Option("folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER")
+]
+
+
+@REPORT.command(
+    example="""
+        recap report figure --spec '{"kind": "attention", "count": 5}' --corpus corpus.parquet \\
+          --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
+          --runs base run --labels Transformer Mine --out figures/mine
+    """
+)
+def figure(
+    *,
+    spec: Annotated[Any, spec_of("TableFigure")],
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    out: Annotated[
+        Path, Option("begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png")
+    ],
+    features: Annotated[
+        Sequence[Path],
+        Option("feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together"),
+    ] = (),
+    images: Annotated[Sequence[Path], Option(IMAGES)] = (),
+    runs: Annotated[Sequence[Path], Option("run folders; kinds without models have none", count="*")] = (),
+    labels: Annotated[Sequence[str], Option("names of the runs, one each", "NAME", count="*")] = (),
+    texts: Annotated[Sequence[Path], Option("outside files that the figure's settings name", count="*")] = (),
+    heading: Annotated[str, Option("text above the figure", "TEXT")] = "",
+) -> None:
+    """Draw a figure of trained models or of captions, such as attention."""
+    if len(labels) != len(runs):
+        raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
+    from recap.evaluation.figure import DrawnModels, write_figure
+
+    drawn = DrawnModels(
+        dict(zip(labels, runs, strict=True)),
+        features=features,
+        image_roots=images,
+        corpus=corpus,
+        vocabulary=vocabulary,
+        heading=heading,
+        texts=texts,
+    )
+    write_figure(spec, drawn, out)
+
+
+@REPORT.command(
+    example="""
+        recap report claims
+        recap report claims mine --scale photos --out claims
+        recap report claims results/mine_photos
+    """
+)
+def claims(
+    papers: Annotated[
+        Sequence[str],
+        Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*"),
+    ] = (),
+    /,
+    *,
+    scale: Annotated[str | None, Option("scale (default: the first with scores, or else the first)", "NAME")] = None,
+    results: Annotated[Path, Option("folder of all results (results)", "FOLDER")] = Path("results"),
+    params: Params = Path("params"),
+    spec: Annotated[Any, spec_of("JudgedClaims", section=BY_WORKFLOW)] = None,
+    scores: Annotated[Path | None, Option("folder results/<profile>/scores", section=BY_WORKFLOW)] = None,
+    out: Annotated[Path | None, Option("folder of claims.tex, .csv, .html and .md; of several papers one each")] = None,
+) -> None:
+    """Judge each claim of the papers by the finished runs."""
+    from recap.reporting.claims import claim_line, write_claims
+    from recap.statistics.claims import judge_claims
+
+    if spec is None:
+        judged = _claims_of(papers, scale, results, params)
+    elif papers or scale or scores is None:
+        raise ConfigError("--spec has the claims of one profile; give --scores beside it, no paper and no scale")
+    else:
+        judged = {"": (spec, scores)}
+    for paper, (of_paper, folder) in judged.items():
+        verdicts = judge_claims(of_paper.claims, of_paper.tables, folder, of_paper.printed)
+        for verdict in verdicts:
+            print(claim_line(verdict, of_paper.scale))
+        if out:
+            write_claims(verdicts, of_paper.scale, out / paper)
+
+
+def _claims_of(
+    papers: Sequence[str], scale: str | None, results: Path, params: Path
+) -> dict[str, tuple["JudgedClaims", Path]]:
+    """Return paper -> its claims and the folder of their scores; a paper may be named by a folder of results."""
+    from recap.plan.claims import paper_claims, papers_with_claims
+
+    names = papers_with_claims(params)
+    judged = {}
+    for text in papers or names:
+        folder = Path(text)
+        if text in names or not folder.is_dir():
+            judged[text] = paper_claims(params, text, scale=scale, results=results)
+        else:
+            paper, _, scale_of_folder = folder.resolve().name.partition("_")
+            judged[paper] = paper_claims(params, paper, scale=scale_of_folder, results=folder.resolve().parent)
+    return {"": next(iter(judged.values()))} if len(judged) == 1 else judged
+
+
+@REPORT.command(
+    example="""
+        recap report make demo
+        recap report make scenes
+    """
+)
+def make(
+    profile: Profile, /, *, scale: ScaleOfProfile = None, inputs: InputsFolder = None, params: Params = Path("params")
+) -> None:
+    """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
+    from recap.plan.named import named_plan
+    from recap.profile_report.make import make_report
+
+    print(make_report(named_plan(params, profile, scale=scale, inputs=inputs)))
+
+
+@REPORT.command(
+    example="""
+        recap report docs demo --into docs/results
+        recap report docs scenes --into docs/results
+    """
+)
+def docs(
+    profile: Annotated[str, Option("name of a paper or profile (demo)")],
+    /,
+    *,
+    scale: Annotated[Sequence[str], Option("scales of the profile, one section each", "NAME")] = (),
+    into: Annotated[Path, Option("folder of the page PROFILE.md, with a folder prose/ of paragraphs")],
+    params: Params = Path("params"),
+) -> None:
+    """Write a page of docs from the statistics of a paper's scales."""
+    from recap.plan.named import named_plan
+    from recap.profile_report.docs import write_docs
+
+    plans = [named_plan(params, profile, scale=each) for each in scale or [None]]
+    print(write_docs(profile, plans, into))
+
+
+@REPORT.command(name="show", example="recap report show reports/demo")
+def show_report(
+    files: Annotated[Sequence[Path], Option("Markdown or text; a folder: its tables and sample captions", "FILE")],
+    /,
+) -> None:
+    """Print finished reports."""
+    for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
+        if not path.exists():
+            raise ConfigError(f"{path}: no such report; run the workflow first")
+        print(path.read_text(encoding="utf-8"))
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Return the tables in the folder of a profile's reports, each with the captions of its samples."""
+    tables = sorted(path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"])
+    captions = {path: folder / "figures" / f"{path.stem}_captions.md" for path in tables}
+    return [file for path in tables for file in (path, captions[path]) if file.exists()]
+
+
+@RUNS.command(example="recap runs ls\nrecap runs ls demo")
+def ls(
+    part: Annotated[str, Option("only runs with this text in their key or name", "TEXT", count="?")] = "",
+    /,
+    *,
+    results: Results = Path("results"),
+) -> None:
+    """List the finished runs of all profiles: sizes, hours, scores."""
+    from recap.tracking.terminal import finished_runs, listed
+
+    print_columns(listed([run for run in finished_runs(results) if part in run.record.key or part in run.record.name]))
+
+
+RUN_NAME = "folder, key or name of a run, or a part that only one has"
+
+
+@RUNS.command(
+    name="show", example="recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst"
+)
+def show_run(run: Annotated[str, Option(RUN_NAME, "RUN")], /, *, results: Results = Path("results")) -> None:
+    """Show a run: scores with their signature, numbers of the training, every setting."""
+    from recap.tracking.terminal import chosen, finished_runs, shown
+
+    print("\n".join(shown(chosen(finished_runs(results), run))))
+
+
+@RUNS.command(example="recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'")
+def compare(
+    first: Annotated[str, Option("as for `recap runs show`", "RUN")],
+    second: Annotated[str, Option("as for `recap runs show`", "RUN")],
+    /,
+    *,
+    results: Results = Path("results"),
+) -> None:
+    """Compare two runs: settings that differ, and scores with p over the same images."""
+    from recap.tracking.terminal import chosen, compared, finished_runs
+
+    runs = finished_runs(results)
+    print("\n".join(compared(chosen(runs, first), chosen(runs, second))))
+
+
+@RUNS.command(example="recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html")
+def gallery(
+    runs: Annotated[Sequence[str], Option("as for `recap runs show`; all of one data set", "RUN")],
+    /,
+    *,
+    images: Annotated[
+        Sequence[Path] | None,
+        Option("folders or zips with the photos (the data set's own, if drawn)", count="*"),
+    ] = None,
+    count: Annotated[int, Option("size of the random sample of images (200)", "N")] = 200,
+    results: Results = Path("results"),
+    out: Annotated[Path, Option("the page (HTML)")],
+) -> None:
+    """A page with every run's caption of test images, beside photo and references, filtered by difference."""
+    from recap.reporting.gallery import write_gallery
+    from recap.settings.datasets import PICTURES
+    from recap.tracking.terminal import chosen, finished_runs
+
+    if count < 1:
+        raise ConfigError("--count: must be 1 or more")
+    finished = finished_runs(results)
+    compared = [chosen(finished, name) for name in runs]
+    data = {run.record.tags["dataset"] for run in compared}
+    if len(data) > 1:
+        raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")
+    systems: dict[str, Path] = {}
+    for run in compared:
+        if run.scores is None:
+            raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
+        systems[run.record.key if run.record.name in systems else run.record.name] = run.scores
+    folder = compared[0].results / "data" / data.pop()
+    own = [folder / PICTURES] if (folder / PICTURES).exists() else []
+    roots = own if images is None else images
+    write_gallery(systems=systems, corpus=folder / "corpus.parquet", images=roots, count=count, out=out)
+
+
+@TABLES.command(name="show", example="recap tables show mine/t3\nrecap tables show mine/t3 --profile demo")
+def show_table(
+    table: Annotated[
+        str | None, Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
+    ] = None,
+    /,
+    *,
+    profile: Annotated[str | None, Option("profile that made it (default: all that did)", "NAME")] = None,
+    reports: Reports = Path("reports"),
+) -> None:
+    """Print a finished table."""
+    pages = sorted(page for page in reports.glob(f"{profile or '*'}/tables/*.md") if not page.match("*.paper.md"))
+    if not pages:
+        raise UnknownName(f"{reports}: no finished table yet")
+    if table is None:
+        print_columns([[page.stem, page.parts[-3]] for page in pages])
+        return
+    matches = [page for page in pages if page.stem == table.replace("/", "_")]
+    if not matches:
+        hint = nearest(table, {page.stem for page in pages})
+        raise UnknownName(f"there is no finished table {table!r}; {hint}")
+    for page in matches:
+        if len(matches) > 1:
+            print(f"{page}:\n")
+        print(page.read_text(encoding="utf-8"))
+
+
+@TRACK.command(example="recap track addresses --store mlflow/mlflow.db")
+def addresses(
+    *,
+    store: Annotated[Path, Option("SQLite file of the store")],
+    port: Annotated[int, Option("port of the server (default: 5000)")] = 5000,
+) -> None:
+    """Print the addresses of the runs in MLflow for `make ui`."""
+    from recap.tracking.store import run_list_urls
+
+    for experiment, address in run_list_urls(store=store, port=port).items():
+        print(f"runs on {experiment}: {address}")
+    log.info(
+        "if a page opens as 'GenAI', choose 'Model training' in its sidebar; close the assistant: MLflow remembers both"
+    )
+
+
+@ARTIFACTS.command(name="add", example="recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k")
+def add_profile(
+    file: Annotated[Path, Option("of the profile: params/demo.yaml", "FILE")],
+    /,
+    *,
+    scale: Annotated[str | None, Option("of a paper's profile", "NAME")] = None,
+    inputs: Annotated[str | None, Option("folder of outside files (the profile's)", "FOLDER")] = None,
+    fetch: Annotated[bool, Option("fetch missing outside files")] = False,
+    conda: Annotated[bool, Option("run detectors in their conda environment")] = False,
+) -> None:
+    """Add a profile to dvc.profiles.yaml, so that DVC versions its results."""
+    from recap.artifacts.profiles import add
+
+    print(f"dvc repro report@{add(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
+
+
+@ARTIFACTS.command(example="recap artifacts push flickr8k")
+def push(
+    profile: Annotated[
+        str | None,
+        Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?"),
+    ] = None,
+    /,
+    *,
+    inputs: OutsideFiles = None,
+) -> None:
+    """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
+    from recap.artifacts import transfer
+
+    transfer.push(profile=profile, inputs=inputs)
+
+
+@ARTIFACTS.command(example="recap artifacts pull flickr8k")
+def pull(
+    profile: Annotated[
+        str | None,
+        Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?"),
+    ] = None,
+    /,
+    *,
+    inputs: OutsideFiles = None,
+) -> None:
+    """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
+    from recap.artifacts import transfer
+
+    transfer.pull(profile=profile, inputs=inputs)
+
+
+@ARTIFACTS.command(example="recap artifacts verify results/demo reports/demo")
+def verify(folders: Annotated[Sequence[Path], Option("such as results/demo reports/demo", "FOLDER")], /) -> None:
+    """Verify all files of results against their checksums."""
+    from recap.artifacts.verify import problems
+
+    count = 0
+    for sentence in (sentence for folder in folders for sentence in problems(folder)):
+        print(sentence)
+        count += 1
+    names = ", ".join(map(str, folders))
+    if count:
+        raise RecapError(f"{names}: {counted(count, 'problem')}")
+    print(f"{names}: every file is what it was when it was made")
+
+
+@ARTIFACTS.command(example="recap artifacts clean flickr8k")
+def clean(
+    profile: Annotated[str, Option("its name", "PROFILE")],
+    /,
+    *,
+    yes: Annotated[bool, Option("do not ask")] = False,
+) -> None:
+    """Remove the results, reports, states and MLflow runs of one profile."""
+    from recap.artifacts.clean import existing_paths, remove
+
+    paths = existing_paths(profile)
+    if not paths:
+        print(f"{profile}: nothing is there")
+    elif yes or _confirmed(profile, paths):
+        remove(profile)
+        print(f"{profile}: removed {', '.join(map(str, paths))}")
+    else:
+        print("nothing was removed")
+
+
+def _confirmed(profile: str, paths: list[Path]) -> bool:
+    """Ask on the terminal; without one, refuse."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
+        )
+    print("\n".join(map(str, paths)))
+    answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
