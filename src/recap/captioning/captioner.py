@@ -8,7 +8,7 @@ captioner("photo.jpg")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -146,7 +146,7 @@ class PhotoCaptioner:
 
     def stream(
         self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
-    ) -> Iterator[PhotoCaptions | FailedPhoto]:
+    ) -> Generator[PhotoCaptions | FailedPhoto]:
         """Yield the captions of photos as they are found, in their order; those without a caption say why.
 
         Memory holds a few batches, however many photos there are. Arguments and other errors as of `captions`.

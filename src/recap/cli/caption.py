@@ -182,7 +182,13 @@ def captions(
     claim(how.device)
     from recap.evaluation.unscored import caption_part
 
-    files = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model, "out": out}
+    files: dict[str, Any] = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "features": features,
+        "model": model,
+        "out": out,
+    }
     caption_part(spec=spec, execution=how, part=part, partial=partial, **files)
 
 

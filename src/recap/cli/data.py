@@ -264,7 +264,13 @@ def conceptual_download(
     """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual.download import download
 
-    options = {"min_side": min_side, "workers": workers, "timeout": timeout, "published": published, "only": only}
+    options: dict[str, Any] = {
+        "min_side": min_side,
+        "workers": workers,
+        "timeout": timeout,
+        "published": published,
+        "only": only,
+    }
     print(json.dumps(download(tsv=tsv, out=out, **options), indent=1))
 
 

@@ -77,7 +77,7 @@ def extract(
         products=products,
         used=used,
         kept=kept,
-        part=Part.of(part, done) if part else None,
+        part=Part.of(part, done) if part and done else None,
     )
     resolve(settings.extractor)(settings, job)
 

@@ -172,7 +172,7 @@ def docs(
     from recap.plan.named import named_plan
     from recap.profile_report.docs import write_docs
 
-    plans = [named_plan(params, profile, scale=each) for each in scale or [None]]
+    plans = [named_plan(params, profile, scale=each) for each in scale] or [named_plan(params, profile)]
     print(write_docs(profile, plans, into))
 
 

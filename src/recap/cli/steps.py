@@ -73,7 +73,7 @@ def tune(
     claim(device)
     from recap.features.tune import tune_backbone
 
-    files = {"corpus": corpus, "images": images, "inputs": inputs, "out": out}
+    files: dict[str, Any] = {"corpus": corpus, "images": images, "inputs": inputs, "out": out}
     tune_backbone(spec=spec, device=device, threads=threads, **files)
     checksums.record(out)
 

@@ -22,7 +22,7 @@ def _study(name: str | None, spec: Any, params: Path) -> Any:
     from recap.settings.params import load_named
     from recap.settings.specs import StudySpec
 
-    return spec or StudySpec(name=name, study=load_named(params, "studies", name))
+    return spec or StudySpec(name=name, study=load_named(params, "studies", str(name)))
 
 
 def _captions(text: str) -> tuple[tuple[str, str], Path]:

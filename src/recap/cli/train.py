@@ -159,7 +159,13 @@ def evaluate(
     claim(how.device)
     from recap.evaluation.job import evaluate as evaluate_run
 
-    files = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model, "out": out}
+    files: dict[str, Any] = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "features": features,
+        "model": model,
+        "out": out,
+    }
     with _labelled(how, series_of(out)):
         evaluate_run(spec=spec, execution=how, **files)
 
@@ -249,7 +255,7 @@ def pretrain_lm(
     claim(device)
     from recap.training.language_model import pretrain_language_model
 
-    files = {"corpus": corpus, "vocabulary": vocabulary, "inputs": inputs, "state": state, "out": out}
+    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "inputs": inputs, "state": state, "out": out}
     pretrain_language_model(spec=spec, device=device, threads=threads, **files)
 
 
@@ -288,7 +294,7 @@ def import_checkpoint(
     """Turn a paper's released checkpoint into a run, which evaluates and captions like any other."""
     from recap.runs import released
 
-    files = {"config": config, "vocabulary": vocabulary, "out": out}
+    files: dict[str, Any] = {"config": config, "vocabulary": vocabulary, "out": out}
     with limited_memory(file):
         released.import_checkpoint(kind=kind, file=file, dataset=dataset, changes=dict(map(_change, changes)), **files)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from recap.core.errors import ConfigError, RecapError, UnknownName, first_line, nearest
+from recap.core.errors import ConfigError, RecapError, UnknownName, first_line
 from recap.core.log import log
 
 VARIABLE = "RECAP_PLUGINS"
@@ -41,36 +40,6 @@ def load_plugins() -> None:
                 f"{VARIABLE}: {name!r} cannot be imported: {place}{type(error).__name__}: {first_line(error)}; "
                 "correct it (--log-level debug shows the whole traceback)"
             ) from error
-
-
-class Registry:
-    """Named objects of one sort (``what``: metric), each by its ``module:object`` and imported when it is used."""
-
-    def __init__(self, what: str, targets: Mapping[str, str]) -> None:
-        self._what = what
-        self._targets = dict(targets)
-
-    def register(self, name: str, target: str) -> None:
-        """Add an object; the same name and target may be registered again."""
-        registered = self._targets.setdefault(name, target)
-        if registered != target:
-            raise ConfigError(f"{self._what} {name!r} is registered as {registered}; rename that of {target}")
-
-    def names(self) -> list[str]:
-        """Return all names, those of the package first."""
-        load_plugins()
-        return list(self._targets)
-
-    def target(self, name: str) -> str:
-        """Return where an object is: ``module:object``."""
-        load_plugins()
-        if name not in self._targets:
-            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._targets)} ({HINT})")
-        return self._targets[name]
-
-    def get(self, name: str) -> Any:
-        """Return an object."""
-        return resolve(self.target(name))
 
 
 def resolve(target: str) -> Any:

@@ -2,7 +2,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
-from recap.core.plugins import VARIABLE, Registry, load_plugins, resolve
+from recap.core.plugins import VARIABLE, load_plugins, resolve
 
 
 def test_the_modules_that_the_variable_names_are_imported(tmp_path, monkeypatch):
@@ -41,19 +41,6 @@ def test_a_plugin_is_a_name_as_in_an_import(monkeypatch, name):
     monkeypatch.setenv(VARIABLE, name)
     with refused(ConfigError, "RECAP_PLUGINS"):
         load_plugins()
-
-
-def test_a_registry_imports_on_use_and_suggests_names():
-    registry = Registry("metric", {"Ratio": "fractions:Fraction", "Broken": "no_such_module:Metric"})
-    registry.register("Decimal", "decimal:Decimal")
-    assert registry.names() == ["Ratio", "Broken", "Decimal"]
-    assert registry.get("Ratio").__name__ == "Fraction"
-    with refused(UnknownName, "Ration", "Ratio"):
-        registry.get("Ration")
-    with refused(UnknownName, "no_such_module:Metric"):
-        registry.get("Broken")
-    with refused(ConfigError, "metric 'Ratio'", "fractions:Fraction"):
-        registry.register("Ratio", "decimal:Decimal")
 
 
 def test_a_target_without_its_object_is_refused():
