@@ -15,7 +15,7 @@ from recap.core.log import log
 from recap.core.process.gpus import claim
 
 if TYPE_CHECKING:
-    from recap.captioning.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
+    from recap.share.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
 
 _FORMATS = ("pretty", "jsonl", "csv")
 _FAILED = 1  # status where photos have no caption; those that have one are written
@@ -72,7 +72,7 @@ def _caption(a: Arguments) -> None:
         raise ConfigError(
             "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam"
         )
-    from recap.captioning.pictures import find_photos
+    from recap.share.photos import find_photos
 
     found = find_photos(a.photos)
     if found.left_out:
@@ -81,7 +81,7 @@ def _caption(a: Arguments) -> None:
         raise ConfigError(f"{a.photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begun = time.monotonic()
     claim(a.device)
-    from recap.captioning.load import load
+    from recap.share.captioner import load
 
     captioner = load(a.run, **chosen(a, "device vocabulary features weights"))
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begun:.1f} s")
@@ -97,8 +97,8 @@ def _caption(a: Arguments) -> None:
 
 def _explain(out: Path, captioner: PhotoCaptioner, photos: Sequence[Path]) -> None:
     """Write the page of all photos that can be read; the others are named already."""
-    from recap.captioning.explain import Explanation, explain, write_explanations
     from recap.core.errors import DataError
+    from recap.share.explain import Explanation, explain, write_explanations
 
     found: list[Explanation] = []
     for photo in photos:
@@ -120,9 +120,9 @@ def _check_views(captioner: PhotoCaptioner, given: int) -> None:
 
 def _write(a: Arguments, results: Iterable[PhotoCaptions | FailedPhoto], total: int) -> bool:
     """Write the captions as they come, a file all at once at the end; return whether every photo has one."""
-    from recap.captioning.output import FORMATS
     from recap.core.files.atomic import atomic_path
     from recap.core.progress import progress
+    from recap.share.captioner import FORMATS
 
     failed: list[FailedPhoto] = []
     if a.out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
@@ -141,8 +141,8 @@ def _write(a: Arguments, results: Iterable[PhotoCaptions | FailedPhoto], total: 
 
 def _captioned(results: Iterable[PhotoCaptions | FailedPhoto], failed: list[FailedPhoto]) -> Iterator[PhotoCaptions]:
     """Yield photos with captions; of the others each is named, and noted in ``failed``."""
-    from recap.captioning.captioner import FailedPhoto
     from recap.reporting.text import plain
+    from recap.share.captioner import FailedPhoto
 
     for result in results:
         if isinstance(result, FailedPhoto):

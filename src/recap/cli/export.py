@@ -78,8 +78,8 @@ def _add_coco_server(commands: Commands) -> None:
 
 
 def _coco_server(a: Arguments) -> None:
-    from recap.export.coco_submission import write_submission
     from recap.settings.datasets.coco_pictures import PARTS
+    from recap.share.coco_server import write_submission
 
     captions = {"val2014": a.val, "test2014": a.test}
     sizes = None if a.partial else PARTS
@@ -117,14 +117,14 @@ def _add_run(parser: Parser) -> None:
 
 
 def _hub(a: Arguments) -> None:
-    from recap.captioning.hub import export_hub
+    from recap.share.export import export_hub
 
     export_hub(**chosen(a, "run out params vocabulary features weights"))
     log.info(f"{a.out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
 def _mlflow(a: Arguments) -> None:
-    from recap.serving.export import export_mlflow
+    from recap.share.export import export_mlflow
 
     export_mlflow(**chosen(a, "run out params vocabulary features weights"))
     log.info(f"serve it with: mlflow models serve -m {a.out} --env-manager local --host 127.0.0.1 --port 5001")

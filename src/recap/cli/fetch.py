@@ -88,7 +88,7 @@ def _add_others(commands: Commands) -> None:
     )
     parser.add_argument("--partial", action="store_true", help="allow other counts than the published ones")
     paths(parser, info="image_info_test2014.json", annotations="captions_val2014.json", out="JSON with the ids")
-    parser.set_defaults(function=calls("recap.export.coco_image_ids:write_server_ids", "info annotations out partial"))
+    parser.set_defaults(function=calls("recap.share.coco_server:write_server_ids", "info annotations out partial"))
     parser = command(
         commands,
         "unpaired",

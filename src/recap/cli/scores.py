@@ -28,6 +28,6 @@ def add_scores(commands: Commands) -> None:
 
 
 def _import(a: Arguments) -> None:
-    from recap.export.server_answer import import_answer
+    from recap.share.coco_server import import_answer
 
     import_answer(answer=a.answer, submission=a.submission, day=a.date)

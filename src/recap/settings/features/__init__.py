@@ -29,7 +29,7 @@ class FeaturesConfig(NamesFiles):
         from_pictures: whether it reads the pictures of a data set.
         needs_detectron2: whether it runs in the environment that has detectron2.
         has_boxes: whether its stores hold the boxes of the vectors.
-        encoder: ``module:function`` of the :class:`recap.captioning.encoders.Encoder` of this kind, which makes the
+        encoder: ``module:function`` of the :class:`recap.share.photo_features.Encoder` of this kind, which makes the
             features of photos that belong to no data set; None where that cannot be.
         no_encoder: why it cannot be, the end of a sentence.
         EXECUTION: keys that say how an extractor works, not what it makes; they are no part of a store's identity.

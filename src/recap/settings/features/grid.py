@@ -44,7 +44,7 @@ class GridFeatures(TimmFeatures):
     """Feature maps of a timm backbone, pooled to a square grid."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_grid"
-    encoder: ClassVar[str] = "recap.captioning.encoders:grid"
+    encoder: ClassVar[str] = "recap.share.photo_features:grid"
 
     kind: Literal["grid"]
     weights: Weights = Field(

@@ -21,7 +21,7 @@ class RegionFeatures(FeaturesConfig):
     """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
 
     extractor: ClassVar[str] = "recap.features.regions:extract_regions"
-    encoder: ClassVar[str] = "recap.captioning.encoders:regions"
+    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
     needs_detectron2: ClassVar[bool] = True
     has_boxes: ClassVar[bool] = True
     renamed_keys: ClassVar[dict[str, str]] = {"renamed": "key_map"}

@@ -18,7 +18,7 @@ class SegmentFeatures(FeaturesConfig):
     """What a detectron2 panoptic model sees, as a second stream beside a grid."""
 
     extractor: ClassVar[str] = "recap.features.segments:extract_segments"
-    encoder: ClassVar[str] = "recap.captioning.encoders:segments"
+    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
     needs_detectron2: ClassVar[bool] = True
 
     kind: Literal["segments"]

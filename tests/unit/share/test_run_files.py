@@ -12,13 +12,13 @@ from safetensors.torch import load_file, save_file
 
 import recap
 from helpers.refusals import refused
-from recap.captioning.run_files import find_run_files
 from recap.core.errors import ConfigError, DamagedFile, FeatureError, MissingFeatures, RecapError, TrainingError
 from recap.core.files.checksums import record
 from recap.core.files.json_files import write_json
 from recap.features.store import FeatureStore
 from recap.plan import used_inputs
 from recap.settings import DecodingSettings
+from recap.share.run_files import find_run_files
 
 
 @pytest.fixture

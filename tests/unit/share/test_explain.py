@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recap.captioning.explain import Explanation, explain, write_explanations
 from recap.cli import main
 from recap.models.explained import Note
 from recap.reporting.attention import grid_boxes
+from recap.share.explain import Explanation, explain, write_explanations
 
 pytestmark = pytest.mark.seconds
 

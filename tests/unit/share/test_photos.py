@@ -10,11 +10,10 @@ import pytest
 from PIL import Image
 
 from helpers.refusals import refused
-from recap.captioning.captioner import Caption, FailedPhoto, PhotoCaptions
-from recap.captioning.output import comma_separated, json_lines, pretty
-from recap.captioning.pictures import find_photos, read_photo
 from recap.cli import main
 from recap.core.errors import DataError
+from recap.share.captioner import Caption, FailedPhoto, PhotoCaptions, comma_separated, json_lines, pretty
+from recap.share.photos import find_photos, read_photo
 
 pytestmark = pytest.mark.seconds
 
@@ -41,7 +40,7 @@ def odd_files(folder):
         "text.jpg": "no picture that is read here (JPEG, PNG",
         "cut.png": "truncated or no picture",
         "huge.png": "too many pixels",
-        "folder.jpg": "not a file",
+        "folder.jpg": "no such file",
         "missing.jpg": "no such file",
     }
     return good, bad
@@ -73,7 +72,7 @@ def test_a_file_of_the_kernel_is_not_read(tmp_path, monkeypatch):
 def test_a_read_that_does_not_end_is_given_up(tmp_path, monkeypatch):
     (tmp_path / "x.png").write_bytes(b"x")
     monkeypatch.setattr(Path, "read_bytes", lambda _: threading.Event().wait())
-    monkeypatch.setattr("recap.captioning.pictures._READ_SECONDS", 0.1)
+    monkeypatch.setattr("recap.share.photos._READ_SECONDS", 0.1)
     with refused(DataError, "x.png"):
         read_photo(tmp_path / "x.png", "x.png")
 

@@ -7,8 +7,8 @@ import pytest
 
 from helpers.refusals import refused
 from recap.cli import main
-from recap.core.errors import DataError
-from recap.export.coco_submission import write_submission
+from recap.core.errors import DamagedFile, DataError
+from recap.share.coco_server import write_submission
 
 SIZES = {"val2014": 3, "test2014": 2}
 
@@ -36,17 +36,17 @@ def test_zip_in_the_form_of_the_server(tmp_path, files):
 
 
 @pytest.mark.parametrize(
-    ("ids", "text", "named"),
+    ("ids", "text", "kind", "named"),
     [
-        ([2], "a dog", ["test2014", "1 caption", "2 images"]),
-        ([2, 2], "a dog", ["test2014", "image 2", "several"]),
-        ([2, 1], " ", ["bad.json", "image 2", "empty"]),
-        (["2", 1], "a dog", ["bad.json", "image_id"]),
+        ([2], "a dog", DataError, ["test2014", "1 caption", "2 images"]),
+        ([2, 2], "a dog", DataError, ["test2014", "image 2", "several"]),
+        ([2, 1], " ", DamagedFile, ["bad.json", "caption"]),
+        (["2", 1], "a dog", DamagedFile, ["bad.json", "image_id"]),
     ],
 )
-def test_what_the_server_would_refuse(tmp_path, files, ids, text, named):
+def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
     files["test2014"] = [captions(tmp_path / "bad.json", ids, text)]
-    with refused(DataError, *named):
+    with refused(kind, *named):
         write_submission(captions=files, algorithm="x", out=tmp_path / "a.zip", sizes=SIZES)
     assert not (tmp_path / "a.zip").exists()
 
