@@ -9,7 +9,7 @@ captioner("photo.jpg")
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -239,13 +239,14 @@ def pretty(results: Iterable[PhotoCaptions]) -> Iterator[str]:
 def json_lines(results: Iterable[PhotoCaptions]) -> Iterator[str]:
     """Yield a JSON object a line and photo: file, caption, log_probability, and n_best where there are several."""
     for result in results:
+        entries = [
+            {"caption": caption.text, "log_probability": caption.log_probability, "score": caption.score}
+            for caption in result.captions
+        ]
         values: dict[str, Any] = {"file": result.photo, "caption": result.caption}
         values["log_probability"] = result.log_probability
-        if len(result.captions) > 1:
-            values["n_best"] = [
-                {"caption": caption.text, "log_probability": caption.log_probability, "score": caption.score}
-                for caption in result.captions
-            ]
+        if len(entries) > 1:
+            values["n_best"] = entries
         yield json.dumps(values, ensure_ascii=False) + "\n"
 
 
@@ -258,8 +259,4 @@ def comma_separated(results: Iterable[PhotoCaptions]) -> Iterator[str]:
             yield csv_text([(*texts, repr(caption.log_probability))])
 
 
-FORMATS: dict[str, Callable[[Iterable[PhotoCaptions]], Iterator[str]]] = {
-    "pretty": pretty,
-    "jsonl": json_lines,
-    "csv": comma_separated,
-}
+FORMATS = {"pretty": pretty, "jsonl": json_lines, "csv": comma_separated}

@@ -90,27 +90,16 @@ class _Described:
 
 @dataclass(frozen=True)
 class Extractor:
-    """What made the features of a store.
+    """What made the features of a store."""
 
-    Attributes:
-        store: the store, or the file of an exported folder, that says so.
-        settings: of the extractor.
-        described: these settings and what the extractor added (preprocessing).
-        weights_sha256: hash of its weights.
-        weights: their file; None where they come from the hub or from a seed.
-        channel_scale: by what its channels are on one scale, in the store's words; None where they are as they were.
-        sizes: F of every stream, by name.
-        rows: vectors of one image in the main stream.
-    """
-
-    store: Path
+    store: Path  # the store, or the file of an exported folder, that says so
     settings: FeaturesConfig
-    described: Mapping[str, Any]
+    described: Mapping[str, Any]  # the settings and what the extractor added (preprocessing)
     weights_sha256: str
-    weights: Path | None
-    channel_scale: str | None
-    sizes: Mapping[str, int]
-    rows: int
+    weights: Path | None  # their file; None where they come from the hub or from a seed
+    channel_scale: str | None  # what brought its channels to one scale, in the store's words
+    sizes: Mapping[str, int]  # F of every stream, the main one first
+    rows: int  # vectors of one image in the main stream
 
 
 @dataclass(frozen=True)

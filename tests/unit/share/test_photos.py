@@ -21,7 +21,7 @@ RAMP = np.tile(np.linspace(0, 65535, 64).astype(np.uint16), (48, 1))
 
 
 def odd_files(folder):
-    """Return files that must be captioned, and those that must not with what is said of them."""
+    """Return files that must be captioned, and those that cannot be."""
     photo = Image.fromarray((RAMP // 257).astype(np.uint8)).convert("RGB")
     photo.convert("CMYK").save(folder / "cmyk.jpg")
     Image.fromarray(RAMP).save(folder / "deep.png")
@@ -35,14 +35,7 @@ def odd_files(folder):
     (folder / "cut.png").write_bytes((folder / "deep.png").read_bytes()[:90])
     Image.new("1", (20_000, 20_000)).save(folder / "huge.png")
     (folder / "folder.jpg").mkdir()
-    bad = {
-        "empty.jpg": "the file is empty",
-        "text.jpg": "no picture that is read here (JPEG, PNG",
-        "cut.png": "truncated or no picture",
-        "huge.png": "too many pixels",
-        "folder.jpg": "no such file",
-        "missing.jpg": "no such file",
-    }
+    bad = ["empty.jpg", "text.jpg", "cut.png", "huge.png", "folder.jpg", "missing.jpg"]
     return good, bad
 
 
@@ -54,11 +47,10 @@ def test_odd_files_are_captioned_or_named(captioner, tmp_path):
         assert result.photo == str(tmp_path / name)
         if name in bad:
             assert isinstance(result, FailedPhoto)
-            assert result.reason.startswith(result.photo) and bad[name] in result.reason
-            assert "BytesIO" not in result.reason
+            assert result.reason.startswith(result.photo) and "BytesIO" not in result.reason
         else:
             assert isinstance(result, PhotoCaptions) and result.caption
-    with refused(DataError, "empty.jpg", "is empty"):
+    with refused(DataError, "empty.jpg"):
         captioner(tmp_path / "empty.jpg")
 
 
