@@ -9,22 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recap.captioning.captioner import PhotoCaptioner
-    from recap.captioning.load import load
+    from recap.share.captioner import PhotoCaptioner, load
 
 __version__ = "0.1.0"
 __all__ = ["PhotoCaptioner", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":
-        from recap.captioning.load import load
+    if name in ("load", "PhotoCaptioner"):
+        from recap.share import captioner
 
-        return load
-    if name == "PhotoCaptioner":
-        from recap.captioning.captioner import PhotoCaptioner
-
-        return PhotoCaptioner
+        return getattr(captioner, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

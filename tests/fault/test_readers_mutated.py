@@ -18,7 +18,6 @@ from helpers.mutate import mutated, mutated_values, outcomes
 from helpers.score_files import make_table, write_scores
 from helpers.tiny_workspace import ROOT
 from recap.artifacts.verify import problems
-from recap.captioning.run_files import find_run_files
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.core.hashing import value_hash
@@ -34,6 +33,7 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.single_run import row_config, single_run
 from recap.settings import Profile
 from recap.settings.models import model_configs
+from recap.share.run_files import find_run_files
 from recap.statistics.collect import collect
 from recap.tracking.records import read_runs
 

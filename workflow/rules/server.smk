@@ -85,7 +85,7 @@ rule submission:
     wildcard_constraints:
         algorithm=one_of(SUBMISSIONS),
     params:
-        code=code_digest("recap.export.coco_submission"),
+        code=code_digest("recap.share.coco_server:write_submission"),
         partial=partly_sent,
     shell:
         "{RECAP} --log-file {log:q}"

@@ -26,7 +26,7 @@ from recap.core.log import log
 from recap.core.process import claim
 
 if TYPE_CHECKING:
-    from recap.captioning.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
+    from recap.share.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
 
 EXPORT = Group("export", "export results in other formats")
 
@@ -81,7 +81,7 @@ def caption(
         raise ConfigError(
             "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam"
         )
-    from recap.captioning.pictures import find_photos
+    from recap.share.photos import find_photos
 
     pictures = find_photos(photos)
     if pictures.left_out:
@@ -90,7 +90,7 @@ def caption(
         raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begin = time.monotonic()
     claim(device)
-    from recap.captioning.load import load
+    from recap.share.captioner import load
 
     captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
@@ -111,8 +111,8 @@ def caption(
 
 def _explain(out: Path, captioner: "PhotoCaptioner", photos: Sequence[Path]) -> None:
     """Write the page of all photos that can be read; the others are named already."""
-    from recap.captioning import explain
     from recap.core.errors import DataError
+    from recap.share import explain
 
     explanations: list[explain.Explanation] = []
     for photo in photos:
@@ -125,9 +125,9 @@ def _explain(out: Path, captioner: "PhotoCaptioner", photos: Sequence[Path]) -> 
 
 def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: str, out: Path | None) -> bool:
     """Write the captions as they come, a file all at once at the end; return whether every photo has one."""
-    from recap.captioning.output import FORMATS
     from recap.core.files import atomic_path
     from recap.core.log import progress
+    from recap.share.captioner import FORMATS
 
     failed: list[FailedPhoto] = []
     if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
@@ -148,8 +148,8 @@ def _captioned(
     results: Iterable["PhotoCaptions | FailedPhoto"], failed: list["FailedPhoto"]
 ) -> Iterator["PhotoCaptions"]:
     """Yield photos with captions; of the others each is named, and noted in ``failed``."""
-    from recap.captioning.captioner import FailedPhoto
     from recap.reporting.text import plain
+    from recap.share.captioner import FailedPhoto
 
     for result in results:
         if isinstance(result, FailedPhoto):
@@ -204,8 +204,8 @@ def coco_server(
     out: Annotated[Path, Option("the zip; the two files in it are written beside it")],
 ) -> None:
     """Zip the captions of val2014 and test2014 for the COCO caption server."""
-    from recap.export.coco_submission import write_submission
     from recap.settings.datasets import COCO_PARTS
+    from recap.share.coco_server import write_submission
 
     sizes = None if partial else COCO_PARTS
     print(write_submission(captions={"val2014": val, "test2014": test}, algorithm=algorithm, out=out, sizes=sizes))
@@ -223,7 +223,7 @@ def hub(
     params: Params = Path("params"),
 ) -> None:
     """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
-    from recap.captioning.hub import export_hub
+    from recap.share.export import export_hub
 
     export_hub(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
@@ -241,7 +241,7 @@ def mlflow(
     params: Params = Path("params"),
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
-    from recap.serving.export import export_mlflow
+    from recap.share.export import export_mlflow
 
     export_mlflow(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")

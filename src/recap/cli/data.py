@@ -151,7 +151,7 @@ def coco_server_ids(
     out: Annotated[Path, Option("JSON with the ids")],
 ) -> None:
     """List the image ids of a submission to COCO's server."""
-    from recap.export.coco_image_ids import write_server_ids
+    from recap.share.coco_server import write_server_ids
 
     write_server_ids(info=info, annotations=annotations, out=out, partial=partial)
 

@@ -90,6 +90,6 @@ def import_(
     date: Annotated[date, Option("of the answer", "YYYY-MM-DD", parse=date.fromisoformat)],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""
-    from recap.export.server_answer import import_answer
+    from recap.share.coco_server import import_answer
 
     import_answer(answer=answer, submission=submission, day=date)

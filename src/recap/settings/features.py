@@ -48,7 +48,7 @@ class FeaturesConfig(NamesFiles):
         from_pictures: whether it reads the pictures of a data set.
         needs_detectron2: whether it runs in the environment that has detectron2.
         has_boxes: whether its stores hold the boxes of the vectors.
-        encoder: ``module:function`` of the :class:`recap.captioning.encoders.Encoder` of this kind, which makes the
+        encoder: ``module:function`` of the :class:`recap.share.photo_features.Encoder` of this kind, which makes the
             features of photos that belong to no data set; None where that cannot be.
         no_encoder: why it cannot be, the end of a sentence.
         EXECUTION: keys that say how an extractor works, not what it makes; they are no part of a store's identity.
@@ -163,7 +163,7 @@ class GridFeatures(TimmFeatures):
     """Feature maps of a timm backbone, pooled to a square grid."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_grid"
-    encoder: ClassVar[str] = "recap.captioning.encoders:grid"
+    encoder: ClassVar[str] = "recap.share.photo_features:grid"
 
     kind: Literal["grid"]
     weights: Weights = Field(
@@ -294,7 +294,7 @@ class RegionFeatures(FeaturesConfig):
     """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
 
     extractor: ClassVar[str] = "recap.features.regions:extract_regions"
-    encoder: ClassVar[str] = "recap.captioning.encoders:regions"
+    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
     needs_detectron2: ClassVar[bool] = True
     has_boxes: ClassVar[bool] = True
 
@@ -392,7 +392,7 @@ class SegmentFeatures(FeaturesConfig):
     """What a detectron2 panoptic model sees, as a second stream beside a grid."""
 
     extractor: ClassVar[str] = "recap.features.segments:extract_segments"
-    encoder: ClassVar[str] = "recap.captioning.encoders:segments"
+    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
     needs_detectron2: ClassVar[bool] = True
 
     kind: Literal["segments"]

@@ -43,7 +43,7 @@ def test_warnings_of_pillow_do_not_reach_the_user(tmp_path):
     length = int.from_bytes(content[start - 2 : start], "big")
     cut = (length - 100).to_bytes(2, "big") + content[start : start + length - 102] + content[start + length - 2 :]
     (tmp_path / "x.jpg").write_bytes(content[: start - 2] + cut)
-    read = "from recap.captioning.pictures import read_photo; print(read_photo('x.jpg', 'x.jpg').size)"
+    read = "from recap.share.photos import read_photo; print(read_photo('x.jpg', 'x.jpg').size)"
     for code, warned in ((read, True), (f"from recap.cli import main; main(['params', 'list']); {read}", False)):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
         assert ("TiffImagePlugin.py" in done.stderr) == warned, done.stderr

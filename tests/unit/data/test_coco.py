@@ -13,8 +13,8 @@ from recap.data.corpus.corpus import Caption, Corpus
 from recap.data.datasets import coco
 from recap.data.subsets.subsample import draw_subset, subset_size
 from recap.data.subsets.unpaired import write_unpaired
-from recap.export.coco_image_ids import write_server_ids
 from recap.settings.datasets import COCO_PARTS
+from recap.share.coco_server import write_server_ids
 
 pytestmark = pytest.mark.seconds
 

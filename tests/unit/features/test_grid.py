@@ -10,8 +10,6 @@ from safetensors.torch import save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.refusals import refused
-from recap.captioning.encoders import grid
-from recap.captioning.extractors import extractor_of
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
@@ -21,6 +19,8 @@ from recap.features.job import ExtractionJob
 from recap.features.maps import ChannelScale
 from recap.features.pictures import batches, in_order, resampling
 from recap.features.store import FeatureStore
+from recap.share.photo_features import grid
+from recap.share.run_files import extractor_of
 
 SIZES = {3: (40, 24), 1: (32, 32), 8: (50, 50), 5: (20, 60), 4: (32, 40)}
 

@@ -11,11 +11,11 @@ import pytest
 from helpers.score_files import write_run
 from helpers.server_workspace import answer
 from recap.core.checksums import record
-from recap.export.server_answer import import_answer
 from recap.plan.run import row_runs
 from recap.reporting.tables import write_table
 from recap.settings import Table
 from recap.settings.params import validate
+from recap.share.coco_server import import_answer
 from recap.statistics.compare import compare_table
 
 ROW = {"dataset": "d", "features": "f", "model": "m", "recipe": "r"}

@@ -15,9 +15,9 @@ from mlflow.pyfunc import PythonModel, PythonModelContext
 from pandas import DataFrame
 
 import recap
-from recap.captioning.captioner import FailedPhoto
 from recap.core.errors import RecapError
 from recap.data.files.images import open_picture
+from recap.share.captioner import FailedPhoto
 
 MOST, MOST_PIXELS = 64, 100_000_000  # photos a request, and pixels of all of them
 
@@ -43,7 +43,7 @@ class CaptionModel(PythonModel):
                 f"{pixels / 1e6:.0f} megapixels in one request; send at most {MOST_PIXELS // 10**6}", BAD_REQUEST
             )
         end = monotonic() + TIMEOUT.get()
-        found: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         try:
             with self._one_at_a_time, closing(self._captioner.stream(photos)) as results:
                 for each in results:
@@ -51,10 +51,10 @@ class CaptionModel(PythonModel):
                         raise MlflowException(f"took longer than {TIMEOUT.name}; send fewer photos", BAD_REQUEST)
                     if isinstance(each, FailedPhoto):
                         raise MlflowException(each.reason, BAD_REQUEST)
-                    found.append({"caption": each.caption, "log_probability": each.log_probability})
+                    answers.append({"caption": each.caption, "log_probability": each.log_probability})
         except RecapError as error:
             raise MlflowException(str(error), BAD_REQUEST) from error
-        return found
+        return answers
 
 
 def _pixels(photo: bytes) -> int:

@@ -117,7 +117,7 @@ def test_a_string_is_no_path_of_the_servers_disk(address, photos, tmp_path, kind
 @pytest.fixture
 def served(captioner):
     """The model of the server, in this process."""
-    from recap.serving.model import CaptionModel
+    from recap.share.served_model import CaptionModel
 
     served = CaptionModel()
     served._captioner, served._one_at_a_time = captioner, Lock()

@@ -12,19 +12,35 @@ from safetensors.torch import load_file, save_file
 
 import recap
 from helpers.refusals import refused
-from recap.captioning.run_files import find_run_files
 from recap.core.checksums import record
 from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DamagedFile, FeatureError, MissingFeatures, RecapError, TrainingError
 from recap.features.store import FeatureStore
 from recap.plan import used_inputs
 from recap.settings import DecodingSettings
+from recap.share.run_files import find_run_files
 
 
 @pytest.fixture
 def copied(results, tmp_path):
     """The run folder alone, elsewhere."""
     return shutil.copytree(results.run, tmp_path / "copied")
+
+
+@pytest.fixture
+def described_as(monkeypatch):
+    """A function that changes what every feature store says of its extractor."""
+    opened = FeatureStore._take
+
+    def change(new):
+        def other(self, header):
+            opened(self, header)
+            said = new(json.loads(self.attributes["extractor"]))
+            self.attributes = {**self.attributes, "extractor": json.dumps(said)}
+
+        monkeypatch.setattr(FeatureStore, "_take", other)
+
+    return change
 
 
 def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, photo, captioner, copied, tmp_path):
@@ -59,15 +75,8 @@ def test_a_run_is_called_by_its_label_in_the_tables_beside_it(results, tmp_path)
         find_run_files(run)
 
 
-def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_used(results, monkeypatch, tmp_path):
-    described = {"kind": "grid", "backbone": "test_resnet", "weights": "weights/own.safetensors"}
-    opened = FeatureStore._take
-
-    def other(self, header):
-        opened(self, header)
-        self.attributes = {**self.attributes, "extractor": json.dumps(described)}
-
-    monkeypatch.setattr(FeatureStore, "_take", other)
+def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_used(results, described_as, tmp_path):
+    described_as(lambda _: {"kind": "grid", "backbone": "test_resnet", "weights": "weights/own.safetensors"})
     for part in ("data", "features", "runs"):
         shutil.copytree(results.folder / part, tmp_path / "results" / "tiny" / part)
     run = tmp_path / "results" / "tiny" / "runs"
@@ -168,30 +177,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_features_that_a_photo_cannot_have_are_one_sentence(results, monkeypatch, kind):
+def test_features_that_a_photo_cannot_have_are_one_sentence(results, described_as, monkeypatch, kind):
     described, error, named = REFUSED[kind]
-    opened = FeatureStore._take
-
-    def other(self, header):
-        opened(self, header)
-        self.attributes = {**self.attributes, "extractor": json.dumps(described)}
-
-    monkeypatch.setattr(FeatureStore, "_take", other)
+    described_as(lambda _: described)
     monkeypatch.setitem(sys.modules, "detectron2", None)  # absent, also where it is installed
     with refused(error, *named):
         recap.load(results.run, device="cpu")
 
 
-def test_another_preprocessing_than_the_store_is_refused(results, monkeypatch):
-    opened = FeatureStore._take
-
-    def other(self, header):
-        opened(self, header)
-        said = json.loads(self.attributes["extractor"])
-        said["preprocessing"]["mean"] = [0.0, 0.0, 0.0]
-        self.attributes = {**self.attributes, "extractor": json.dumps(said)}
-
-    monkeypatch.setattr(FeatureStore, "_take", other)
+def test_another_preprocessing_than_the_store_is_refused(results, described_as):
+    described_as(lambda said: said | {"preprocessing": said["preprocessing"] | {"mean": [0.0, 0.0, 0.0]}})
     with refused(FeatureError, "preprocessing"):
         recap.load(results.run, device="cpu")
 

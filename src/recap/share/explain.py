@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from recap.captioning.photo_features import MadeImages
-from recap.captioning.pictures import name_of, read_photo
 from recap.core.errors import DataError
 from recap.core.files import write_text
 from recap.data.vocabulary.special import BOS
-from recap.evaluation.decode import caption_text, decode_candidates, ending_ids
+from recap.evaluation.decode import caption_text
 from recap.models.explained import Note, explained
 from recap.models.images import Stream
 from recap.reporting.attention import Box, grid_boxes, shaded
 from recap.reporting.text import plain
 from recap.runs.saved import run_model_config
+from recap.share.captioner import PhotoCaptioner
+from recap.share.photos import Photo, name_of, read_photo
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from recap.captioning.captioner import PhotoCaptioner
-    from recap.captioning.pictures import Photo
 
 _EDGE, _QUALITY = 180, 85  # pixels of a picture's longer edge; of its JPEG
 _STYLE = """\
@@ -43,74 +40,33 @@ small{color:#555}ul{margin:.3em 0}
 
 @dataclass(frozen=True)
 class Explanation:
-    """A photo, its caption, and what the run looked at.
-
-    Attributes:
-        photo: its path, or what it was called.
-        picture: upright, in RGB.
-        caption: the best.
-        words: of the caption, T; pieces of words where the vocabulary has pieces.
-        boxes: of the N vectors: left, top, right, bottom as fractions of the picture.
-        weights: [T, N], the attention behind each word, averaged over heads and layers.
-        notes: what else is known, such as gates or clusters.
-    """
+    """A photo (its path, or what it was called), its caption, and what the run looked at for each of T words."""
 
     photo: str
-    picture: Image
+    picture: Image  # upright, in RGB
     caption: str
-    words: list[str]
-    boxes: list[Box]
-    weights: list[list[float]]
-    notes: list[Note]
+    words: list[str]  # T; pieces of words where the vocabulary has pieces
+    boxes: list[Box]  # of the N vectors: left, top, right, bottom as fractions of the picture
+    weights: list[list[float]]  # [T, N], the attention behind each word, averaged over heads and layers
+    notes: list[Note]  # what else is known, such as gates or clusters
 
 
 def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
-    """Return what a run looked at in one photo.
-
-    Args:
-        captioner: the run.
-        photo: as a call of `captioner` takes it; no tuple of views.
-        number: what a photo without a path is called by.
-
-    Raises:
-        DataError: the photo cannot be read, or nothing says where its vectors are.
-        ConfigError: the model has no attention over the image.
-    """
+    """Return what a run looked at in one photo, which is called by `number` where it has no path."""
     name = name_of(photo, number)
     picture = read_photo(photo, name)
-    model, search, vocabulary = captioner.model, captioner.decoding, captioner.vocabulary
-    images = captioner.features.read([[picture]], model, with_boxes=True)
-    boxes = _boxes(images.main, captioner.run, name)
-    plain_images = captioner.features.read([[picture]], model)
-    endings = ending_ids(search.rules, vocabulary)
-    found = decode_candidates(
-        model, MadeImages(plain_images), [0], search, endings, device=captioner.device, name=captioner.name
-    )
-    tokens = found[0][0].tokens
+    model, vocabulary = captioner.model, captioner.vocabulary
+    boxes = _boxes(captioner.features.read([[picture]], model, with_boxes=True).main, captioner.run, name)
+    images = captioner.features.read([[picture]], model)
+    tokens = captioner.decode(images, captioner.decoding)[0][0].tokens
     words = [vocabulary.decode([token]) for token in tokens]
-    kind = run_model_config(captioner.run).kind
     caption = torch.tensor([[[BOS, *tokens]]], device=captioner.device)
-    maps, notes = explained(kind, model, plain_images.to(captioner.device), caption, words)
+    kind = run_model_config(captioner.run).kind
+    maps, notes = explained(kind, model, images.to(captioner.device), caption, words)
     weights = maps[:, : len(boxes)].tolist()
     boxes = boxes[: len(weights[0])] if weights else boxes  # a model may read the first vectors alone
-    return Explanation(name, picture, caption_text(vocabulary, tokens, search), words, boxes, weights, notes)
-
-
-def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:
-    """Write a page with the photo under each word of its caption, bright where the run looked; all in one file.
-
-    Args:
-        explanations: of photos.
-        run: what the run is called.
-        out: the HTML.
-    """
-    sections = "\n".join(map(_section, explanations))
-    head = f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
-    about = (
-        "Attention over the image behind each word, averaged over heads and layers; brightness is relative to the "
-        "largest weight of the word, which is outlined. It shows what the model read, not why it said the word."
-    )
-    write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
+    text = caption_text(vocabulary, tokens, captioner.decoding)
+    return Explanation(name, picture, text, words, boxes, weights, notes)
 
 
 def _boxes(stream: Stream, run: Path, name: str) -> list[Box]:
@@ -123,6 +79,17 @@ def _boxes(stream: Stream, run: Path, name: str) -> list[Box]:
     if side * side != vectors:
         raise DataError(f"{name}: the {vectors} vectors of {run} have no boxes and are no square grid to draw")
     return grid_boxes(side)
+
+
+def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:
+    """Write a page with the photo under each word of its caption, bright where the run looked; all in one file."""
+    sections = "\n".join(map(_section, explanations))
+    head = f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
+    about = (
+        "Attention over the image behind each word, averaged over heads and layers; brightness is relative to the "
+        "largest weight of the word, which is outlined. It shows what the model read, not why it said the word."
+    )
+    write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
 
 
 def _section(each: Explanation) -> str:

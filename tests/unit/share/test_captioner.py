@@ -14,13 +14,13 @@ from PIL import Image
 
 import recap
 from helpers.refusals import refused
-from recap.captioning import pictures
-from recap.captioning.captioner import FailedPhoto
-from recap.captioning.photo_features import PhotoFeatures
-from recap.captioning.run_files import find_run_files
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.corpus import Corpus
 from recap.features.store import FeatureStore
+from recap.share.captioner import FailedPhoto
+from recap.share.photo_features import PhotoFeatures
+from recap.share.photos import read_photo
+from recap.share.run_files import find_run_files
 
 pytestmark = pytest.mark.seconds
 
@@ -84,8 +84,10 @@ def test_a_wider_search_finds_no_worse_caption_and_n_best_must_fit(photo, captio
     assert len(wide.captions) == 1 and wide.log_probability >= narrow.log_probability - CLOSE
     with refused(ConfigError, "captions: ", "beam of 2", "3", "n_best"):
         captioner.captions([photo], beam=2, n_best=3)
-    with refused(DataError, "batch_size", "n_best", "1"):
+    with refused(ConfigError, "batch_size"):
         captioner.captions([photo], batch_size=0)
+    with refused(DataError, "n_best", "1"):
+        captioner.captions([photo], n_best=0)
 
 
 def test_views_of_one_thing_have_one_caption(photos, captioner):
@@ -128,10 +130,9 @@ def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_thei
     assert [result.caption for result in found] == [result.caption for result in expected[:1] + expected[2:]]
 
 
-def test_only_a_very_large_photo_is_halved(photos, monkeypatch):
-    path = next(iter(photos.values()))
-    whole = pictures.read_photo(path, "a")
-    monkeypatch.setattr(pictures, "MOST_PIXELS", whole.width * whole.height)
-    assert pictures.read_photo(path, "a").tobytes() == whole.tobytes()
-    monkeypatch.setattr(pictures, "MOST_PIXELS", whole.width * whole.height - 1)
-    assert pictures.read_photo(path, "a").tobytes() == whole.reduce(2).tobytes()
+def test_only_a_very_large_photo_is_halved(photo, monkeypatch):
+    whole = read_photo(photo, "a")
+    monkeypatch.setattr("recap.share.photos.MOST_PIXELS", whole.width * whole.height)
+    assert read_photo(photo, "a").tobytes() == whole.tobytes()
+    monkeypatch.setattr("recap.share.photos.MOST_PIXELS", whole.width * whole.height - 1)
+    assert read_photo(photo, "a").tobytes() == whole.reduce(2).tobytes()

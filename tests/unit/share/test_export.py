@@ -11,10 +11,10 @@ import yaml
 
 import recap
 from helpers.refusals import refused
-from recap.captioning.hub import export_hub
 from recap.cli import main
 from recap.core.errors import ChangedFile, ConfigError, DamagedFile, MissingFeatures
 from recap.rehearsal.server import serve
+from recap.share.export import export_hub
 
 pytestmark = pytest.mark.seconds
 

@@ -1,1 +1,0 @@
-"""Captions of photos that belong to no data set, by a trained run."""

@@ -1,1 +1,0 @@
-"""Results in the forms that others ask for, such as the file that COCO's server takes."""

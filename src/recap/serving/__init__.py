@@ -1,1 +1,0 @@
-"""A trained run as an MLflow model, which answers photos with captions."""

@@ -1,0 +1,262 @@
+"""A trained run that says what is in photos.
+
+import recap
+
+captioner = recap.load("results/demo")
+captioner("photo.jpg")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from recap.core.device import select_device
+from recap.core.errors import DataError, RecapError, TrainingError
+from recap.core.files import csv_text, no_formula
+from recap.core.log import without_progress
+from recap.decoding.step import NonFiniteLogits
+from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
+from recap.features.prefetch import prefetch
+from recap.models.images import Images
+from recap.reporting.text import plain
+from recap.runs.saved import load_model
+from recap.settings.base import HUB
+from recap.settings.features import GridFeatures
+from recap.settings.params import validate
+from recap.settings.recipes import DecodingSettings
+from recap.share.photo_features import PhotoFeatures
+from recap.share.photos import Photo, name_of, read_photo
+from recap.share.run_files import RunFiles, fetch_run, find_run_files
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# A photo, or several views of one thing (an X-ray study) as a tuple, which get one caption.
+Together: TypeAlias = Photo | tuple[Photo, ...]
+
+BATCH_SIZE = 8  # photos encoded and decoded at a time
+
+
+def load(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    vocabulary: str | Path | None = None,
+    features: Sequence[str | Path] = (),
+    weights: str | Path | None = None,
+) -> PhotoCaptioner:
+    """Return a trained run, ready for photos.
+
+    Args:
+        run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one data set, such as
+            `results/demo`: the best on validation is taken; or what `recap export hub` wrote, a folder or its name on
+            the hub, `hub:OWNER/NAME@REVISION`.
+        device: auto (a GPU if there is one), cpu or cuda.
+        vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
+            features, where they do not lie in the results beside the run.
+
+    Raises:
+        RecapError: a file is missing, damaged or not what the run was made with, or the run's features cannot be made
+            for a photo; one sentence says which and what to do.
+    """
+    files = find_run_files(
+        fetch_run(str(run)) if str(run).startswith(HUB) else Path(run),
+        vocabulary=None if vocabulary is None else Path(vocabulary),
+        features=list(map(Path, features)),
+        weights=None if weights is None else Path(weights),
+    )
+    return PhotoCaptioner(files, select_device(device))
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A caption that beam search found."""
+
+    text: str
+    log_probability: float  # natural logarithm, the end of the caption included
+    score: float  # what it was ranked by: the log-probability divided by length ** length_penalty
+
+
+@dataclass(frozen=True)
+class PhotoCaptions:
+    """The captions of a photo (its path, or what it was called where it had none), one or more, best first."""
+
+    photo: str
+    captions: tuple[Caption, ...]
+
+    @property
+    def caption(self) -> str:
+        """The words of the best."""
+        return self.captions[0].text
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the best."""
+        return self.captions[0].log_probability
+
+
+@dataclass(frozen=True)
+class FailedPhoto:
+    """A photo without a caption, and the sentence that says why, which begins with its path."""
+
+    photo: str
+    reason: str
+
+
+class PhotoCaptioner:
+    """A trained run, ready for photos; `recap.load` makes one.
+
+    Attributes:
+        name: label, seed and stage of the run.
+        run: its folder.
+        decoding: how captions are searched unless a call says otherwise: as the run's test captions were.
+        views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
+        device: where it computes.
+        vocabulary, features, model: its words, what makes its features, its network.
+    """
+
+    def __init__(self, files: RunFiles, device: torch.device) -> None:
+        self.name, self.run, self.decoding, self.device = files.name, files.run, files.decoding, device
+        self.vocabulary = files.vocabulary
+        self.features = PhotoFeatures(files.extractors, files.vocabulary, device)
+        self.model = load_model(files.run, self.features.inputs).to(device).eval()
+        first = files.extractors[0]
+        self.views = first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
+
+    def __call__(self, photo: Together) -> str:
+        """Return the caption of a photo (path, bytes, Pillow picture, array uint8 [height, width, 3]), or of views."""
+        return self.captions([photo])[0].caption
+
+    def captions(
+        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
+    ) -> list[PhotoCaptions]:
+        """Return the captions of photos, in their order.
+
+        Args:
+            photos: as a call takes them; one that is missing, or no picture, is a `DataError`.
+            beam: width of the search; None: that of the run's test captions.
+            n_best: captions a photo, at most `beam`.
+            batch_size: photos computed at a time; it changes memory and time alone.
+        """
+        captions = []
+        for result in self.stream(photos, beam=beam, n_best=n_best, batch_size=batch_size):
+            if isinstance(result, FailedPhoto):
+                raise DataError(result.reason)
+            captions.append(result)
+        return captions
+
+    def stream(
+        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
+    ) -> Generator[PhotoCaptions | FailedPhoto]:
+        """Yield the captions of photos as they are found, in their order; those without a caption say why.
+
+        Memory holds a few batches, however many photos there are. Arguments as of `captions`.
+        """
+        if n_best < 1:
+            raise DataError("n_best: must be 1 or more")
+        options = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
+        settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
+        numbered = enumerate(photos, start=1)
+        batches = iter(lambda: list(islice(numbered, batch_size)), [])
+        with closing(prefetch(self._read(batch) for batch in batches)) as reading:
+            for names, images in (part for parts in reading for part in parts):
+                ranked = iter([] if images is None else self.decode(images, settings))
+                for name in names:
+                    if isinstance(name, FailedPhoto):
+                        yield name
+                        continue
+                    captions = (
+                        Caption(caption_text(self.vocabulary, each.tokens, settings), each.log_probability, each.score)
+                        for each in next(ranked)[:n_best]
+                    )
+                    yield PhotoCaptions(name, tuple(captions))
+
+    def decode(self, images: Images, settings: DecodingSettings) -> list[list[Candidate]]:
+        """Return the captions of each image, best first."""
+        endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
+        try:
+            with without_progress():
+                captions = decode_candidates(
+                    self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=self.name
+                )
+        except NonFiniteLogits as error:
+            raise TrainingError(f"{self.run}: {error}, train it again") from error
+        return list(captions.values())
+
+    def _read(self, batch: Sequence[tuple[int, Together]]) -> list[tuple[list[str | FailedPhoto], Images | None]]:
+        """Return the names of numbered photos, or why they failed, with the features of those that did not."""
+        names: list[str | FailedPhoto] = []
+        pictures: list[Sequence[Image]] = []
+        for number, photo in batch:
+            views = photo if isinstance(photo, tuple) else (photo,)
+            labels = [name_of(view, number) for view in views]
+            name = " + ".join(labels) or f"tuple {number}"
+            try:
+                if not views:
+                    raise DataError(f"{name}: holds no photo; give one or more")
+                pictures.append([read_photo(view, label) for view, label in zip(views, labels, strict=True)])
+                names.append(name)
+            except RecapError as error:
+                names.append(FailedPhoto(name, str(error)))
+        try:
+            return [(names, self.features.read(pictures, self.model) if pictures else None)]
+        except RecapError as error:
+            if len(batch) > 1:  # one photo has no features: each by itself
+                return [part for item in batch for part in self._read([item])]
+            # What makes features calls a photo by its place in the batch.
+            return [([FailedPhoto(name, str(error).replace("image id 0", name))], None)]
+
+
+@dataclass(frozen=True)
+class _ReadImages:
+    """Features that are read already, as decoding asks for them, which does so once."""
+
+    images: Images
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        assert len(image_ids) == len(self.images)
+        return self.images
+
+
+def pretty(results: Iterable[PhotoCaptions]) -> Iterator[str]:
+    """Yield a line a photo; of several captions each on a line of its own, with its log-probability."""
+    for result in results:
+        if len(result.captions) == 1:
+            yield f"{plain(result.photo)}: {plain(result.caption)}\n"
+            continue
+        yield f"{plain(result.photo)}:\n"
+        yield from (f"{caption.log_probability:9.3f}  {plain(caption.text)}\n" for caption in result.captions)
+
+
+def json_lines(results: Iterable[PhotoCaptions]) -> Iterator[str]:
+    """Yield a JSON object a line and photo: file, caption, log_probability, and n_best where there are several."""
+    for result in results:
+        entries = [
+            {"caption": caption.text, "log_probability": caption.log_probability, "score": caption.score}
+            for caption in result.captions
+        ]
+        values: dict[str, Any] = {"file": result.photo, "caption": result.caption}
+        values["log_probability"] = result.log_probability
+        if len(entries) > 1:
+            values["n_best"] = entries
+        yield json.dumps(values, ensure_ascii=False) + "\n"
+
+
+def comma_separated(results: Iterable[PhotoCaptions]) -> Iterator[str]:
+    """Yield a heading, then a line a caption; text that a spreadsheet would take for a formula is quoted."""
+    yield csv_text([("file", "rank", "caption", "log_probability")])
+    for result in results:
+        for rank, caption in enumerate(result.captions, start=1):
+            texts = no_formula(plain(result.photo)), rank, no_formula(plain(caption.text))
+            yield csv_text([(*texts, repr(caption.log_probability))])
+
+
+FORMATS = {"pretty": pretty, "jsonl": json_lines, "csv": comma_separated}

@@ -1,0 +1,182 @@
+"""COCO's caption server: the images that it asks for, the captions that are sent, and the scores that it answers.
+
+It takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a list of
+{"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from operator import itemgetter
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
+
+from recap.core.checksums import check, record
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.files import atomic_path, write_text
+from recap.core.hashing import sha256_file, value_hash
+from recap.core.log import log
+from recap.data.datasets.coco_pictures import check_size, read_listing
+from recap.plan.submissions import results_name
+from recap.settings.datasets import COCO_PARTS
+from recap.settings.metrics import server_names
+from recap.statistics.server import ANSWER, Answer, sent_captions
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
+_METRIC = re.compile(r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE)
+_REFERENCES = re.compile(r"(?<![a-z0-9])c(5|40)(?![0-9])", re.IGNORECASE)
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf"
+_LINE = re.compile(rf"\s*(\S.*?)\s*(?:[:=]|\s)\s*({_NUMBER})\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A caption in COCO's results form; the server refuses empty ones."""
+
+    image_id: StrictInt
+    caption: Annotated[str, Field(pattern=r"\S")]
+
+
+def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool = False) -> dict[str, list[int]]:
+    """Write the ids of test2014 and val2014, rising, with their hash as JSON, and return them by split.
+
+    `partial` allows other counts than the published 40,775 and 40,504.
+    """
+    files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
+    ids = {part: list(read_listing(*file)) for part, file in files.items()}
+    for part, numbers in ids.items():
+        log.info(f"COCO server: {len(numbers):,} images of {part}")
+        check_size(part, len(numbers), str(files[part][0]), partial=partial)
+    write_json(out, {**ids, "hash": value_hash(ids)})
+    return ids
+
+
+def write_submission(
+    *,
+    captions: Mapping[str, Sequence[Path]],
+    algorithm: str,
+    out: Path,
+    sizes: Mapping[str, int] | None = COCO_PARTS,
+) -> Path:
+    """Write the zip of a submission, and beside it the files that it holds.
+
+    Args:
+        captions: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
+            (Karpathy's split cuts val2014 into three).
+        algorithm: name of the submission.
+        out: the zip.
+        sizes: images of each set; None: a part is meant, and the server would refuse it.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
+        raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
+    texts = {
+        results_name(part, algorithm): json.dumps(_results(part, captions.get(part, ()), size))
+        for part, size in (dict.fromkeys(COCO_PARTS) if sizes is None else sizes).items()
+    }
+    for name, text in texts.items():
+        write_text(out.with_name(name), text)
+    with atomic_path(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), text, zipfile.ZIP_DEFLATED)
+    record(out, *map(out.with_name, texts))
+    return out
+
+
+def _results(part: str, files: Sequence[Path], size: int | None) -> list[dict[str, Any]]:
+    """Return the captions of one set, sorted by image."""
+    entries = []
+    for file in files:
+        check(file)
+        entries += [vars(entry) for entry in read_json(file, list[_Entry])]
+    twice = [image for image, count in Counter(entry["image_id"] for entry in entries).items() if count > 1]
+    if twice:
+        raise DataError(f"{part}: image {twice[0]} has several captions; give each image in one file alone")
+    if size is not None and len(entries) != size:
+        raise DataError(
+            f"{part}: {len(entries)} captions, but the server wants one for each of its {size} images; "
+            "add the files that hold the others"
+        )
+    return sorted(entries, key=itemgetter("image_id"))
+
+
+def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
+    """Write ``scores.json`` into the folder of a submission (reports/<profile>/server/<table>_<row>) for its table.
+
+    `answer`, of that day, is JSON with c5 and c40 in the keys of scores, nested or not, or lines ``c5_Bleu_1: 0.81``.
+    """
+    captions = sent_captions(submission)
+    if not captions.is_file():
+        raise MissingData(f"{captions}: no such file; name the folder that the workflow made for what was sent")
+    check(captions)
+    scores: dict[str, float] = {}
+    for key, value in _entries(answer):
+        name = _score_name(key, answer)
+        if name in scores:
+            raise DataError(f"{answer}: gives {name} twice, the second time as {key!r}; leave one out")
+        largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
+            raise DataError(
+                f"{answer}: {name} is {value!r}, not a number from 0 to {largest}; scores are no percentages"
+            )
+        scores[name] = float(value)
+    missing = [name for name in server_names() if name not in scores]
+    if missing:
+        raise DataError(
+            f"{answer}: {missing[0]} is not there ({len(missing)} of {len(server_names())} scores are missing); give "
+            "the server's whole answer for test2014"
+        )
+    checked = Answer(date=day, captions_sha256=sha256_file(captions), scores=scores)
+    write_json(submission / ANSWER, checked.model_dump(mode="json"))
+    record(submission / ANSWER)
+    log.info(f"{submission / ANSWER}: {len(scores)} scores of {checked.source}, of {captions.name}")
+    return checked
+
+
+def _entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield key and value of all entries: of a JSON with the keys around it, joined by dots."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); give the server's answer, JSON or text") from error
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            yield from _leaves(json.loads(text), "")
+        except (ValueError, RecursionError) as error:
+            raise DamagedData(f"{path}: not valid JSON ({error}); give the server's answer as it came") from error
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            yield match[1], float(match[2])
+        elif line.strip():
+            raise DataError(f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; give the server's scores alone")
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value
+
+
+def _score_name(key: str, path: Path) -> str:
+    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)``, ``c40_ROUGE_L`` and ``c40.ROUGE_L``."""
+    metrics, references = list(_METRIC.finditer(key)), _REFERENCES.findall(key.replace("_", " "))
+    if len(metrics) != 1 or len(references) != 1:
+        raise DataError(
+            f"{path}: {key!r} is no score of BLEU-1 to 4, METEOR, ROUGE-L or CIDEr with c5 or c40; leave out what else "
+            "the server says"
+        )
+    (match,) = metrics
+    metric = f"BLEU-{match[1]}" if match[1] else "METEOR" if match[2] else "ROUGE-L" if match[3] else "CIDEr"
+    return f"c{references[0]}.{metric}"

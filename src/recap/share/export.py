@@ -1,0 +1,170 @@
+"""A trained run as one folder that needs no other file, with its card: for the HuggingFace hub or for MLflow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from recap.core.checksums import record
+from recap.core.errors import ConfigError, RecapError
+from recap.core.files import atomic_path, write_text
+from recap.plan.labels import row_setting
+from recap.plan.result_tables import read_tables
+from recap.reporting.markdown import escape_cell
+from recap.reporting.text import plain
+from recap.runs.saved import CONFIG
+from recap.runs.weights import read_weights
+from recap.settings.metrics import score_info
+from recap.settings.params import load_named, read_mapping
+from recap.settings.versions import entry_of, list_of, read_versions
+from recap.share.run_files import VOCABULARY, WEIGHTS, RunFiles, find_run_files, results_of, scores_of, write_extractors
+from recap.statistics.scores import read_metrics
+
+_CARD, _ARTIFACT = "README.md", "run"
+_SERVED = Path(__file__).with_name("served_model.py")
+_USE = """\
+## Use
+
+```python
+import recap
+
+captioner = recap.load("FOLDER")  # or recap.load("hub:OWNER/NAME@REVISION")
+captioner("photo.jpg")
+```
+"""
+_LIMITS = (
+    "## Limits\n\nThe model knows what its data set shows, in the words of its references. Captions can be wrong, "
+    "and can repeat prejudices of the data. Do not use them where an error does harm."
+)
+
+
+def export_hub(
+    run: Path,
+    out: Path,
+    *,
+    params: Path,
+    vocabulary: Path | None = None,
+    features: Sequence[Path] = (),
+    weights: Path | None = None,
+) -> None:
+    """Write a run with its vocabulary, what makes its features, and a card into a new folder, there when it is whole.
+
+    `params` has the list of outside files with the licenses of the data; `run` and the others as of `recap.load`.
+    """
+    files = find_run_files(run, vocabulary=vocabulary, features=features, weights=weights)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out}: is there already; name a new folder")
+    read_weights(files.run / WEIGHTS)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        made_from = read_mapping(files.run / CONFIG)
+        made_from |= {"name": files.name, "decoding": files.decoding.model_dump(mode="json")}
+        write_text(part / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
+        files.vocabulary.save(part / VOCABULARY)
+        described = write_extractors(part, files.extractors)
+        with atomic_path(part / WEIGHTS) as temporary:
+            shutil.copyfile(files.run / WEIGHTS, temporary)
+        write_text(part / _CARD, _card(files, made_from["spec"], params))
+        record(part / CONFIG, part / VOCABULARY, part / _CARD, *described)
+        part.chmod(0o755)
+        part.replace(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def export_mlflow(run: Path, out: Path, **options: Any) -> None:
+    """Write a run as an MLflow model, options as of `export_hub`: the exported run and the code that reads it."""
+    from mlflow.models import ModelSignature
+    from mlflow.pyfunc import save_model
+    from mlflow.types import ColSpec, DataType, Schema
+
+    if out.exists():
+        raise ConfigError(f"{out}: is there already; name a new folder")
+    signature = ModelSignature(
+        inputs=Schema([ColSpec(DataType.binary, "image")]),
+        outputs=Schema([ColSpec(DataType.string, "caption"), ColSpec(DataType.double, "log_probability")]),
+    )
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    with tempfile.TemporaryDirectory(prefix="recap-mlflow-") as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a signature is better with an example, which would cost a caption
+        folder = Path(temporary) / _ARTIFACT
+        export_hub(run, folder, **options)
+        save_model(
+            path=str(out),
+            python_model=str(_SERVED),  # its code: nothing is pickled
+            artifacts={_ARTIFACT: str(folder)},
+            signature=signature,
+            pip_requirements=[f"{name}=={version(name)}" for name in ("recap", "mlflow")],
+        )
+
+
+def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
+    """Return what a run is, how good, from which data, and how it is used, as Markdown with the hub's header."""
+    kind, search = str(spec["model_settings"]["kind"]), files.decoding
+    header = {
+        "library_name": "recap",
+        "pipeline_tag": "image-to-text",
+        "tags": ["image-captioning", kind],
+        "license": "other",
+        "license_name": "see-licenses-of-the-data",
+    }
+    results = results_of(files.run)
+    scales = [
+        _safe(table["scale"])
+        for table in (read_tables(results) if results else ())
+        if row_setting(spec) in map(row_setting, table["rows"])
+    ]
+    sections = [
+        f"# {_safe(files.name)}",
+        f"A model of kind `{kind}` that captions images, trained with recap on the data set {_safe(spec['dataset'])} "
+        f"(subset {_safe(spec['subset'])}, features {_safe(spec['features'])}, recipe {_safe(spec['recipe'])}, "
+        f"seed {_safe(spec['seed'])}).",
+        *scales[:1],
+        _USE,
+        f"## Scores\n\n{_scores(files.run)}",
+        f"## Decoding\n\nBeam search with {search.beam} beams, at most {search.max_length} words or pieces a caption.",
+        f"## Licenses\n\n{_licenses(str(spec['dataset']), params)}",
+        _LIMITS,
+    ]
+    return "---\n" + yaml.safe_dump(header, sort_keys=False) + "---\n\n" + "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _safe(text: object) -> str:
+    return escape_cell(plain(str(text)))
+
+
+def _scores(run: Path) -> str:
+    folder = scores_of(run)
+    if folder is None:
+        return "The run was not evaluated."
+    metrics = read_metrics(folder)
+    lines = [
+        f"| {_safe(name)} | {score_info(name).scale * value:.2f} |"
+        for name, value in metrics.scores.items()
+        if value is not None
+    ]
+    table = "\n".join([f"| metric | {_safe(metrics.split)} split |", "|---|---|", *lines])
+    return f"{table}\n\nSignature: `{plain(metrics.signature).replace('`', '')}`"
+
+
+def _licenses(dataset: str, params: Path) -> str:
+    """Return the licenses of a data set's files, as the list of outside files has them."""
+    try:
+        names = load_named(params, "datasets", dataset).outside_files()
+        listed = read_versions(list_of(params))
+    except RecapError:  # a data set of one's own, or no folder of parameter files here
+        return f"{params} does not name the data set {_safe(dataset)}: add its license here before you share the model."
+    if not names:
+        return "The data set is drawn by recap itself (MIT)."
+    entries = [(name, entry_of(name, listed)) for name in names]
+    lines = [f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}" for name, entry in entries]
+    return "The weights were trained on:\n\n" + "\n".join(lines)

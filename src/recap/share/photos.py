@@ -1,0 +1,143 @@
+"""Photos as people give them: files, bytes, Pillow's pictures and arrays, each as an upright RGB picture."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from functools import partial
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
+
+import numpy as np
+
+from recap.core.errors import DataError, MissingData, first_line
+from recap.core.log import log
+from recap.core.process import bounded
+from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# A file, or its bytes; a picture of Pillow; an array uint8 [height, width] or [height, width, 3 or 4], or uint16
+# [height, width].
+Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
+
+_READ_SECONDS = 60  # of at most MAX_BYTES
+MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
+
+
+class PhotoFiles(NamedTuple):
+    """The files behind the words of a command line, and how many entries of its folders are no pictures by name."""
+
+    files: list[Path]
+    left_out: int
+
+
+def find_photos(words: Iterable[str | Path]) -> PhotoFiles:
+    """Return the photos that files, folders (those directly in it) and patterns name, each once.
+
+    A word that names nothing stays a file, so that whoever reads it says so.
+    """
+    from PIL import Image
+
+    endings = {ending for ending, form in Image.registered_extensions().items() if form in FORMATS}
+    files: list[Path] = []
+    left_out = 0
+    for word in map(str, words):
+        path = Path(word)
+        if path.is_dir():
+            entries = sorted(path.iterdir())
+            shown = [entry for entry in entries if entry.suffix.lower() in endings and not entry.name.startswith(".")]
+            pictures = [entry for entry in shown if entry.is_file()]
+            files += pictures
+            left_out += len(entries) - len(pictures)
+        elif not path.exists() and any(char in word for char in "*?["):
+            matches = sorted(glob(word, recursive=True))  # noqa: PTH207 - Path.glob wants the folder apart
+            files += [Path(match) for match in matches if Path(match).is_file()] or [path]
+        else:
+            files.append(path)
+    return PhotoFiles(list(dict.fromkeys(files)), left_out)
+
+
+def name_of(photo: Photo, number: int) -> str:
+    """Return what a photo is called in results and errors: its path, or its number among those given, from 1."""
+    if isinstance(photo, str | Path):
+        return str(photo)
+    if isinstance(photo, np.ndarray):
+        return f"array {number}"
+    if isinstance(photo, bytes):
+        return f"photo {number}"
+    return str(getattr(photo, "filename", "")) or f"picture {number}"
+
+
+def read_photo(photo: Photo, name: str) -> Image:
+    """Return a photo as an RGB picture, decoded as the pictures of data sets are, and turned as its EXIF data say.
+
+    Pictures of data sets are not turned, as in the published features; a phone stores its photos lying on their side.
+    """
+    from PIL import ImageOps, UnidentifiedImageError
+
+    content = _content(photo, name)
+    if not content:
+        raise DataError(f"{name}: the file is empty; save or copy it again")
+    try:
+        picture = decode_rgb(content, name)
+    except BrokenPicture as error:
+        if isinstance(error.__cause__, UnidentifiedImageError):
+            kinds = ", ".join(FORMATS)
+            raise DataError(f"{name}: no picture that is read here ({kinds}); save it as one of these") from error
+        raise DataError(f"{name}: {error}; save or copy it again") from error
+    if picture.width * picture.height > MOST_PIXELS:
+        picture = picture.reduce(2)
+    try:
+        return ImageOps.exif_transpose(picture)
+    except Exception as error:  # Pillow lets out whatever its parser meets in damaged data
+        log.warning(f"{name}: its EXIF data are damaged ({first_line(error)}); it is taken as it is stored")
+        return picture
+
+
+def _content(photo: Photo, name: str) -> bytes:
+    """Return the bytes of a picture's file; what is in memory becomes one without loss."""
+    from PIL import Image
+
+    if isinstance(photo, str | Path):
+        try:
+            return bounded(partial(_file_content, Path(photo)), _READ_SECONDS)
+        except TimeoutError as error:
+            raise DataError(
+                f"{name}: reading it does not end; it was given up after {_READ_SECONDS} seconds: copy it to a local "
+                "disk"
+            ) from error
+    if isinstance(photo, bytes):
+        return photo
+    if isinstance(photo, np.ndarray):
+        gray = photo.ndim == 2 and photo.dtype in (np.uint8, np.uint16)
+        color = photo.ndim == 3 and photo.dtype == np.uint8 and photo.shape[2] in (3, 4)
+        if not (gray or color) or 0 in photo.shape:  # what its numbers mean must be certain
+            raise DataError(
+                f"{name}: an array {photo.dtype} {list(photo.shape)} is no photo; give uint8 [height, width, 3] or "
+                "[height, width], or uint16 [height, width]"
+            )
+        photo = Image.fromarray(np.ascontiguousarray(photo))
+    if not isinstance(photo, Image.Image):
+        raise DataError(
+            f"{name}: a {type(photo).__name__} is no photo; give a path, bytes, a picture of Pillow or an array"
+        )
+    file = io.BytesIO()
+    # TIFF has a place for every mode but those of a palette with transparency, for which PNG has.
+    photo.save(file, "PNG" if photo.mode in ("P", "PA", "LA") else "TIFF", exif=photo.getexif())
+    return file.getvalue()
+
+
+def _file_content(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise MissingData(f"{path}: no such file; name a picture")
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
+        # Files of the kernel say 0 bytes, and reading one may wait for ever.
+        return path.read_bytes() if size else b""
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error

@@ -1,0 +1,144 @@
+"""COCO's caption server: what it is sent, and what it answered, brought in for the tables."""
+
+import json
+import zipfile
+from datetime import date
+
+import pytest
+
+from helpers.refusals import refused
+from helpers.server_workspace import answer
+from recap.cli import main
+from recap.core.checksums import record
+from recap.core.errors import DamagedFile, DataError
+from recap.share.coco_server import import_answer, write_submission
+from recap.statistics.server import read_answer
+
+SIZES = {"val2014": 3, "test2014": 2}
+
+
+def captions(path, ids, text="a dog"):
+    path.write_text(json.dumps([{"image_id": image, "caption": text} for image in ids]))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path):
+    parts = [captions(tmp_path / "one.json", [9, 4]), captions(tmp_path / "two.json", [5])]
+    return {"val2014": parts, "test2014": [captions(tmp_path / "test.json", [2, 1])]}
+
+
+def test_zip_in_the_form_of_the_server(tmp_path, files):
+    out = write_submission(captions=files, algorithm="xlan_4", out=tmp_path / "a.zip", sizes=SIZES)
+    with zipfile.ZipFile(out) as archive:
+        assert archive.namelist() == ["captions_val2014_xlan_4_results.json", "captions_test2014_xlan_4_results.json"]
+        held = [json.loads(archive.read(name)) for name in archive.namelist()]
+    assert [entry["image_id"] for entry in held[0]] == [4, 5, 9]
+    assert held[1] == [{"image_id": 1, "caption": "a dog"}, {"image_id": 2, "caption": "a dog"}]
+    again = write_submission(captions=files, algorithm="xlan_4", out=tmp_path / "b.zip", sizes=SIZES)
+    assert out.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("ids", "text", "kind", "named"),
+    [
+        ([2], "a dog", DataError, ["test2014", "1 caption", "2 images"]),
+        ([2, 2], "a dog", DataError, ["test2014", "image 2", "several"]),
+        ([2, 1], " ", DamagedFile, ["bad.json", "caption"]),
+        (["2", 1], "a dog", DamagedFile, ["bad.json", "image_id"]),
+    ],
+)
+def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
+    files["test2014"] = [captions(tmp_path / "bad.json", ids, text)]
+    with refused(kind, *named):
+        write_submission(captions=files, algorithm="x", out=tmp_path / "a.zip", sizes=SIZES)
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_incomplete_sets_end_with_one_sentence(tmp_path, files, capsys):
+    names = [str(path) for path in files["val2014"]], [str(path) for path in files["test2014"]]
+    with pytest.raises(SystemExit) as exit_:
+        main(["export", "coco-server", "--val", *names[0], "--test", *names[1], "--algorithm", "x", "--out", "a.zip"])
+    assert exit_.value.code == 2
+    assert "40504 images" in capsys.readouterr().err
+
+
+FLAT = {f"{key}_{refs}": value for refs, values in json.loads(answer()).items() for key, value in values.items()}
+
+
+@pytest.fixture
+def submission(tmp_path):
+    folder = tmp_path / "mine_t2_wide"
+    folder.mkdir()
+    file = folder / "captions_test2014_mine_t2_wide_results.json"
+    file.write_text('[{"image_id": 1, "caption": "a dog"}]')
+    record(file)
+    return folder
+
+
+def bring(folder, text, name="answer.txt"):
+    (folder.parent / name).write_text(text)
+    main(["scores", "import", str(folder.parent / name), "--submission", str(folder), "--date", "2026-11-20"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        answer(),
+        json.dumps({"result": [{"test_split": json.loads(answer())}]}),
+        json.dumps(FLAT),
+        "".join(f"{key}: {value}\n" for key, value in FLAT.items()),
+        "".join(f"{key.replace('Bleu_', 'BLEU-').replace('_c', ' (c')}) = {value}\n\n" for key, value in FLAT.items()),
+    ],
+)
+def test_json_and_text_give_the_scores_with_their_day(submission, text):
+    bring(submission, text)
+    found = read_answer(submission)
+    assert found.source == "COCO server, 2026-11-20"
+    assert len(found.scores) == 14
+    assert found.scores["c5.BLEU-1"] == pytest.approx(0.8) and found.scores["c40.CIDEr"] == pytest.approx(1.29)
+    assert found.scores["c40.ROUGE-L"] == pytest.approx(0.58) and found.scores["c5.METEOR"] == pytest.approx(0.28)
+
+
+def without(key):
+    return json.dumps({name: value for name, value in FLAT.items() if name != key})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (without("CIDEr_c40"), ["c40.CIDEr", "1 of 14"]),
+        (json.dumps({**FLAT, "ROUGE-L_c5": 0.5}), ["c5.ROUGE-L", "twice"]),
+        (json.dumps({**FLAT, "SPICE_c5": 0.2}), ["'SPICE_c5'"]),
+        (json.dumps({**FLAT, "Bleu_1": 0.2}), ["'Bleu_1'"]),
+        (json.dumps({**FLAT, "Bleu_1_c5": 81.1}), ["c5.BLEU-1 is 81.1", "from 0 to 1;"]),
+        (json.dumps({**FLAT, "CIDEr_c5": "1.2"}), ["c5.CIDEr is '1.2'"]),
+        (json.dumps({**FLAT, "METEOR_c5": True}), ["c5.METEOR is True"]),
+        (json.dumps({**FLAT, "METEOR_c5": float("nan")}), ["c5.METEOR is nan"]),
+        ("c5_Bleu_1: nan", ["c5.BLEU-1 is nan"]),
+        ("c5_Bleu_1: 0.8.1", ["line 1"]),
+        ("{", ["JSON"]),
+        ("<html>Submission failed</html>\n", ["line 1"]),
+        ("", ["c5.BLEU-1", "14 of 14"]),
+        ("[" * 100_000, ["JSON"]),
+    ],
+)
+def test_anything_else_is_refused_in_one_sentence(submission, text, named):
+    file = submission.parent / "answer.txt"
+    file.write_text(text)
+    with refused(DataError, file, *named):
+        import_answer(answer=file, submission=submission, day=date(2026, 11, 20))
+    assert not (submission / "scores.json").exists()
+
+
+def test_scores_of_other_captions_are_not_taken(submission):
+    bring(submission, answer())
+    (submission / "captions_test2014_mine_t2_wide_results.json").write_text("[]")
+    assert "scored other captions than those of now" in read_answer(submission)
+
+
+def test_a_folder_without_what_was_sent_is_refused(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SystemExit) as stopped:
+        bring(tmp_path / "empty", answer())
+    assert stopped.value.code == 2 and str(tmp_path / "empty") in capsys.readouterr().err
