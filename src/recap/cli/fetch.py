@@ -152,7 +152,7 @@ def _by_hand(a: Arguments) -> None:
 
 def _spice(a: Arguments) -> None:
     from recap.data.files.download import Transfer
-    from recap.metrics.spice_models import install_spice_models
+    from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
     for place in install_spice_models(read_versions(a.list), into=a.into, transfer=Transfer()):

@@ -18,7 +18,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.data.vocabulary.words import load_vocabulary
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
-from recap.metrics.sanitize import sanitize
+from recap.metrics.base import sanitize
 from recap.models.ensemble import Ensemble
 from recap.plan.identities import job_code
 from recap.runs.inputs import FeatureSources
