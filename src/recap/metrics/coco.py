@@ -54,7 +54,8 @@ class Bleu(CocoMetric):
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
         from pycocoevalcap.bleu.bleu import Bleu as Scorer
 
-        return list(zip(*_computed(Scorer(4), captions, verbose=0), strict=True))
+        corpus, values = _computed(Scorer(4), captions, verbose=0)
+        return list(zip(corpus, values, strict=True))
 
 
 class RougeL(CocoMetric):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.core.hashing import sha256_file
-from recap.data.datasets.scenes.truth import Statement, is_true, read_truth, relation_is_true
+from recap.data.datasets.scenes import truth
 from recap.metrics.base import Captions, Gap, Metric, Result
 
 BOXES = "boxes.json"
@@ -84,7 +84,7 @@ class SceneTruth(Metric):
 
     products: ClassVar[tuple[str, ...]] = (BOXES,)
     comparison: ClassVar[str]  # its name in signatures
-    is_true: ClassVar[Callable[[str, Statement], bool]]  # of a caption and its scene
+    is_true: ClassVar[staticmethod[[str, truth.Statement], bool]]  # of a caption and its scene
 
     def version(self) -> dict[str, str]:
         """Return the version of the comparison."""
@@ -92,9 +92,9 @@ class SceneTruth(Metric):
 
     def score(self, captions: Captions) -> Result:
         """Return 1 for each caption that is true of its image and 0 for each other; the corpus score is their mean."""
-        scenes = read_truth(captions.product(BOXES))
-        truth = {image: float(self.is_true(text, scenes[image])) for image, text in captions.hypotheses.items()}
-        return Result({self.names[0]: fmean(truth.values())}, {self.names[0]: truth})
+        scenes = truth.read_truth(captions.product(BOXES))
+        values = {image: float(self.is_true(text, scenes[image])) for image, text in captions.hypotheses.items()}
+        return Result({self.names[0]: fmean(values.values())}, {self.names[0]: values})
 
 
 class TrueCaptions(SceneTruth):
@@ -102,7 +102,7 @@ class TrueCaptions(SceneTruth):
 
     names: ClassVar[tuple[str, ...]] = ("True captions",)
     comparison: ClassVar[str] = "scenes"
-    is_true = staticmethod(is_true)
+    is_true = staticmethod(truth.is_true)
 
 
 class TrueRelations(SceneTruth):
@@ -110,4 +110,4 @@ class TrueRelations(SceneTruth):
 
     names: ClassVar[tuple[str, ...]] = ("True relations",)
     comparison: ClassVar[str] = "relations"
-    is_true = staticmethod(relation_is_true)
+    is_true = staticmethod(truth.relation_is_true)
