@@ -61,9 +61,9 @@ def _read(path: Path, names: Sequence[str], ids: Sequence[int]) -> dict[str, dic
 
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
+        columns: dict[str, list[Any]] = table.to_pydict()  # here names that are no UTF-8 are met
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MetricError(f"{path}: no table can be read ({' '.join(str(error).split())}); correct it") from error
-    columns: dict[str, list[Any]] = table.to_pydict()
     if absent := [name for name in ("image_id", *names) if name not in columns]:
         raise MetricError(f"{path}: has no column {absent[0]!r}; its columns are {', '.join(columns)}")
     means = {}

@@ -83,10 +83,12 @@ def test_without_ratings_the_captions_are_written_and_the_reason_stands_beside_t
         ("image_id,stars\n3,2\n7,1\n", ["column 'Rating'", "image_id, stars"]),
         ("image_id,Rating\n3,2\n7,\n", ["image 7", "Rating None"]),
         ("image_id,Rating\n3,2\n7,good\n", ["image 3", "Rating '2'"]),
+        ("image_id,Rating,Gr\u00f6\u00dfe\n3,2,1\n7,1,1\n".encode("latin-1"), ["can be read"]),
+        ("image_id,Rating\n3,2\n7,\u00bd\n".encode("latin-1"), ["Rating b'2'"]),
     ],
 )
 def test_ratings_that_do_not_fit_are_refused(tmp_path, text, named):
-    (tmp_path / "ratings.test.csv").write_text(text)
+    (tmp_path / "ratings.test.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     with refused(MetricError, "ratings.test.csv", *named):
         evaluated(tmp_path, "Rating")
     assert not (tmp_path / "metrics.json").exists()
