@@ -94,7 +94,7 @@ def training_ids(folder: Path) -> Any:
 
 def document_frequencies(folder: Path, part: Part) -> int:
     """The table of n-grams of self-critical training."""
-    from recap.metrics.cider_d import DocumentFrequencies
+    from recap.metrics.rewards import DocumentFrequencies
 
     captions = training_ids(folder)
     with part():
@@ -231,7 +231,7 @@ def validation(folder: Path, part: Part) -> int:
     """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each image."""
     from recap.data.corpus.corpus import Corpus
     from recap.data.vocabulary.words import load_vocabulary
-    from recap.metrics.cider_d import CiderD
+    from recap.metrics.rewards import CiderD
     from recap.runs.captions import split_captions
 
     table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
@@ -245,7 +245,7 @@ def validation(folder: Path, part: Part) -> int:
 def evaluation(folder: Path, part: Part) -> int:
     """All metrics but SPICE of given captions of the test split; Java's CPU seconds are in it."""
     from recap.data.corpus.corpus import Corpus
-    from recap.metrics.evaluate import evaluate_captions
+    from recap.metrics.scores import evaluate_captions
     from recap.settings.recipes import DecodingSettings
 
     references = Corpus.read(folder / "corpus.parquet").captions("test")

@@ -20,8 +20,8 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
 from benchmarks.coco_captions import Sentences
 from benchmarks.figures import Case
-from recap.metrics.cider_d import CiderD
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.rewards import CiderD
+from recap.metrics.scores import evaluate_captions
 from recap.settings.recipes import DecodingSettings
 
 IMAGES, SAMPLES, REFERENCES, WORDS = 50, 5, 5, 2000

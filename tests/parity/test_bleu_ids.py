@@ -6,7 +6,7 @@ from pycocoevalcap.bleu.bleu import Bleu
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.metrics.bleu_ids import Bleu4
+from recap.metrics.rewards import Bleu4
 
 
 def test_equal_to_pycocoevalcap():

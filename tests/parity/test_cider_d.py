@@ -9,8 +9,7 @@ from pycocoevalcap.cider.cider import Cider
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.metrics.cider_d import CiderD, DocumentFrequencies
-from recap.metrics.hashed import HashTable
+from recap.metrics.rewards import CiderD, DocumentFrequencies, HashTable
 
 GOLDEN = np.load(Path(__file__).parent.parent / "golden" / "cider_d.npz")
 
@@ -104,7 +103,7 @@ def test_references_of_a_large_set_give_the_same_bits_as_those_of_a_small_one(mo
     images = rng.choice(list(references), 50).tolist()
     candidates = random_captions(rng, 50, words=33)
     once = CiderD(references).score(images, candidates)
-    monkeypatch.setattr("recap.metrics.cider_d.AT_ONCE", 10)
+    monkeypatch.setattr("recap.metrics.rewards.AT_ONCE", 10)
     scorer = CiderD(references)
     assert scorer.score(images, candidates).tobytes() == once.tobytes()
     assert scorer.score(images[:3], candidates[:3]).tolist() == once[:3].tolist()

@@ -3,7 +3,7 @@
 from recap.core.errors import RecapError
 from recap.core.log import log
 from recap.data.files.download import Transfer
-from recap.metrics.spice_models import NAMES as SPICE_MODELS, install_spice_models, spice_models_missing
+from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan import jobs
 from recap.plan.identities import job_code
 from recap.plan.run_spec import evaluation_spec, execution

@@ -69,7 +69,7 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
     from recap.data.files.download import Transfer
-    from recap.metrics.spice_models import install_spice_models
+    from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
     for place in install_spice_models(read_versions(list_), into=into, transfer=Transfer()):

@@ -15,7 +15,7 @@ from recap.core.device import bf16_unit
 from recap.core.process import devices
 from recap.data.corpus.parts_of_speech import GET, tagger
 from recap.metrics.java import java_executable
-from recap.metrics.spice_models import spice_models_missing
+from recap.metrics.spice import spice_models_missing
 
 # Name, what is lost without it, how to get it.
 _PACKAGES = (

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from recap.core.process import devices
 from recap.data.corpus.parts_of_speech import GET, has_tagger
 from recap.metrics.java import java_executable
-from recap.metrics.spice_models import spice_models_missing
+from recap.metrics.spice import spice_models_missing
 from recap.plan.inputs import used_stores
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import METRICS

@@ -10,8 +10,7 @@ from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.data.caption_files import read_captions
 from recap.data.corpus.corpus import Corpus
-from recap.metrics.evaluate import evaluate_captions
-from recap.metrics.scores import Scores
+from recap.metrics.scores import Scores, evaluate_captions
 from recap.settings.metrics import FEW_IMAGES, score_info
 from recap.settings.recipes import OutsideCaptions
 from recap.statistics.intervals import LEVEL, percentile_interval

@@ -17,8 +17,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import AnyVocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
-from recap.metrics.evaluate import evaluate_captions
-from recap.metrics.scores import Scores
+from recap.metrics.scores import Scores, evaluate_captions
 from recap.plan.identities import job_code
 from recap.runs.saved import open_runs, run_model_config
 from recap.settings import Evaluation, EvaluationSpec, Execution

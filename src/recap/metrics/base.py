@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,20 @@ from recap.core.errors import MetricError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+# Cc: control characters (CR, LF, VT, FF, NUL, NEL ...); Zl and Zp: U+2028 and U+2029; Cs: halves of a UTF-16 pair,
+# which cannot be written as UTF-8. Java's tokenizer ends a line at several of them and shifts all later captions.
+_BAD_CATEGORIES = frozenset({"Cc", "Zl", "Zp", "Cs"})
+_METEOR_SEPARATOR = re.compile(r"\|{3,}")
+
+
+def sanitize(caption: str) -> str:
+    """Return a caption as one line: control characters and METEOR's separator ``|||`` become single spaces.
+
+    Ordinary captions come back unchanged, apart from spaces at both ends; emoji and accents stay.
+    """
+    cleaned = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in caption)
+    return _METEOR_SEPARATOR.sub(" ", cleaned).strip()
 
 
 class Gap(MetricError):
@@ -29,29 +45,17 @@ class Tokenized:
 
 @dataclass(frozen=True)
 class Captions:
-    """What a metric scores: one caption per image, and the references of each image.
+    """What a metric scores: one caption per image, and the references of each image."""
 
-    Attributes:
-        references: image id -> raw reference captions, at least one.
-        hypotheses: image id -> raw generated caption, by rising id; may be empty.
-        tokenized: the same, tokenized, for metrics that compare words.
-        java: the Java to use, or None.
-        timeout_seconds: time limit of each program that a metric starts.
-        pictures: returns the RGB picture of an image id, or None where no pictures were given.
-        folder: where scores from outside are looked for, or None.
-        split: name of the split, ``val`` or ``test``.
-        dataset: folder of the corpus and of what its reader wrote beside it, or None.
-    """
-
-    references: Mapping[int, Sequence[str]]
-    hypotheses: Mapping[int, str]
-    tokenized: Tokenized
+    references: Mapping[int, Sequence[str]]  #: image id -> raw reference captions, at least one
+    hypotheses: Mapping[int, str]  #: image id -> raw generated caption, by rising id; may be empty
+    tokenized: Tokenized  #: the same, for metrics that compare words
     java: Path | None = None
-    timeout_seconds: float = 600
-    pictures: Callable[[int], Image] | None = None
-    folder: Path | None = None
+    timeout_seconds: float = 600  #: of each program that a metric starts
+    pictures: Callable[[int], Image] | None = None  #: returns the RGB picture of an image id
+    folder: Path | None = None  #: where scores from outside are looked for
     split: str = "test"
-    dataset: Path | None = None
+    dataset: Path | None = None  #: folder of the corpus and of what its reader wrote beside it
 
     @property
     def ids(self) -> list[int]:
@@ -59,11 +63,7 @@ class Captions:
         return list(self.hypotheses)
 
     def picture(self, image_id: int) -> Image:
-        """Return the picture of an image.
-
-        Raises:
-            MetricError: no pictures were given.
-        """
+        """Return the picture of an image."""
         if self.pictures is None:
             raise MetricError(
                 "a metric needs the pictures, which `recap evaluate` does not read; "
@@ -72,11 +72,7 @@ class Captions:
         return self.pictures(image_id)
 
     def product(self, name: str) -> Path:
-        """Return a file that the data set's reader wrote beside the corpus.
-
-        Raises:
-            MetricError: there is none; another data set has no such file.
-        """
+        """Return a file that the data set's reader wrote beside the corpus."""
         path = self.dataset / name if self.dataset else None
         if path is None or not path.is_file():
             raise MetricError(f"{path or name}: no such file; the readers of most data sets write none")
@@ -92,23 +88,14 @@ class Result:
 
 
 class Metric(ABC):
-    """Scores captions; `recap.settings.metrics.METRICS` says by which name each is asked for.
+    """Scores captions; `recap.settings.metrics.METRICS` says by which name recipes ask for it."""
 
-    Attributes:
-        names: of its scores, as tables call them.
-        scale: what tables multiply its values by: 100 (percent) or 1.
-        digits: decimal places in tables; differences have one more.
-        higher_is_better: whether a larger value is better.
-        needs: what must be there: a Java, the pictures.
-        products: files that it reads of those that a data set's reader writes beside the corpus.
-    """
-
-    names: ClassVar[tuple[str, ...]]
-    scale: ClassVar[Literal[1, 100]] = 100
-    digits: ClassVar[int] = 1
+    names: ClassVar[tuple[str, ...]]  #: of its scores, as tables call them
+    scale: ClassVar[Literal[1, 100]] = 100  #: what tables multiply its values by: 100 is percent
+    digits: ClassVar[int] = 1  #: decimal places in tables; differences have one more
     higher_is_better: ClassVar[bool] = True
-    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset()
-    products: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset()  #: what must be there
+    products: ClassVar[tuple[str, ...]] = ()  #: files that it reads of those that a data set's reader writes
 
     @abstractmethod
     def version(self) -> dict[str, str]:

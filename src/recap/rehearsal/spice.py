@@ -22,8 +22,7 @@ import numpy as np
 
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
-from recap.metrics.spice import MODEL_JARS
-from recap.metrics.spice_models import NAMES
+from recap.metrics.spice import MODEL_JARS, SPICE_MODELS
 from recap.rehearsal.faults import Misbehavior, stalling
 from recap.rehearsal.files import write_list
 from recap.rehearsal.prepare import INPUTS, SITE
@@ -55,7 +54,7 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
     command = [sys.executable, "-P", "-m", "recap", "data", "spice", "--list", str(listed), "--into", str(inputs)]
     own = {**environment, "PYTHONPATH": str(folder.parent.parent.parent.absolute())}
     reached, release = Event(), Event()
-    faults.begin({NAMES[-1]: stalling(reached, release)})
+    faults.begin({SPICE_MODELS[-1]: stalling(reached, release)})
     with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         while not (reached.is_set() and any(inputs.glob("spice/*.part"))) and process.poll() is None:
             time.sleep(_POLL)
@@ -80,7 +79,7 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
 def _write_models(source: Path, out: Path, url: str) -> None:
     """Write miniatures of the models into the folder that is served, and a list of outside files that names them."""
     random = np.random.default_rng(0)
-    models = {name: Path(SITE, name) for name in NAMES}
+    models = {name: Path(SITE, name) for name in SPICE_MODELS}
     for path in models.values():
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as jar:

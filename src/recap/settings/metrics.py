@@ -12,13 +12,13 @@ METRICS = Registry(
     "metric",
     {
         "BLEU": "recap.metrics.coco:Bleu",
-        "METEOR": "recap.metrics.coco:Meteor",
+        "METEOR": "recap.metrics.meteor:Meteor",
         "ROUGE-L": "recap.metrics.coco:RougeL",
         "CIDEr": "recap.metrics.coco:Cider",
-        "SPICE": "recap.metrics.coco:Spice",
+        "SPICE": "recap.metrics.spice:Spice",
         "Rating": "recap.metrics.external:Rating",
-        "True captions": "recap.metrics.scene_truth:TrueCaptions",
-        "True relations": "recap.metrics.scene_truth:TrueRelations",
+        "True captions": "recap.metrics.external:TrueCaptions",
+        "True relations": "recap.metrics.external:TrueRelations",
     },
 )
 # What is scored where nothing else is asked for: COCO's metrics.

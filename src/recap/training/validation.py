@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from recap.evaluation.decode import best, decode_candidates
-from recap.metrics.cider_d import CiderD
+from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
 from recap.runs.inputs import ReadsImages
 from recap.settings import DecodingSettings, Stage

@@ -10,7 +10,7 @@ from recap.core.errors import MetricError
 from recap.core.hashing import parse_signature
 from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import evaluate_captions
 from recap.settings.recipes import DecodingSettings, OutsideCaptions
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 

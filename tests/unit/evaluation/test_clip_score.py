@@ -15,8 +15,7 @@ from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
-from recap.metrics.evaluate import evaluate_captions
-from recap.metrics.scores import score
+from recap.metrics.scores import evaluate_captions, score
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.scores import read_metrics
 

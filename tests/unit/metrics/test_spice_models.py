@@ -9,14 +9,14 @@ from helpers.fetching import QUICK, line, listed, noise
 from helpers.refusals import refused
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError
-from recap.metrics import spice_models
+from recap.metrics import spice
 from recap.metrics.spice import MODEL_JARS
 from recap.settings.versions import read_versions
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(spice_models, "spice_folder", lambda: tmp_path / "site/spice")
+    monkeypatch.setattr(spice, "package_folder", lambda part: tmp_path / "site" / part)
     return tmp_path / "site/spice/lib"
 
 
@@ -32,20 +32,20 @@ def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder):
     with serve(jars) as site:
         listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
         files = read_versions(tmp_path / "list.csv")
-        assert spice_models.spice_models_missing()
-        places = spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        assert spice.spice_models_missing()
+        places = spice.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
         assert places == [folder / name for name in MODEL_JARS]
-        assert not spice_models.spice_models_missing()
+        assert not spice.spice_models_missing()
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == jars
         # Another environment takes them from the folder of outside files.
         (folder / MODEL_JARS[0]).unlink()
-        spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        spice.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
         assert len(site.requests) == 2
         # One that another program left cut in the environment is replaced.
         (folder / MODEL_JARS[1]).write_bytes(jars[MODEL_JARS[1]][:-10])
-        spice_models.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
+        spice.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == jars
-    assert not spice_models.spice_models_missing()
+    assert not spice.spice_models_missing()
 
 
 def test_a_cut_model_is_not_installed(tmp_path, folder):
@@ -53,17 +53,15 @@ def test_a_cut_model_is_not_installed(tmp_path, folder):
     with serve(jars) as site:
         listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
         with refused(DataError, MODEL_JARS[1]):
-            spice_models.install_spice_models(
-                read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK
-            )
-    assert spice_models.spice_models_missing() and not folder.exists()
+            spice.install_spice_models(read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK)
+    assert spice.spice_models_missing() and not folder.exists()
 
 
 def test_a_list_without_the_models_is_refused(tmp_path, folder):
     with refused(ConfigError, "spice/stanford-corenlp-3.6.0.jar"):
-        spice_models.install_spice_models({}, into=tmp_path, transfer=QUICK)
+        spice.install_spice_models({}, into=tmp_path, transfer=QUICK)
 
 
 def test_the_real_list_has_the_models_and_two_addresses_each():
     files = read_versions()
-    assert all(len(files[name].urls) == 2 for name in spice_models.NAMES)
+    assert all(len(files[name].urls) == 2 for name in spice.SPICE_MODELS)

@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.core.hashing import parse_signature
-from recap.metrics.sanitize import sanitize
-from recap.metrics.signature import reference_range, signature
-from recap.metrics.tokenize import simple_tokenize
-from recap.settings import DecodingSettings
+from recap.core.hashing import format_signature, parse_signature
+from recap.metrics.base import sanitize
+from recap.metrics.coco import simple_tokenize
 
 ANY_TEXT = st.text(alphabet=st.characters(), max_size=40)
 
@@ -51,29 +49,6 @@ def test_the_simple_tokenizer_keeps_marks_with_their_letters():
     assert simple_tokenize(["कुत्ता दौड़ रहा है।", "Cafe\u0301"]) == ["कुत्ता दौड़ रहा है", "café"]
 
 
-def test_signature_is_readable_and_can_be_parsed():
-    line = signature(
-        tokenizer="ptb",
-        references="5",
-        images=1000,
-        split="test",
-        split_hash="ab12",
-        decoding=DecodingSettings(length_penalty=0.7),
-    )
-    assert line.startswith("pycocoevalcap:1.2|tok:ptb|refs:5|images:1000|split:test@ab12|beam:3|len:20|lp:0.7|recap:")
-    assert list(parse_signature(line)) == [
-        "pycocoevalcap",
-        "tok",
-        "refs",
-        "images",
-        "split",
-        "beam",
-        "len",
-        "lp",
-        "recap",
-    ]
-
-
 @pytest.mark.parametrize("text", ["", "tok", "tok:|refs:5", "a|b"])
 def test_what_is_no_signature_is_refused(text):
     with refused(MetricError, repr(text), "signature"):
@@ -82,16 +57,4 @@ def test_what_is_no_signature_is_refused(text):
 
 def test_a_separator_inside_a_field_is_refused():
     with refused(MetricError, "'split'"):
-        signature(
-            tokenizer="ptb",
-            references="5",
-            images=1,
-            split="a|b",
-            split_hash="x",
-            decoding=DecodingSettings(beam=1),
-        )
-
-
-def test_reference_range():
-    assert reference_range({1: ["a", "b"], 2: ["c", "d"]}) == "2"
-    assert reference_range({1: ["a"], 2: ["c", "d", "e"]}) == "1-3"
+        format_signature({"tok": "ptb", "split": "a|b@x"})

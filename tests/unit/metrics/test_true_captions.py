@@ -20,7 +20,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOTS, invent_scene
 from recap.data.datasets.scenes.truth import Statement, Things, is_true, parse, read_truth
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import evaluate_captions
 from recap.plan.run_plan import RunPlan
 from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info

@@ -15,7 +15,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.captions import describe
 from recap.data.datasets.scenes.layout import invent_scene
 from recap.data.datasets.scenes.truth import Statement, Things, relation_is_true
-from recap.metrics.evaluate import evaluate_captions
+from recap.metrics.scores import evaluate_captions
 from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
 

@@ -20,8 +20,7 @@ from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
-from recap.metrics.bleu_ids import Bleu4
-from recap.metrics.cider_d import CiderD, DocumentFrequencies
+from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.nn.fast import fixed_weights

@@ -1,9 +1,9 @@
-"""CIDEr-D on token ids (Vedantam et al. 2015, section 3), for a whole batch of captions at once.
+"""Rewards of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4 (Papineni et al. 2002).
 
-An n-gram is packed into one 64-bit key (four ids of 16 bits) and looked up in a hash table, which gives it a number and
-its document frequency; a look-up never writes. A batch of candidates is scored with about fifty array operations. The
-references of a large set are counted whenever their images are scored, so that COCO's take nothing before that.
-For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
+CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and looks it up in a hash table, which gives it a
+number and its document frequency; a look-up never writes. A batch of candidates is scored with about fifty array
+operations. The references of a large set are counted whenever their images are scored, so that COCO's take nothing
+before that. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
 
     CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
 
@@ -12,6 +12,8 @@ averaged over references and n; idf = log(documents / max(1, df)).
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -21,23 +23,54 @@ from numpy.typing import NDArray
 
 from recap.core.errors import MetricError
 from recap.data.caption_ids import CaptionIds, padded, ranges
-from recap.metrics.hashed import HashTable
 
 ORDERS = 4
 SIGMA = 6.0
+_TINY, _SMALL = 1e-15, 1e-9  # pycocoevalcap's smoothing of a BLEU without a match
 # So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever they are scored.
 AT_ONCE = 50_000
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Keys = NDArray[np.uint64]
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighboring keys
+
+
+class HashTable:
+    """Place of each of M distinct keys, for thousands at once: open addressing, linear probing, at most half full."""
+
+    def __init__(self, keys: Keys) -> None:
+        bits = max(2, int(2 * max(1, len(keys)) - 1).bit_length() + 1)
+        self._shift = np.uint64(64 - bits)
+        self._size = 1 << bits
+        self._keys = np.append(keys, np.uint64(0))  # the last one marks an empty slot
+        self._slots = np.full(self._size, len(keys), np.int32)
+        waiting, at = np.arange(len(keys)), self._home(keys)
+        while len(waiting):
+            free = np.nonzero(self._slots[at] == len(keys))[0]
+            self._slots[at[free]] = waiting[free]  # of two in one slot, the last stays
+            left = self._slots[at] != waiting
+            waiting, at = waiting[left], (at[left] + 1) % self._size
+
+    def _home(self, keys: Keys) -> NDArray[np.int64]:
+        return ((keys * _MIX) >> self._shift).astype(np.int64)
+
+    def find(self, keys: Keys) -> NDArray[np.int64]:
+        """Return the place of each key, -1 where it is not in the table."""
+        absent = len(self._keys) - 1
+        at = self._home(keys)
+        found = self._slots[at].astype(np.int64)
+        open_ = np.nonzero((self._keys[found] != keys) & (found != absent))[0]
+        while len(open_):
+            at[open_] = (at[open_] + 1) % self._size
+            found[open_] = self._slots[at[open_]]
+            there = found[open_]
+            open_ = open_[(self._keys[there] != keys[open_]) & (there != absent)]
+        found[found == absent] = -1
+        return found
 
 
 def pack(tokens: NDArray[np.integer], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the n-grams of padded captions as 64-bit keys [R, ORDERS, L]; 0 where a caption has no n-gram.
-
-    Args:
-        tokens: [R, L] ids below 65,535 (0 is an ordinary id), rows padded after `lengths`.
-        lengths: [R].
-    """
+    """Return the n-grams of captions [R, L] as 64-bit keys [R, ORDERS, L]; 0 where a caption has none."""
     rows, longest = tokens.shape
     # One more than the id, so that no word is the 0 of an absent one.
     words = np.where(np.arange(longest) < lengths[:, None], tokens + 1, 0).astype(np.uint64)
@@ -133,15 +166,7 @@ class _Prepared:
 
 
 class CiderD:
-    """Scores candidates against the references of their images.
-
-    Args:
-        references: image id -> token ids of each reference caption.
-        frequencies: document frequencies; by default those of `references`.
-
-    Raises:
-        MetricError: an image has no reference.
-    """
+    """Scores candidates against the references of their images; document frequencies are theirs by default."""
 
     def __init__(
         self,
@@ -162,15 +187,7 @@ class CiderD:
         self._all = self._prepared(np.arange(len(self._references))) if few else None
 
     def score(self, images: Sequence[int], candidates: Sequence[Sequence[int]]) -> Floats:
-        """Return the CIDEr-D of each candidate against its image's references, [S], on the scale 0..10.
-
-        Args:
-            images: image id of each candidate.
-            candidates: token ids, in the same convention as the references (end token or not).
-
-        Raises:
-            MetricError: an image has no references here.
-        """
+        """Return the CIDEr-D of each candidate, [S], on the scale 0..10; both sides have an end token, or neither."""
         try:
             places = self._references.places(images)
         except KeyError as error:
@@ -230,3 +247,44 @@ def _flat(captions: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Return the lengths [R] and tokens [N] of captions."""
     lengths = np.fromiter(map(len, captions), np.int64, len(captions))
     return lengths, np.fromiter(chain.from_iterable(captions), np.int64, int(lengths.sum()))
+
+
+class Bleu4:
+    """Scores candidates against the references of their images by BLEU-4.
+
+    For n = 1..4, p_n = clipped matches / n-grams; BLEU-4 = (p_1 p_2 p_3 p_4)^(1/4) * min(1, exp(1 - r / c)) with c the
+    length of the candidate and r that of the reference whose length is closest.
+    """
+
+    def __init__(self, references: Mapping[int, Sequence[Sequence[int]]]) -> None:
+        self._references = references
+        self._most: dict[int, Counter[tuple[int, ...]]] = {}
+
+    def score(self, images: Sequence[int], candidates: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        """Return the BLEU-4 of each candidate, [S], on the scale 0..1."""
+        return np.array([self._one(image, list(words)) for image, words in zip(images, candidates, strict=True)])
+
+    def _one(self, image: int, words: list[int]) -> float:
+        most = self._counts(image)
+        matches, total = [0] * ORDERS, [max(0, len(words) - n) for n in range(ORDERS)]
+        for gram, count in _grams(words).items():
+            matches[len(gram) - 1] += min(count, most[gram])
+        product = math.prod((m + _TINY) / (t + _SMALL) for m, t in zip(matches, total, strict=True))
+        closest = min((abs(len(r) - len(words)), len(r)) for r in self._references[image])[1]
+        ratio = (len(words) + _TINY) / (closest + _SMALL)
+        return product**0.25 * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
+
+    def _counts(self, image: int) -> Counter[tuple[int, ...]]:
+        """Return the maximum count of each n-gram in one reference, cached."""
+        if image not in self._most:
+            if not self._references.get(image):
+                raise MetricError(f"image {image} has no reference captions; BLEU cannot score it")
+            most: Counter[tuple[int, ...]] = Counter()
+            for reference in self._references[image]:
+                most |= _grams(reference)
+            self._most[image] = most
+        return self._most[image]
+
+
+def _grams(words: Sequence[int]) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
