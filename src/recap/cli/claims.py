@@ -47,7 +47,7 @@ def _claims(a: Arguments) -> None:
     from recap.statistics.claims import judge_claims
 
     for paper, (asked, scores) in _asked(a).items():
-        verdicts = judge_claims(asked.claims, asked.tables, scores, asked.printed)
+        verdicts = judge_claims(asked, scores)
         for verdict in verdicts:
             print(claim_line(verdict, asked.scale))
         if a.out:

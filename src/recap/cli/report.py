@@ -61,7 +61,7 @@ def add_select(commands: Commands) -> None:
     parser = command(
         commands,
         "select",
-        calls("recap.statistics.selection:write_selections", "runs out", spec="SelectedRows"),
+        calls("recap.statistics.compare:write_selections", "runs out", spec="SelectedRows"),
         purpose="choose rows of a table by their validation scores, and record the reason",
         example="recap select --spec spec.json --runs results/mine/runs --out selection.json",
     )

@@ -14,7 +14,7 @@ from recap.metrics.evaluate import evaluate_captions
 from recap.metrics.scores import Scores
 from recap.settings.decoding import OutsideCaptions
 from recap.settings.metrics import FEW_IMAGES, score_info
-from recap.statistics.intervals import LEVEL, percentile_interval
+from recap.statistics.comparison import LEVEL, percentile_interval
 from recap.statistics.scores import read_metrics
 
 

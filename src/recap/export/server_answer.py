@@ -15,7 +15,7 @@ from recap.core.files.json_files import write_json
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.settings.metrics import server_names
-from recap.statistics.server import ANSWER, Answer, sent_captions
+from recap.statistics.scores import ANSWER, Answer, sent_captions
 
 _METRIC = re.compile(r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE)
 _REFERENCES = re.compile(r"(?<![a-z0-9])c(5|40)(?![0-9])", re.IGNORECASE)

@@ -8,7 +8,7 @@ import pytest
 from helpers.server_workspace import answer
 from recap.cli import main
 from recap.core.files.checksums import record
-from recap.statistics.server import read_answer
+from recap.statistics.scores import read_answer
 
 FLAT = {f"{key}_{refs}": value for refs, values in json.loads(answer()).items() for key, value in values.items()}
 
