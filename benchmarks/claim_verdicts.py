@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.table_marks import Components, read, take_apart
 from recap.settings.claims import Check
-from recap.statistics.claim_tests import FAILS, HOLDS, Compared, Judged, judge, verdict_of
-from recap.statistics.comparison import compare_rows
+from recap.statistics.claims import FAILS, HOLDS, Judged, judge, verdict_of
+from recap.statistics.comparison import Sample, compare_rows
 
 BETTER = {"table": "t", "row": "own", "against": "other"}
 REACHED = {"table": "t", "row": "own", "printed": 0.0, "sign": "equal"}
@@ -46,19 +46,13 @@ def verdict(own: np.ndarray, others: Sequence[np.ndarray | None], *, within: flo
     return verdict_of(judge([_compared(own, other, within) for other in others]))
 
 
-def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> Compared:
+def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> Judged:
     fixed = np.zeros((2, own.shape[1]))
     base = fixed if other is None else other
     settings: dict[str, Any] = BETTER if other is not None else {**REACHED, "within": within}
-    tests = compare_rows(
-        "drawn",
-        baseline_images=base.mean(axis=0),
-        images=own.mean(axis=0),
-        baseline_runs=base.mean(axis=1).tolist(),
-        runs=own.mean(axis=1).tolist(),
-    )
-    runs = [base.mean(axis=1).tolist(), own.mean(axis=1).tolist()]
-    return Compared(Judged(Check(**settings), "t", "drawn", "other"), tests, runs, scale=100)
+    first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (base, own))
+    tests = compare_rows("CIDEr", first, second)
+    return Judged(Check(**settings), "t", "CIDEr", "other", tests=tests, corpus=[first.runs, second.runs])
 
 
 def false_verdicts(

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from recap.statistics.comparison import SIGNIFICANT, UNITS, compare_rows, correct
+from recap.statistics.comparison import SIGNIFICANT, UNITS, Sample, compare_rows, correct
 from recap.statistics.scores import read_image_scores
 
 RULES = {"images": ["images"], "runs": ["runs"], "each": ["images", "runs"], "mark": list(UNITS)}
@@ -113,13 +113,8 @@ def marks(scores: np.ndarray) -> dict[str, tuple[bool, bool]]:
 def _compare(scores: np.ndarray) -> dict[str, Any]:
     """Compare two models' scores ``[2, seeds, I]``; the corpus score is the mean over the images, as CIDEr's is."""
     baseline, other = scores
-    return compare_rows(
-        "drawn",
-        baseline_images=baseline.mean(axis=0),
-        images=other.mean(axis=0),
-        baseline_runs=baseline.mean(axis=1).tolist(),
-        runs=other.mean(axis=1).tolist(),
-    )
+    first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (baseline, other))
+    return compare_rows("drawn", first, second)
 
 
 def rates(

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recap.statistics.comparison import Welch, welch
-from recap.statistics.paired import Paired, compare_paired
+from recap.statistics.comparison import Paired, TTest, compare_paired, welch
 
 UNITS = ("runs", "images", "pairs")
 
@@ -21,7 +20,7 @@ UNITS = ("runs", "images", "pairs")
 class InUnits:
     """The same comparison, second minus first, in each unit."""
 
-    runs: Welch
+    runs: TTest
     images: Paired
     pairs: Paired
 

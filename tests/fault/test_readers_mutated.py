@@ -34,7 +34,7 @@ from recap.plan.single_run import row_config, single_run
 from recap.settings import Profile
 from recap.settings.models import model_configs
 from recap.share.run_files import find_run_files
-from recap.statistics.collect import collect
+from recap.statistics.scores import collect
 from recap.tracking.records import read_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

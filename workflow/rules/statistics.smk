@@ -5,7 +5,7 @@ from recap.plan.outside_rows import scored_files
 from recap.plan.selections import selection_files, selection_spec
 from recap.plan.source import code_digest
 from recap.plan.submissions import submissions
-from recap.statistics.server import ANSWER, sent_captions
+from recap.statistics.scores import ANSWER, sent_captions
 
 SELECTIONS = f"{R}/statistics/selections"
 
@@ -58,7 +58,7 @@ rule select:
         f"{LOGS}/select/{{table}}.log",
     params:
         spec=lambda wildcards: as_json(selection_spec(PLAN, table_id(wildcards))),
-        code=code_digest("recap.statistics.selection"),
+        code=code_digest("recap.statistics.compare:write_selections"),
         runs=f"{R}/runs",
     shell:
         "{RECAP} --log-file {log:q} run-step select --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"

@@ -113,7 +113,7 @@ def claims(
     else:
         judged = {"": (spec, scores)}
     for paper, (of_paper, folder) in judged.items():
-        verdicts = judge_claims(of_paper.claims, of_paper.tables, folder, of_paper.printed)
+        verdicts = judge_claims(of_paper, folder)
         for verdict in verdicts:
             print(claim_line(verdict, of_paper.scale))
         if out:

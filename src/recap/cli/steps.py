@@ -81,7 +81,7 @@ def tune(
 @STEPS.command()
 def select(*, spec: Annotated[Any, spec_of("SelectedRows")], runs: Path, out: Path) -> None:
     """Choose rows of a table by their validation scores, and record the reason."""
-    from recap.statistics.selection import write_selections
+    from recap.statistics.compare import write_selections
 
     write_selections(spec=spec, runs=runs, out=out)
 

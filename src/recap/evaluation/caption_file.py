@@ -13,7 +13,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.metrics.scores import Scores, evaluate_captions
 from recap.settings.metrics import FEW_IMAGES, score_info
 from recap.settings.recipes import OutsideCaptions
-from recap.statistics.intervals import LEVEL, percentile_interval
+from recap.statistics.comparison import LEVEL, percentile_interval
 from recap.statistics.scores import read_metrics
 
 

@@ -28,7 +28,7 @@ from recap.nn.fast import fixed_weights
 from recap.runs.captions import batch_tensor, split_captions
 from recap.runs.saved import open_runs
 from recap.settings.figures import OtherImagesFigure
-from recap.statistics.paired import Paired, compare_paired
+from recap.statistics.comparison import Paired, compare_paired
 
 
 def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:

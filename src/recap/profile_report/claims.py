@@ -21,5 +21,5 @@ def judged_claims(plan: RunPlan) -> list[Content]:
     asked = planned_claims(plan)
     if asked is None:
         return []
-    verdicts = judge_claims(asked.claims, asked.tables, Path(Paths(plan).results) / "scores")
+    verdicts = judge_claims(asked, Path(Paths(plan).results) / "scores")
     return [claims_content(verdicts, asked.scale)]

@@ -10,10 +10,8 @@ from recap.core.log import log
 from recap.reporting.content import NONE, Block, Content, Entry, Line
 from recap.reporting.tables import write_formats
 from recap.reporting.text import p_text, plain
-from recap.statistics.claim_tests import FAILS, HOLDS, UNTOLD, Judged
-from recap.statistics.claims import Verdict
-from recap.statistics.comparison import SIGNIFICANT
-from recap.statistics.power import MOST, POWER
+from recap.statistics.claims import FAILS, HOLDS, UNTOLD, Judged, Verdict
+from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
 
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Printed", "Ours", "95 % interval (uncorrected)", "p (Holm)", "Runs", "Power", "Seeds needed"]

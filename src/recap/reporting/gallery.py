@@ -18,8 +18,7 @@ from recap.data.files.images import ImageSource
 from recap.reporting.figures import side_by_side
 from recap.reporting.text import plain
 from recap.settings.metrics import score_info
-from recap.statistics.collect import not_comparable
-from recap.statistics.scores import read_captions, read_image_scores, read_metrics
+from recap.statistics.scores import not_comparable, read_captions, read_image_scores, read_metrics
 
 _EDGE, _QUALITY = 320, 80  # pixels of a photo's longer edge; of its JPEG
 _DIGITS = 2

@@ -8,8 +8,7 @@ from typing import Any
 from recap.reporting.text import plain
 from recap.settings.metrics import FEW_IMAGES, score_info, server_names
 from recap.settings.tables import column_info, heading
-from recap.statistics.comparison import SIGNIFICANT
-from recap.statistics.power import MOST, POWER, least_difference
+from recap.statistics.comparison import MOST, POWER, SIGNIFICANT, least_difference
 
 NO_RUNS = "One file has no training runs: p generalizes over images only, and no difference is marked."
 _MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns

@@ -29,7 +29,7 @@ from recap.data.datasets.coco_pictures import check_size, read_listing
 from recap.plan.submissions import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
-from recap.statistics.server import ANSWER, Answer, sent_captions
+from recap.statistics.scores import ANSWER, Answer, sent_captions
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
 _METRIC = re.compile(r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE)

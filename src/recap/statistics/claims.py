@@ -1,36 +1,48 @@
-"""Judges the claims of a paper from the scores of the runs that are finished."""
+"""Judges the claims of a paper from the scores of the runs that are finished, by the rule of a table's marks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, variance
+from typing import Any
 
 from recap.core.errors import ConfigError, counted, nearest
 from recap.plan.run import row_runs
 from recap.settings import Table
 from recap.settings.claims import Check, Claim
 from recap.settings.metrics import score_info, server_names
-from recap.settings.specs import ComparedTable, PrintedTable
+from recap.settings.specs import JudgedClaims
 from recap.settings.tables import STAGE_NAMES, column_info
-from recap.statistics.claim_tests import (
-    FAILS,
-    HOLDS,
-    NO_PROGRAM,
-    NOT_RUN,
-    UNTOLD,
-    Compared,
-    Judged,
-    judge,
-    verdict_of,
-)
-from recap.statistics.collect import RowScores, collect
-from recap.statistics.comparison import compare_rows
-from recap.statistics.server import NO_IMAGES
+from recap.statistics.comparison import SIGNIFICANT, UNITS, Errors, Sample, compare_rows, correct
+from recap.statistics.scores import NO_IMAGES, RowScores, collect
 
-_SAME = 1e-6  # corpus scores and means of image scores that differ by less are the same number
-_OTHER_DATA = "scores on other data or of other settings cannot be compared with a printed number"
+HOLDS, FAILS, UNTOLD, NOT_RUN = "holds", "does not hold", "cannot be told", "not run"
+NO_PROGRAM = "not for a program"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One metric of a check against one row or number, in percent points where the metric is shown so."""
+
+    check: Check
+    table: str  # that was read
+    metric: str
+    against: str  # label of the other row, or the printed number
+    verdict: str = UNTOLD
+    why: str = ""  # there is no verdict
+    printed: float | None = None  # difference of the printed numbers, or the printed size
+    difference: float | None = None  # ours, row minus other
+    low: float | None = None  # 95 % interval over images and runs; over images alone where a row has one run
+    high: float | None = None
+    p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
+    planned: bool = True  # whether the scale makes the rows at all
+    runs: int = 0  # of the row
+    power: float | None = None  # that these runs had to show a difference of the printed size
+    seeds: int | None = None  # that would show it with 80 % power; 0: more than can be told
+    tests: dict[str, Any] | None = None  # what `compare_rows` gave, where the rows could be compared
+    corpus: Sequence[Sequence[float]] = ()  # corpus scores [runs] of the other row and of this one
 
 
 @dataclass(frozen=True)
@@ -43,179 +55,183 @@ class Verdict:
     judged: tuple[Judged, ...] = ()
 
 
-def judge_claims(
-    claims: Sequence[Claim],
-    tables: Mapping[str, ComparedTable],
-    scores: Path,
-    printed: Mapping[str, PrintedTable] | None = None,
-) -> list[Verdict]:
-    """Judge claims by the rule of a table's marks, each with Holm's correction over its own comparisons.
-
-    Args:
-        claims: of one paper or several.
-        tables: name -> table of one scale with the seeds of its runs; tables that are not made there are missing.
-        scores: folder above ``<dataset>/<subset>/...``, which may lack runs.
-        printed: name of a table in whose place another may be read -> what the paper prints in it.
-
-    Raises:
-        ConfigError: a claim names a row or a column that its table does not have.
-        RecapError: scores are damaged or cannot be compared.
-    """
-    return [_verdict(claim, tables, scores, printed or {}) for claim in claims]
+def judge_claims(spec: JudgedClaims, scores: Path) -> list[Verdict]:
+    """Judge claims, each with Holm's correction over its own comparisons, by the runs that are in folder ``scores``."""
+    return [_verdict(claim, spec, scores) for claim in spec.claims]
 
 
-def _verdict(
-    claim: Claim, tables: Mapping[str, ComparedTable], scores: Path, printed: Mapping[str, PrintedTable]
-) -> Verdict:
+def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
     if claim.not_for_a_program:
         return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
         return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
-    found = [each for check in claim.checks for each in _compare(claim, check, tables, scores, printed)]
-    judged = judge([each for each in found if isinstance(each, Compared)])
-    judged += [each for each in found if isinstance(each, Judged)]
-    made = [each for each in judged if each.planned] or judged
-    verdict = verdict_of(made)
-    alike = [each for each in made if each.verdict == verdict]
-    counts = [f"{len(alike)} of {len(made)} comparisons"] if len(made) > 1 else []
-    counts += [f"{counted(left, 'comparison')} not made at this scale"] if (left := len(judged) - len(made)) else []
-    reasons = dict.fromkeys(each.why for each in alike if each.why)
-    stages = dict.fromkeys(_other_stage(each, tables, printed) for each in made)
-    return Verdict(claim, verdict, "; ".join(filter(None, [*stages, *counts, *reasons])), tuple(judged))
+    comparisons = [each for check in claim.checks for each in _compare(claim, check, spec, scores)]
+    judged = judge([each for each in comparisons if each.tests]) + [each for each in comparisons if not each.tests]
+    planned = [each for each in judged if each.planned] or judged
+    verdict, unplanned = verdict_of(planned), len(judged) - len(planned)
+    deciding = [each for each in planned if each.verdict == verdict]
+    why = [_other_stage(each, spec) for each in planned]
+    why += [f"{len(deciding)} of {len(planned)} comparisons"] if len(planned) > 1 else []
+    why += [f"{counted(unplanned, 'comparison')} not made at this scale"] if unplanned else []
+    why += [each.why for each in deciding]
+    return Verdict(claim, verdict, "; ".join(dict.fromkeys(filter(None, why))), tuple(judged))
 
 
-def _other_stage(judged: Judged, tables: Mapping[str, ComparedTable], printed: Mapping[str, PrintedTable]) -> str:
+def _other_stage(judged: Judged, spec: JudgedClaims) -> str:
     """Return that scores are of another stage than the printed ones, where they are."""
-    read, there = tables.get(judged.table), printed.get(judged.check.table)
-    stage = next((row.stage for row in read.table.rows if row.id == judged.check.row), None) if read else None
-    if stage is None or there is None or stage == there.stage:
+    table, printed = spec.tables.get(judged.table), spec.printed.get(judged.check.table)
+    stage = next((row.stage for row in table.table.rows if row.id == judged.check.row), None) if table else None
+    if stage is None or printed is None or stage == printed.stage:
         return ""
-    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[there.stage]}"
+    return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[printed.stage]}"
 
 
-def _table_read(check: Check, tables: Mapping[str, ComparedTable]) -> str:
-    """Return the table that a check is decided by: its own where that allows a verdict, or the one in its place."""
-    own, other = tables.get(check.table), check.in_place
-    if other is None or other not in tables:
-        return check.table
-    return check.table if own and len(own.seeds) >= min(2, len(tables[other].seeds)) else other
+def verdict_of(judged: Sequence[Judged]) -> str:
+    """Return the verdict on a claim from those on its comparisons, which all must hold."""
+    verdicts = {each.verdict for each in judged}
+    return next(verdict for verdict in (FAILS, NOT_RUN, UNTOLD, HOLDS) if verdict in verdicts)
 
 
-def _compare(
-    claim: Claim,
-    check: Check,
-    tables: Mapping[str, ComparedTable],
-    scores: Path,
-    printed: Mapping[str, PrintedTable],
-) -> list[Judged | Compared]:
+def _compare(claim: Claim, check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
     """Return the comparisons of a check, or why there are none."""
-    name = _table_read(check, tables)
+    own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
+    # The table in place of another is read where the check's own one is missing, or has one seed and so no verdict.
+    in_place = other is not None and (own is None or len(own.seeds) < min(2, len(other.seeds)))
+    name = str(check.in_place) if in_place else check.table
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
 
-    def without(verdict: str, why: str, others: Sequence[str] = opponents, *, planned: bool = True) -> list[Judged]:
-        return [
-            Judged(check, name, metric, other, verdict=verdict, why=why, planned=planned)
-            for metric in check.metrics
-            for other in others
-        ]
+    def without(verdict: str, why: str, rows: Sequence[str] = opponents, *, planned: bool = True) -> list[Judged]:
+        pairs = [(metric, row) for metric in check.metrics for row in rows]
+        return [Judged(check, name, *pair, verdict=verdict, why=why, planned=planned) for pair in pairs]
 
-    if name not in tables:
-        return [*without(NOT_RUN, "its table is not made at this scale", planned=False)]
-    table, seeds = tables[name].table, tables[name].seeds
+    if name not in spec.tables:
+        return without(NOT_RUN, "its table is not made at this scale", planned=False)
+    table, seeds = spec.tables[name].table, spec.tables[name].seeds
     _check_names(claim, check, table, name)
-    rows = [row for row in table.rows if row.id in {check.row, *check.rows}]
-    ids = {row.id for row in rows}
-    lacking = [other for other in check.rows if other not in ids]
-    if check.row not in ids or (lacking and lacking == check.rows):
-        return [*without(NOT_RUN, _not_here(check.row if check.row not in ids else lacking[0]), planned=False)]
+    rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
+    lacking = {row: f"row {row} is not run at this scale" for row in (check.row, *check.rows) if row not in rows}
+    if check.row in lacking or (check.rows and not set(check.rows) - set(lacking)):
+        return without(NOT_RUN, next(iter(lacking.values())), planned=False)
     if all(metric in server_names() for metric in check.metrics):
-        return [*without(UNTOLD, NO_IMAGES)]
-    if not check.rows and not all(row.as_printed for row in rows):
-        return [*without(UNTOLD, _OTHER_DATA)]
-    left_out = [each for row in lacking for each in without(NOT_RUN, _not_here(row), [row], planned=False)]
-    opponents = [other for other in opponents if other not in lacking]
-    runs = [run for row in rows for run in row_runs(row, seeds)]
-    done = sum((scores / run.path / "metrics.json").exists() for run in runs)
-    if done < len(runs):
-        return [*without(NOT_RUN, f"{done} of {len(runs)} runs of {name}", opponents), *left_out]
-    part = table.model_copy(update={"rows": rows, "columns": list(check.metrics), "server": None})
-    found = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
-    shown = {row.id: row.printed for row in table.rows} | {row.id: row.printed for row in table.quoted}
-    numbers = printed[check.table].rows if check.table in printed else shown
-    made = [
-        _compared(check, name, metric, other, found, table, numbers) for metric in check.metrics for other in opponents
-    ]
-    return [*made, *left_out]
-
-
-def _not_here(row: str) -> str:
-    return f"row {row} is not run at this scale"
+        return without(UNTOLD, NO_IMAGES)
+    if not check.rows and not rows[check.row].as_printed:
+        return without(UNTOLD, "scores on other data or of other settings cannot be compared with a printed number")
+    left_out = [each for row, why in lacking.items() for each in without(NOT_RUN, why, [row], planned=False)]
+    opponents = [row for row in opponents if row not in lacking]
+    runs = [run for row in rows.values() for run in row_runs(row, seeds)]
+    finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
+    if finished < len(runs):
+        return without(NOT_RUN, f"{finished} of {len(runs)} runs of {name}", opponents) + left_out
+    part = table.model_copy(update={"rows": list(rows.values()), "columns": list(check.metrics), "server": None})
+    row_scores = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
+    printed = {row.id: row.printed for row in table.rows} | {row.id: row.printed for row in table.quoted}
+    if check.table in spec.printed:
+        printed = spec.printed[check.table].rows
+    pairs = [(metric, row) for metric in check.metrics for row in opponents]
+    return [*(_compared(Judged(check, name, *pair), row_scores, table, printed) for pair in pairs), *left_out]
 
 
 def _check_names(claim: Claim, check: Check, table: Table, name: str) -> None:
-    """Refuse a claim about a row or a column that its table does not have at any scale.
-
-    A table in place of another may lack some of the rows that a row is compared with.
-    """
+    """Refuse a claim about a row or a column that its table does not have at any scale."""
     ids = [row.id for row in table.rows] + [row.id for row in (*table.quoted, *table.not_run)]
-    others = check.rows if name == check.table else []
-    for row in filter(None, [check.row, *others, check.quoted]):
-        if row not in ids:
-            raise ConfigError(f"claim {claim.id}: table {name} has no row {row!r}; {nearest(row, ids)}")
-    for metric in check.metrics:
-        if metric not in table.columns:
-            raise ConfigError(
-                f"claim {claim.id}: table {name} has no column {metric!r}; {nearest(metric, table.columns)}"
-            )
+    others = check.rows if name == check.table else []  # a table in its place may lack some of these
+    uses = [("row", row, ids) for row in (check.row, *others, check.quoted) if row]
+    uses += [("column", metric, table.columns) for metric in check.metrics]
+    for kind, used, names in uses:
+        if used not in names:
+            raise ConfigError(f"claim {claim.id}: table {name} has no {kind} {used!r}; {nearest(used, names)}")
 
 
 def _compared(
-    check: Check,
-    name: str,
-    metric: str,
-    other: str,
-    found: Mapping[str, RowScores],
-    table: Table,
-    numbers: Mapping[str, Mapping[str, float]],
-) -> Judged | Compared:
-    """Return the tests of one metric against one row, or against a printed number as if every image and run had it.
+    judged: Judged, scores: Mapping[str, RowScores], table: Table, printed: Mapping[str, Mapping[str, float]]
+) -> Judged:
+    """Add the tests of one metric against one row, or against a printed number as if every image and run had it.
 
-    The printed size of the difference is from ``numbers``, row -> metric -> printed number of the claim's own table.
+    ``scores`` are by row; ``printed``, row -> metric -> number of the claim's own table, tells the printed size.
     """
-    own, scale = found[check.row], column_info(metric).scale
-    quoted = {row.id: row for row in table.quoted}
-    label = found[other].row.label if other in found else quoted[other].label if other in quoted else other
-    judged = Judged(check, name, metric, label, printed=_printed(check, metric, other, numbers))
-    sides = [own] if other not in found else [found[other], own]
-    missing = next((side for side in sides if not side.values.get(metric)), None)
-    if missing:
-        return Judged(check, name, metric, label, why=f"{metric}: {missing.reasons.get(metric)}")
-    runs, images = list(own.values[metric].values()), own.images[metric].tolist()
-    if other in found:
-        base_runs, base_images = list(found[other].values[metric].values()), found[other].images[metric].tolist()
+    check, metric, other = judged.check, judged.metric, judged.against
+    quoted = next((row for row in table.quoted if row.id == other), None)
+    label = scores[other].row.label if other in scores else quoted.label if quoted else other
+    judged = replace(judged, against=label)
+    for side in (scores[row] for row in (other, check.row) if row in scores):
+        if not side.values.get(metric):
+            return replace(judged, why=f"{metric}: {side.reasons.get(metric)}")
+    own = scores[check.row].sample(metric)
+    if other in scores:
+        base = scores[other].sample(metric)
     else:
-        number = check.printed if check.printed is not None else quoted[other].printed.get(metric)
+        number = quoted.printed.get(metric) if quoted else check.printed
         if number is None:
-            return Judged(check, name, metric, label, why=f"{metric} of {label} is not printed")
-        if abs(fmean(images) - fmean(runs)) > _SAME:
-            return Judged(check, name, metric, label, why=f"{metric} of a corpus is no mean over its images")
-        base_runs, base_images = [number / scale] * 2, [number / scale] * len(images)
-    tests = compare_rows(
-        metric,
-        baseline_images=base_images,
-        images=images,
-        baseline_runs=base_runs,
-        runs=runs,
-        higher_is_better=score_info(metric).higher_is_better,
-    )
-    return Compared(judged, tests, [base_runs, runs], scale)
+            return replace(judged, why=f"{metric} of {label} is not printed")
+        if abs(fmean(own.images) - fmean(own.runs)) > 1e-6:  # more than by rounding
+            return replace(judged, why=f"{metric} of a corpus is no mean over its images")
+        number /= column_info(metric).scale
+        base = Sample([number] * len(own.images), [number] * 2)
+    tests = compare_rows(metric, base, own, higher_is_better=score_info(metric).higher_is_better)
+    ours, theirs = (printed.get(row, {}).get(metric) for row in (check.row, other))
+    size = -check.size if check.size and check.sign == "lower" else check.size
+    if size is None and check.printed is None and ours is not None and theirs is not None:
+        size = round(ours - theirs, 6)
+    return replace(judged, printed=size, tests=tests, corpus=[base.runs, own.runs])
 
 
-def _printed(check: Check, metric: str, other: str, numbers: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the printed size of a difference, with its sign."""
-    if check.size is not None:
-        return -check.size if check.sign == "lower" else check.size
-    ours, theirs = (numbers.get(row, {}).get(metric) for row in (check.row, other))
-    if check.printed is not None or ours is None or theirs is None:
-        return None
-    return round(ours - theirs, 6)
+def judge(compared: Sequence[Judged]) -> list[Judged]:
+    """Judge the comparisons of one claim that have tests, as a table marks its rows: they are Holm's family."""
+    correct([each.tests for each in compared if each.tests])
+    level = SIGNIFICANT / max(1, len(compared))
+    return [_judged(each, each.tests, level) for each in compared if each.tests]
+
+
+def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
+    """Return a comparison with its numbers and its verdict; ``level`` is what Holm asks of the smallest p."""
+    check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
+    low, high = (None if end is None else scale * end for end in _interval(tests, SIGNIFICANT))
+    difference, runs = scale * tests["difference"], len(each.corpus[-1])
+    judged = replace(each, difference=difference, low=low, high=high, p=joint["p_holm"], runs=runs)
+    judged = _with_power(judged, tests["paired"], scale, level)
+    if joint["p"] is None:
+        reasons = (tests[key]["reason"] for key in ("welch", "paired", "joint"))
+        return replace(judged, why=next(filter(None, reasons)))
+    if check.within is not None:  # whether a printed number is reached
+        lower, upper = (scale * (end or 0.0) for end in _interval(tests, level))
+        if -check.within <= lower and upper <= check.within:
+            return replace(judged, verdict=HOLDS)
+        if upper < -check.within or lower > check.within:
+            return replace(judged, verdict=FAILS)
+        why = f"the interval is not within {check.within:g} points of the printed number, nor outside"
+        return replace(judged, why=why)
+    if not tests["mark"]:
+        return replace(judged, why="the difference is not significant over images and runs with these seeds")
+    holds = (difference > 0) == (check.sign == "higher")
+    return replace(judged, verdict=HOLDS if holds else FAILS)
+
+
+def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | tuple[None, None]:
+    """Return the interval of a difference d, the widest of the tests that have one.
+
+    A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2) * abs(d / t).
+    """
+    from scipy import stats
+
+    margins = []
+    for key in UNITS.values():
+        test = tests[key]
+        if test["t"]:
+            difference = test["mean_difference"] if key == "paired" else tests["difference"]
+            degrees = test["images"] - 1 if key == "paired" else test["degrees"]
+            margins.append(float(stats.t.isf(level / 2, degrees)) * abs(difference / test["t"]))
+    if not margins:
+        return None, None
+    return tests["difference"] - max(margins), tests["difference"] + max(margins)
+
+
+def _with_power(judged: Judged, paired: Mapping[str, Any], scale: float, level: float) -> Judged:
+    """Add the power of the seeds for the printed size, where rows of several runs say how much runs differ."""
+    varied = judged.corpus if judged.check.rows else judged.corpus[-1:]  # a printed number does not vary
+    runs = min(map(len, varied))
+    spread = fmean(map(variance, varied)) if runs > 1 else 0.0
+    size = (judged.check.within or abs(judged.printed or 0)) / scale
+    if not paired["t"] or not spread or not size:
+        return judged
+    errors = Errors(abs(paired["mean_difference"] / paired["t"]), paired["images"], spread, rows=len(varied))
+    return replace(judged, power=errors.power(size, level, runs), seeds=errors.seeds_for(size, level) or 0)

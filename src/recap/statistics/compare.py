@@ -1,4 +1,7 @@
-"""All numbers of a result table as one JSON: means, spread, tests against the baseline row."""
+"""All numbers of a result table as one JSON: means, spread, tests against the baseline row, and rows that were chosen.
+
+One of several rows is chosen by the scores of their validations, and a record says why; test scores are not read.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,17 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from recap.core.checksums import record
-from recap.core.documents import write_json
-from recap.core.errors import MetricError
+from recap.core.checksums import check, record
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DamagedFile, MetricError
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
-from recap.settings.metrics import score_info
-from recap.settings.tables import RUN_COLUMNS, column_info
-from recap.statistics.collect import RowScores, collect, collect_files
-from recap.statistics.comparison import UNITS, compare_rows, correct, no_comparison
-from recap.statistics.power import add_seeds_for_printed, seeds_needed
-from recap.statistics.selection import Choice, read_selections
-from recap.statistics.server import NO_IMAGES
+from recap.settings.base import Strict
+from recap.settings.metrics import score_info, server_names
+from recap.settings.specs import SelectedRows
+from recap.settings.tables import RUN_COLUMNS, Selection, column_info
+from recap.statistics.comparison import UNITS, add_seeds_for_printed, compare_rows, correct, no_comparison, seeds_needed
+from recap.statistics.scores import NO_IMAGES, RowScores, collect, read_number
 
 NOTES = [
     "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
@@ -33,7 +35,26 @@ NOTES = [
     "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
     "a paired difference need not equal the difference of the corpus scores",
 ]
-_FAMILY = "all comparisons of this table with its baseline row, rows times columns"
+RULE = "the highest mean over the seeds of the best validation CIDEr-D of each training; of equal ones the first"
+
+
+class Candidate(Strict):
+    """A row that may be chosen: its scores by seed, fractions of 1, and their mean."""
+
+    row: str
+    label: str
+    validation_cider_d: dict[int, float]
+    mean: float
+
+
+class Choice(Strict):
+    """What was chosen for one line of a table, and among what."""
+
+    id: str
+    label: str
+    chosen: str
+    rule: str
+    candidates: list[Candidate]
 
 
 def compare_table(
@@ -47,37 +68,23 @@ def compare_table(
     server: Mapping[str, Path] | None = None,
     selection: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare the rows of a table with its baseline row and write the result as JSON (no NaN; None has a reason).
+    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason).
 
-    Args:
-        table: the table.
-        name: its id.
-        seeds: one run per seed and row.
-        scores_root: folder above ``<dataset>/<subset>/...`` with ``metrics.json`` and ``scores.<split>.parquet``.
-        statistics_out: file to write.
-        trainings: path of a scored run -> folders of its trainings, in their order; for columns that are no metrics.
-        server: path of a scored run -> folder of what COCO's server is sent of it, and of its answer.
-        selection: what `recap select` wrote, for a table with `selections`.
-
-    Returns:
-        What was written.
-
-    Raises:
-        MetricError: rows that cannot be compared, or scores that are missing.
+    ``scores_root``, ``trainings`` and ``server`` are those of :func:`recap.statistics.scores.collect`; ``selection`` is
+    what `recap select` wrote, for a table with `selections`.
     """
     if table.selections and selection is None:
         raise MetricError(f"table {name!r} chooses rows on validation; give the record of `recap select`")
     choices = read_selections(selection, table.selections) if selection else []
     if not seeds:
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
-    rows = collect(table, seeds, scores_root, trainings or {}, server or {})
-    baseline = next(scores for scores in rows if scores.row.id == table.baseline)
-    files = collect_files(table, name, scores_root, baseline)
-    described = [_describe(scores, baseline, table) for scores in rows]
-    outside = [_describe(scores, baseline, table) for scores in files]
-    family = _correct(described, outside, seeds)
-    add_seeds_for_printed(described, baseline=table.baseline, comparisons=family["made"])
-    selected = [_selected(choice, described) for choice in choices]
+    scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
+    baseline = next(scores for scores in scored if scores.row.id == table.baseline)
+    rows = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, Row)]
+    outside = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, OutsideRow)]
+    family = _correct(rows, outside, seeds)
+    add_seeds_for_printed(rows, baseline=table.baseline, comparisons=family["made"])
+    selected = [_selected(choice, rows) for choice in choices]
     result = {
         "table": name,
         "title": table.title,
@@ -88,12 +95,12 @@ def compare_table(
         "baseline": table.baseline,
         "columns": list(table.columns),
         "seeds": list(seeds),
-        "images": len(rows[0].image_ids),
+        "images": len(baseline.image_ids),
         "family": family,
         "notes": NOTES,
         "quoted": [row.model_dump() for row in table.quoted],
         "not_run": [row.model_dump() for row in table.not_run],
-        "rows": described,
+        "rows": rows,
         # Only where there are any, so that the statistics of other tables are unchanged.
         **({"outside": outside} if outside else {}),
         **({"selected": selected} if selected else {}),
@@ -101,22 +108,9 @@ def compare_table(
     write_json(statistics_out, result)
     record(statistics_out)
     why = "; one seed allows no mark" if family["units"] == ["images"] else ""
-    log.info(
-        f"statistics {name}: {family['marked']} of {family['made']} differences to the baseline row are marked{why}"
-    )
+    share = f"{family['marked']} of {family['made']} differences"
+    log.info(f"statistics {name}: {share} to the baseline row are marked{why}")
     return result
-
-
-def _selected(choice: Choice, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the line of a choice: the row that was chosen, under the line's name and without what is printed there.
-
-    It is no comparison of its own, so the family of tests does not grow by it.
-    """
-    row = next(each for each in described if each["id"] == choice.chosen)
-    printed = {"printed_percent": None, "printed_sd_percent": None, "difference_to_printed_percent": None}
-    cells = {column: {**cell, **printed} for column, cell in row["cells"].items()}
-    own = {"id": choice.id, "label": choice.shown, "note": choice.rule, "printed_p": {}, "doubt": {}, "cells": cells}
-    return {**row, **own, "choice": choice.model_dump(mode="json")}
 
 
 def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str, Any]:
@@ -127,8 +121,10 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
         "id": row.id,
         "label": row.label,
         **{part: getattr(row, part, None) for part in parts},
-        **(_origin(row) if isinstance(row, OutsideRow) else {}),
-        "as_printed": _is_as_printed(row),
+        # A row from outside has no training: its captions are from a file, or by released weights.
+        **({"captions": row.source} if isinstance(row, OutsideRow) else {}),
+        **({"released": True} if isinstance(row, OutsideRow) and row.released else {}),
+        "as_printed": isinstance(row, Row) and row.as_printed,
         "printed_p": row.printed_p,
         **({"p_fits": row.p_fits} if row.p_fits else {}),
         "doubt": row.doubt,
@@ -138,63 +134,38 @@ def _describe(scores: RowScores, baseline: RowScores, table: Table) -> dict[str,
     }
 
 
-def _origin(row: OutsideRow) -> dict[str, Any]:
-    """Return where the captions of a row without a training are from: a file, or released weights."""
-    return {"captions": row.source, **({"released": True} if row.released else {})}
-
-
 def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
     """Return one column of one row; of what is no metric there is no comparison."""
-    values = scores.values.get(column, {})
-    mean = fmean(values.values()) if values else None
-    number = RUN_COLUMNS.get(column)
-    spread = len(values) > 1 and (number is None or number.spread)
+    row, values, number = scores.row, scores.values.get(column, {}), RUN_COLUMNS.get(column)
+    mean, printed = fmean(values.values()) if values else None, row.printed.get(column)
+    has_spread = len(values) > 1 and (number is None or number.spread)
+    difference = None  # in percent, of a row with the settings of the print
+    if isinstance(row, Row) and row.as_printed and printed is not None and mean is not None:
+        difference = column_info(column).scale * mean - printed
     return {
         "values": {str(seed): value for seed, value in values.items()},
         "mean": mean,
-        "sd": stdev(values.values()) if spread else None,
+        "sd": stdev(values.values()) if has_spread else None,
         "n": len(values),
         "reason": scores.reasons.get(column),
-        "source": scores.sources.get(column),
-        **_against_paper(scores.row, column, mean),
-        "comparison": None if scores is baseline or number else _comparison(scores, baseline, column),
-    }
-
-
-def _is_as_printed(row: Row | OutsideRow) -> bool:
-    return isinstance(row, Row) and row.as_printed
-
-
-def _against_paper(row: Row | OutsideRow, column: str, mean: float | None) -> dict[str, Any]:
-    """Return the printed value, and of a row with the settings of the print the difference to it (percent)."""
-    printed = row.printed.get(column)
-    difference = None
-    if _is_as_printed(row) and printed is not None and mean is not None:
-        difference = column_info(column).scale * mean - printed
-    return {
+        "source": "; ".join(scores.sources) or None if column in server_names() else None,
         "printed_percent": printed,
         "printed_sd_percent": row.printed_sd.get(column) if isinstance(row, Row) else None,
         "difference_to_printed_percent": difference,
+        "comparison": None if scores is baseline or number else _comparison(scores, baseline, column),
     }
 
 
 def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]:
     """Return the tests of one row against the baseline row."""
-    ours, theirs = scores.values.get(column, {}), baseline.values.get(column, {})
-    if not ours or not theirs:
-        missing = scores if not ours else baseline
-        reason = f"row {missing.row.id!r} has no {column}: {missing.reasons.get(column)}"
-        return no_comparison(reason)
+    for side in (scores, baseline):
+        if not side.values.get(column):
+            return no_comparison(f"row {side.row.id!r} has no {column}: {side.reasons.get(column)}")
     if column not in scores.images:
-        return no_comparison(NO_IMAGES, fmean(ours.values()) - fmean(theirs.values()))
-    return compare_rows(
-        column,
-        baseline_images=baseline.images[column].tolist(),
-        images=scores.images[column].tolist(),
-        baseline_runs=list(theirs.values()),
-        runs=list(ours.values()),
-        higher_is_better=score_info(column).higher_is_better,
-    )
+        runs, baseline_runs = scores.values[column].values(), baseline.values[column].values()
+        return no_comparison(NO_IMAGES, fmean(runs) - fmean(baseline_runs))
+    better = score_info(column).higher_is_better
+    return compare_rows(column, baseline.sample(column), scores.sample(column), higher_is_better=better)
 
 
 def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
@@ -203,15 +174,66 @@ def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: S
     A file of captions has no test over runs, so it is never marked, nor does it say how many seeds are needed.
     """
     comparisons = [cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()]
-    made = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
-    tests = correct(made)
+    family = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
+    tests = correct(family)
     return {
         "correction": "Holm",
-        "over": _FAMILY,
+        "over": "all comparisons of this table with its baseline row, rows times columns",
         "tests": tests,
         # The tests that have a p: one seed allows none over training runs.
         "units": list(UNITS) if len(seeds) > 1 else ["images"],
-        "made": len(made),
-        "marked": sum(comparison["mark"] != 0 for comparison in made),
-        "power": seeds_needed(rows, comparisons=len(made)),
+        "made": len(family),
+        "marked": sum(comparison["mark"] != 0 for comparison in family),
+        "power": seeds_needed(rows, comparisons=len(family)),
     }
+
+
+def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the line of a choice: the chosen row, under the line's name and without printed numbers; no new test."""
+    row = next(each for each in rows if each["id"] == choice.chosen)
+    printed = {"printed_percent": None, "printed_sd_percent": None, "difference_to_printed_percent": None}
+    cells = {column: {**cell, **printed} for column, cell in row["cells"].items()}
+    label = f"{choice.label}: {next(each.label for each in choice.candidates if each.row == choice.chosen)}"
+    own = {"id": choice.id, "label": label, "note": choice.rule, "printed_p": {}, "doubt": {}, "cells": cells}
+    return {**row, **own, "choice": choice.model_dump(mode="json")}
+
+
+def choose(selection: Selection, labels: Mapping[str, str], scores: Mapping[str, Mapping[int, float]]) -> Choice:
+    """Return the choice among rows: id -> seed -> best validation CIDEr-D."""
+    seeds = sorted({seed for row in selection.over for seed in scores[row]})
+    candidates = []
+    for row in selection.over:
+        missing = [f"seed {seed}" for seed in seeds if seed not in scores[row]] if seeds else ["every seed"]
+        if missing:
+            where = f"selection {selection.id!r}: row {row!r}"
+            raise MetricError(f"{where} has no validation score of {missing[0]}; train it")
+        mean = fmean(scores[row].values())
+        candidates.append(Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=mean))
+    best = max(candidates, key=lambda each: each.mean)  # the first of equal ones
+    return Choice(id=selection.id, label=selection.label, chosen=best.row, rule=RULE, candidates=candidates)
+
+
+def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choice]:
+    """Choose for each line of a table by the trainings below ``runs``, and write the record ``out``."""
+    scores = {
+        row: {seed: read_number(runs / path / "training.json", "best_val_cider_d") for seed, path in by_seed.items()}
+        for row, by_seed in spec.trainings.items()
+    }
+    choices = [choose(selection, spec.labels, scores) for selection in spec.selections]
+    write_json(out, [choice.model_dump(mode="json") for choice in choices])
+    record(out)
+    for choice in choices:
+        means = ", ".join(f"{each.row} {100 * each.mean:.1f}" for each in choice.candidates)
+        log.info(f"{choice.id}: {choice.chosen} of {means} (validation CIDEr-D)")
+    return choices
+
+
+def read_selections(path: Path, selections: Sequence[Selection]) -> list[Choice]:
+    """Return the choices of a record, which must be those of the table."""
+    check(path)
+    choices: list[Choice] = read_json(path, list[Choice])
+    lines = [(each.id, [candidate.row for candidate in each.candidates]) for each in choices]
+    expected = [(each.id, each.over) for each in selections]
+    if lines != expected or any(each.chosen not in rows for each, (_, rows) in zip(choices, lines, strict=True)):
+        raise DamagedFile(f"{path}: the choices are not those of the table; delete it and run `recap select` again")
+    return choices

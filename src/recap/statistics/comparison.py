@@ -1,33 +1,66 @@
-"""Comparison of two rows on one metric: the tests, their correction over a table, and the marks."""
+"""Comparison of two systems on one metric: tests over images, runs and both, Holm's correction, and the power of seeds.
+
+All differences are second minus first, a row of a table minus its baseline row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
-from typing import Any
+from statistics import fmean, variance
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from recap.statistics.paired import Paired, compare_paired
+from recap.core.hashing import generator
+from recap.settings.tables import column_info
 
 SIGNIFICANT = 0.05
+LEVEL = 0.95  # of intervals
+POWER = 0.8
+MOST = 100  # seeds that are tried until the power suffices
 # Units of a table's tests: name -> key of the test in a comparison.
 UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
+# Means over seeds differ by rounding in the last digits; without rounding, tied images would be ranked by noise.
+_DECIMALS = 12
 # pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as the caption shrinks.
 _BLEU_FLOOR = 1e-3
 
 
-@dataclass(frozen=True)
-class Welch:
-    """Welch's t-test, second minus first; None where the runs do not allow a value, with the reason.
+class Sample(NamedTuple):
+    """The scores of one system: of each image ``[images]``, the mean over its runs, and of the corpus ``[runs]``."""
 
-    Attributes:
-        t: statistic.
-        degrees: Welch-Satterthwaite degrees of freedom.
-        p: two-sided p.
-        reason: why the values are None.
+    images: Sequence[float]
+    runs: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Tests of the differences d of n images; None where the images allow no value, with the reason.
+
+    With mean m and standard deviation s (ddof 1) of d::
+
+        t = m / (s / sqrt(n)),  n - 1 degrees of freedom        d_z = m / s  (Cohen)
+        low, high = m -+ t_0.975 * s / sqrt(n)
+
+    ``p`` is the two-sided p of t. ``p_wilcoxon`` is that of the signed-rank test without zero differences: exact for up
+    to 50 differences without ties, else normal.
     """
+
+    images: int
+    mean_difference: float
+    low: float | None = None
+    high: float | None = None
+    t: float | None = None
+    p: float | None = None
+    d_z: float | None = None
+    p_wilcoxon: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class TTest:
+    """A two-sided t-test; None where there is no value, with the reason."""
 
     t: float | None = None
     degrees: float | None = None
@@ -35,96 +68,90 @@ class Welch:
     reason: str | None = None
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
-    """Compare corpus scores ``[runs]`` of two systems; the seeds of one need not be those of the other."""
-    if min(len(first), len(second)) < 2:
-        return Welch(reason="a row has only one run")
-    # Rounded as in the paired test: equal scores must not differ in the last digit.
-    one, two = np.round(np.asarray(first, np.float64), 12), np.round(np.asarray(second, np.float64), 12)
-    if np.ptp(one) == 0 and np.ptp(two) == 0:
-        return Welch(reason="the runs of each row all give the same value")
+def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
+    """Compare scores ``[images]`` of two systems on the same images, in the same order."""
+    if len(first) != len(second) or len(first) == 0:
+        raise ValueError(f"paired scores need equal lengths above 0, not {len(first)} and {len(second)}")
+    differences = np.round(np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS)
+    if not np.isfinite(differences).all():
+        raise ValueError("a score is not finite")
+    count, mean = len(differences), float(differences.mean())
+    if count < 2:
+        return Paired(count, mean, reason="needs at least 2 images")
+    if not differences.any():
+        return Paired(count, 0.0, low=0.0, high=0.0, reason="all differences are zero")
     from scipy import stats
 
-    parts = [float(values.var(ddof=1)) / len(values) for values in (one, two)]
-    t = float(two.mean() - one.mean()) / sum(parts) ** 0.5
-    degrees = sum(parts) ** 2 / sum(part**2 / (len(v) - 1) for part, v in zip(parts, (one, two), strict=True))
-    return Welch(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
+    p_wilcoxon = float(stats.wilcoxon(differences[differences != 0]).pvalue)
+    if np.ptp(differences) == 0:
+        return Paired(count, mean, mean, mean, p_wilcoxon=p_wilcoxon, reason="every image differs by the same amount")
+    deviation, root = float(differences.std(ddof=1)), float(np.sqrt(count))
+    t = mean / (deviation / root)
+    p, margin = float(2 * stats.t.sf(abs(t), count - 1)), float(stats.t.ppf(0.975, count - 1)) * deviation / root
+    return Paired(count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon)
 
 
-@dataclass(frozen=True)
-class Joint:
-    """Test of a difference over images and training runs together; None where there is no value, with the reason.
+def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
+    """Compare corpus scores ``[runs]`` of two systems by Welch's test; their seeds need not be the same.
 
-    Attributes:
-        t: root of Clark's min F' (1973): the difference over the root of both squared standard errors.
-        degrees: Satterthwaite degrees of freedom.
-        p: the largest of three two-sided p: of ``t``, of the paired test and of Welch's.
-        reason: why the values are None.
+    With mean m_i, variance v_i (ddof 1) and n_i runs of system i, and e_i = v_i / n_i::
+
+        t = (m_2 - m_1) / sqrt(e_1 + e_2)        degrees = (e_1 + e_2)^2 / (e_1^2 / (n_1 - 1) + e_2^2 / (n_2 - 1))
     """
+    if min(len(first), len(second)) < 2:
+        return TTest(reason="a row has only one run")
+    one, two = (np.round(np.asarray(values, np.float64), _DECIMALS) for values in (first, second))
+    if np.ptp(one) == 0 and np.ptp(two) == 0:
+        return TTest(reason="the runs of each row all give the same value")
+    from scipy import stats
 
-    t: float | None = None
-    degrees: float | None = None
-    p: float | None = None
-    reason: str | None = None
+    errors = [float(values.var(ddof=1)) / len(values) for values in (one, two)]
+    t = float(two.mean() - one.mean()) / sum(errors) ** 0.5
+    degrees = sum(errors) ** 2 / sum(e**2 / (len(values) - 1) for e, values in zip(errors, (one, two), strict=True))
+    return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
 
 
-def compare_jointly(paired: Paired, runs: Welch) -> Joint:
-    """Combine the test over images with the test over runs of the same difference.
+def compare_jointly(paired: Paired, runs: TTest) -> TTest:
+    """Combine the test over images with the test over runs of the same difference: Clark's min F' (1973).
 
     Each of the two treats the other's random factor as fixed, so both together can reject a true null hypothesis more
     often than 5 % of the time: 10 % with ten seeds and equal standard errors. The joint test does not
-    (`benchmarks/table_marks.py`).
+    (`benchmarks/table_marks.py`). With the squared standard errors e_i = 1 / t_i^2 in units of the squared difference::
+
+        t = 1 / sqrt(e_images + e_runs)
+        degrees = (e_images + e_runs)^2 / (e_images^2 / (n - 1) + e_runs^2 / degrees_runs)  (Satterthwaite)
+
+    ``p`` is the largest of the three: of this t, of the paired test and of Welch's.
     """
     if paired.t is None or paired.p is None:
-        return Joint(reason=paired.reason)
+        return TTest(reason=paired.reason)
     if runs.t is None or runs.degrees is None or runs.p is None:
-        return Joint(reason=runs.reason)
+        return TTest(reason=runs.reason)
     if paired.t * runs.t < 0:
-        return Joint(reason="image scores and corpus scores point in opposite directions")
+        return TTest(reason="image scores and corpus scores point in opposite directions")
     if paired.t * runs.t == 0:
-        return Joint(t=0.0, degrees=runs.degrees, p=1.0)
+        return TTest(t=0.0, degrees=runs.degrees, p=1.0)
     from scipy import stats
 
-    # Squared standard errors in units of the squared difference.
-    images, trainings = paired.t**-2, runs.t**-2
-    t = (images + trainings) ** -0.5
-    degrees = (images + trainings) ** 2 / (images**2 / (paired.images - 1) + trainings**2 / runs.degrees)
-    p_joint = float(2 * stats.t.sf(t, degrees))
-    return Joint(t=t if runs.t > 0 else -t, degrees=degrees, p=max(p_joint, paired.p, runs.p))
+    over_images, over_runs = paired.t**-2, runs.t**-2
+    both = over_images + over_runs
+    t, degrees = both**-0.5, both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
+    p = max(float(2 * stats.t.sf(t, degrees)), paired.p, runs.p)
+    return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
 
 
-def compare_rows(
-    metric: str,
-    *,
-    baseline_images: Sequence[float],
-    images: Sequence[float],
-    baseline_runs: Sequence[float],
-    runs: Sequence[float],
-    higher_is_better: bool = True,
-) -> dict[str, Any]:
-    """Test one metric of a row against the baseline row.
+def compare_rows(metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True) -> dict[str, Any]:
+    """Return the tests of one metric of a row against the baseline row; a BLEU below 0.001 counts as 0 in them."""
+    paired = compare_paired(_tested(metric, baseline.images), _tested(metric, row.images))
+    over_runs = welch(_tested(metric, baseline.runs), _tested(metric, row.runs))
+    tests = {"paired": asdict(paired), "welch": asdict(over_runs), "joint": asdict(compare_jointly(paired, over_runs))}
+    # Only where it is true, so that files written before such metrics are unchanged.
+    direction = {} if higher_is_better else {"lower_is_better": True}
+    return {"difference": fmean(row.runs) - fmean(baseline.runs), **tests, "mark": 0, "reason": None, **direction}
 
-    Args:
-        metric: its name; in the tests, a BLEU below 0.001 counts as 0.
-        baseline_images, images: scores ``[images]``, averaged over the runs, in one order.
-        baseline_runs, runs: corpus scores ``[runs]``; the rows may have different numbers of runs.
-        higher_is_better: whether a larger value of the metric is better.
 
-    Returns:
-        ``difference`` of the mean corpus scores and the tests ``paired``, ``welch`` and ``joint``.
-    """
-    paired = compare_paired(_tested(metric, baseline_images), _tested(metric, images))
-    over_runs = welch(_tested(metric, baseline_runs), _tested(metric, runs))
-    return {
-        "difference": fmean(runs) - fmean(baseline_runs),
-        "paired": asdict(paired),
-        "welch": asdict(over_runs),
-        "joint": asdict(compare_jointly(paired, over_runs)),
-        "mark": 0,
-        "reason": None,
-        # Only where it is true, so that files written before such metrics are unchanged.
-        **({} if higher_is_better else {"lower_is_better": True}),
-    }
+def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
+    return [0.0 if value < _BLEU_FLOOR else value for value in values] if metric.startswith("BLEU") else values
 
 
 def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any]:
@@ -133,14 +160,9 @@ def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any
 
 
 def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)) -> dict[str, int]:
-    """Add Holm's p to every kind of test of one family of comparisons, then ``mark`` the significant ones.
+    """Add Holm's p to every kind of test of one family, then ``mark`` what is significant in all units.
 
-    Args:
-        comparisons: made by :func:`compare_rows`; changed in place.
-        units: a difference is marked if it is significant in all of them; tables use all, which takes two runs a row.
-
-    Returns:
-        Kind of test -> number of comparisons that allow it.
+    Returns kind of test -> number of comparisons that allow it.
     """
     counts = {}
     for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
@@ -154,46 +176,150 @@ def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tup
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's step-down adjusted p-values in the order given.
+    """Return Holm's step-down adjusted p-values in the same order; None stands for a test that gave no p.
 
-    Args:
-        p_values: the family's p-values; None marks a test without a value; it stays None and is not counted.
-
-    Returns:
-        For the k-th smallest of m: the running maximum of ``(m - k + 1) * p``, at most 1.
-
-    Raises:
-        ValueError: a p-value is not between 0 and 1.
+    Of the m sorted p-values, the k-th becomes max over j <= k of min(1, (m - j + 1) p_j).
     """
-    made = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
-    if any(not 0 <= p <= 1 for p, _ in made):
+    ranked = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    if any(not 0 <= p <= 1 for p, _ in ranked):
         raise ValueError("a p-value must be between 0 and 1")
     adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
-    for rank, (p, index) in enumerate(made):
-        largest = max(largest, min(1.0, (len(made) - rank) * p))
+    for rank, (p, index) in enumerate(ranked):
+        largest = max(largest, min(1.0, (len(ranked) - rank) * p))
         adjusted[index] = largest
     return adjusted
 
 
 def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
-    """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0.
-
-    Not marked if the mean image score and the corpus score differ in opposite directions, as BLEU and METEOR can.
-    """
+    """Return 1 or -1 where a row is significantly better or worse than the baseline, else 0."""
     adjusted = [comparison[UNITS[unit]]["p_holm"] for unit in units]
     if any(p is None or p >= SIGNIFICANT for p in adjusted):
         return 0
     difference = comparison["difference"]
+    # The mean image score and the corpus score can differ in opposite directions, as BLEU and METEOR do.
     if comparison["paired"]["mean_difference"] * difference <= 0:
         return 0
-    better = difference < 0 if comparison.get("lower_is_better") else difference > 0
-    return 1 if better else -1
+    return 1 if (difference < 0) == comparison.get("lower_is_better", False) else -1
 
 
-def _tested(metric: str, values: Sequence[float]) -> list[float]:
-    """Return the scores for the tests, with small BLEU as 0."""
-    if not metric.startswith("BLEU"):
-        return list(values)
-    scores = np.asarray(values, np.float64)
-    return np.where(scores < _BLEU_FLOOR, 0.0, scores).tolist()
+def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of the mean of ``[images]``, the same on every call; None for one image."""
+    if len(values) < 2:
+        return None
+    from scipy import stats
+
+    interval = stats.bootstrap(
+        (np.asarray(values, np.float64),),
+        np.mean,
+        n_resamples=2_000,
+        batch=100,  # resamples in memory at a time
+        confidence_level=LEVEL,
+        method="percentile",
+        random_state=generator(0, "percentile interval"),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What a difference of two rows errs by, in the unit of the difference.
+
+    With r rows that vary and k runs of each, the squared standard error is ``over_images**2`` over images,
+    r * spread / k over runs, and their sum over both. The error over images stays as it is, though part of it shrinks
+    with more seeds.
+    """
+
+    over_images: float  # standard error of the difference over images
+    images: int
+    spread: float  # variance between runs of one row
+    rows: int = 2  # 1 against a fixed number
+
+    def power(self, size: float, level: float, seeds: int) -> float:
+        """Return the least power that the three tests have for a true difference with ``seeds`` >= 2 runs a row."""
+        # Squared standard errors are in units of the squared difference, as in the joint test.
+        images, trainings = (self.over_images / size) ** 2, self.rows * self.spread / seeds / size**2
+        degrees_images, degrees = self.images - 1, self.rows * (seeds - 1)
+        both = images + trainings
+        degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
+        tests = ((images, degrees_images), (trainings, degrees), (both, degrees_both))
+        return min(_power(error**-0.5, freedom, level) for error, freedom in tests)
+
+    def seeds_for(self, size: float, level: float, *, more_than: int = 1) -> int | None:
+        """Return the least number of seeds with 80 % power; None: more than ``MOST``."""
+        if _power(size / self.over_images, self.images - 1, level) < POWER:
+            return None
+        candidates = range(more_than + 1, MOST + 1)
+        return next((seeds for seeds in candidates if self.power(size, level, seeds) >= POWER), None)
+
+
+def _power(size: float, degrees: float, level: float) -> float:
+    """Return the power of a two-sided t-test for a true difference of ``size`` standard errors.
+
+    P(T > t_(1 - level / 2)), where T has the noncentral t-distribution with noncentrality ``size``.
+    """
+    from scipy import stats
+
+    return float(stats.nct.sf(stats.t.isf(level / 2, degrees), degrees, size))
+
+
+def least_difference(seeds: int, *, comparisons: int) -> float:
+    """Return the true difference that Welch's test finds with 80 % power, in standard deviations of one run."""
+    from scipy import optimize
+
+    root, degrees = (seeds / 2) ** 0.5, 2 * seeds - 2  # a difference of 1 is `root` standard errors
+    level = SIGNIFICANT / comparisons
+    return float(optimize.brentq(lambda size: _power(size * root, degrees, level) - POWER, 0.01, 1e4))
+
+
+def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[str, Any] | None:
+    """Return how many seeds would mark the largest unmarked difference of one metric, of described and marked rows.
+
+    ``seeds`` is above the number that was not enough; None: more than ``MOST``. There is nothing to return where every
+    difference is marked, or no row has several runs that differ. ``comparisons``: size of the family, for Holm.
+    """
+    for metric in sorted(rows[0]["cells"], key=lambda name: name != "CIDEr"):
+        cells = [row["cells"][metric] for row in rows]
+        tested = [(row["label"], cell["comparison"]) for row, cell in zip(rows, cells, strict=True) if _is_tested(cell)]
+        unmarked = [(label, comparison) for label, comparison in tested if not comparison["mark"]]
+        spread = _spread(cells)
+        if not unmarked or not spread:
+            continue
+        label, largest = max(unmarked, key=lambda pair: abs(pair[1]["difference"]))
+        paired, size = largest["paired"], abs(largest["difference"])
+        errors = Errors(size / abs(paired["t"]), paired["images"], spread)
+        seeds = errors.seeds_for(size, SIGNIFICANT / comparisons, more_than=max(cell["n"] for cell in cells))
+        return {"metric": metric, "row": label, "difference": largest["difference"], "seeds": seeds}
+    return None
+
+
+def add_seeds_for_printed(rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int) -> None:
+    """Add to each comparison of described rows how many seeds would tell a difference of the printed size.
+
+    ``seeds_for_printed`` has ``difference`` (printed, in the unit of the print) and ``seeds`` (None: more than
+    ``MOST``). A comparison without a test over runs, or of rows of which one has no printed number, gets none.
+    """
+    for metric, base in next(row["cells"] for row in rows if row["id"] == baseline).items():
+        cells = [row["cells"][metric] for row in rows]
+        spread = _spread(cells)
+        for cell in cells:
+            comparison, printed = cell["comparison"], (base["printed_percent"], cell["printed_percent"])
+            if None in printed or not spread or not _is_tested(cell):
+                continue
+            difference, paired = round(printed[1] - printed[0], 6), comparison["paired"]
+            errors = Errors(abs(paired["mean_difference"] / paired["t"]), paired["images"], spread)
+            size = abs(difference) / column_info(metric).scale
+            seeds = errors.seeds_for(size, SIGNIFICANT / comparisons) if size else None
+            comparison["seeds_for_printed"] = {"difference": difference, "seeds": seeds}
+
+
+def _spread(cells: Iterable[Mapping[str, Any]]) -> float:
+    """Return the variance between runs, which the rows share: that of one row's few runs says little."""
+    runs = [list(cell["values"].values()) for cell in cells if cell["n"] > 1]
+    return fmean(variance(values) for values in runs) if runs else 0.0
+
+
+def _is_tested(cell: Mapping[str, Any]) -> bool:
+    """Return whether a cell's comparison has errors over images and over runs (an ensemble is one run)."""
+    comparison = cell["comparison"]
+    return bool(comparison and comparison["paired"] and comparison["paired"]["t"] and comparison["welch"]["t"])

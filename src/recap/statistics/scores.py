@@ -1,8 +1,11 @@
-"""Reads the score files of one run, each verified against `SHA256SUMS`."""
+"""The scores of a run, of COCO's server and of a table's rows, read from files that `SHA256SUMS` verifies."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,25 @@ from pydantic import FiniteFloat
 
 from recap.core.checksums import check
 from recap.core.documents import read_json
-from recap.core.errors import DamagedFile, MissingFile
+from recap.core.errors import DamagedFile, MetricError, MissingFile
+from recap.core.hashing import parse_signature, sha256_file
+from recap.plan.outside_rows import outside_path
+from recap.plan.run import Run, row_runs
+from recap.plan.submissions import TEST, results_name
+from recap.settings import OutsideRow, Row, Table
+from recap.settings.base import Strict
+from recap.settings.metrics import server_names
 from recap.settings.recipes import DecodingSettings, OutsideCaptions
+from recap.settings.tables import RUN_COLUMNS
+from recap.statistics.comparison import Sample
+
+Seed = int | str
+FILE = "file"  # a file of captions counts as one run, which has this in place of a seed
+ANSWER = "scores.json"  # of the server, in the folder of a submission
+ALONE = "the COCO server alone has the references"
+NO_IMAGES = "the COCO server gives no scores per image, so no test is possible"
+# Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted one of these reasons.
+_FAILED = re.compile("(METEOR|SPICE) (stopped|did not finish|answered|failed|ended|gave)|no Java was found|MemoryError")
 
 
 @dataclass(frozen=True)
@@ -23,15 +43,7 @@ class _Captioned:
 
 @dataclass(frozen=True)
 class Metrics:
-    """``metrics.json`` of a run.
-
-    Attributes:
-        scores: name -> score of all images; None where it was not computed.
-        signature: which references, tokenizer and scorers the scores came from.
-        split: whose images were scored, e.g. ``test``.
-        decoding: how the captions were searched, or the file that they are from.
-        not_run: name -> why it has no score.
-    """
+    """``metrics.json`` of a run: corpus scores, their signature, and by metric why there is no score."""
 
     scores: dict[str, FiniteFloat | None]
     signature: str
@@ -40,12 +52,21 @@ class Metrics:
     not_run: dict[str, str] = field(default_factory=dict)
 
 
-def read_metrics(folder: Path) -> Metrics:
-    """Return ``metrics.json`` of a run.
+class Answer(Strict):
+    """What the server answered; ``captions_sha256`` is of the captions of test2014 that it was sent."""
 
-    Raises:
-        RecapError: it is missing, no such file, or not the one that `SHA256SUMS` lists.
-    """
+    date: date
+    captions_sha256: str
+    scores: dict[str, float]
+
+    @property
+    def source(self) -> str:
+        """Who gave the scores, and when."""
+        return f"COCO server, {self.date.isoformat()}"
+
+
+def read_metrics(folder: Path) -> Metrics:
+    """Return ``metrics.json`` of a run."""
     path = folder / "metrics.json"
     check(path)
     metrics: Metrics = read_json(path, Metrics)
@@ -53,11 +74,7 @@ def read_metrics(folder: Path) -> Metrics:
 
 
 def read_number(path: Path, key: str) -> float:
-    """Return a number from a JSON file of a training.
-
-    Raises:
-        RecapError: the file is missing or changed, or has no such number.
-    """
+    """Return a number from a JSON file of a training."""
     check(path)
     value = read_json(path, dict[str, Any]).get(key)
     if not isinstance(value, int | float):
@@ -66,22 +83,14 @@ def read_number(path: Path, key: str) -> float:
 
 
 def read_captions(folder: Path, split: str) -> dict[int, str]:
-    """Return the captions of a run: image id -> caption.
-
-    Raises:
-        RecapError: as :func:`read_metrics`.
-    """
+    """Return the captions of a run: image id -> caption."""
     path = folder / f"captions.{split}.json"
     check(path)
     return {item.image_id: item.caption for item in read_json(path, list[_Captioned])}
 
 
 def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
-    """Return the scores per image of a run, sorted by image id: column -> ``[images]``.
-
-    Raises:
-        RecapError: as :func:`read_metrics`.
-    """
+    """Return the scores per image of a run, sorted by image id: column -> ``[images]``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,3 +104,136 @@ def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
         reason = " ".join(str(error).split())
         raise DamagedFile(f"{path}: not a score file ({reason}); delete it and evaluate this run again") from error
     return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def sent_captions(folder: Path) -> Path:
+    """Return the captions of test2014 in the folder of a submission, whose name is that of the submission."""
+    return folder / results_name(TEST, folder.name)
+
+
+def read_answer(folder: Path) -> Answer | str:
+    """Return what the server answered to a submission, or why there are no scores of the captions as they are."""
+    path = folder / ANSWER
+    if not path.exists():
+        return f"{ALONE}; send it {folder}/{folder.name}.zip and bring its answer in with `recap scores import`"
+    check(path)
+    answer: Answer = read_json(path, Answer)
+    if sha256_file(sent_captions(folder)) != answer.captions_sha256:
+        return f"the {answer.source}, scored other captions than those of now; send it {folder}/{folder.name}.zip"
+    return answer
+
+
+def not_comparable(first_signature: str, second_signature: str) -> str | None:
+    """Return in what two signatures differ that makes scores incomparable; None: they compare."""
+    one, two = parse_signature(first_signature), parse_signature(second_signature)
+    key = next((key for key in ("tok", "refs", "images", "split") if one.get(key) != two.get(key)), None)
+    return key and f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other"
+
+
+@dataclass
+class RowScores:
+    """The scores of the runs of one row; all seeds agree in what is compared."""
+
+    row: Row | OutsideRow
+    signature: str = ""  # of the first seed
+    signatures: dict[Seed, str] = field(default_factory=dict)
+    values: dict[str, dict[Seed, float]] = field(default_factory=dict)  # column -> seed -> corpus score or number
+    reasons: dict[str, str] = field(default_factory=dict)  # column -> why a run lacks it
+    sources: list[str] = field(default_factory=list)  # who gave the scores that are not this program's
+    images: dict[str, list[np.ndarray]] = field(default_factory=dict)  # metric -> scores [images] of each run
+    image_ids: list[int] = field(default_factory=list)  # sorted
+
+    def sample(self, metric: str) -> Sample:
+        """Return the scores of a metric, those of images in the order of ``image_ids``."""
+        return Sample(np.mean(self.images[metric], axis=0).tolist(), list(self.values[metric].values()))
+
+    def add(self, column: str, seed: Seed, value: float | str) -> None:
+        """Add the value of one run, or the reason why there is none."""
+        if isinstance(value, str):
+            self.reasons[column] = value
+        else:
+            self.values.setdefault(column, {})[seed] = value
+
+    def add_metrics(self, columns: Sequence[str], seed: Seed, folder: Path) -> None:
+        """Add the metrics of one run from its files."""
+        row, metrics = self.row.id, read_metrics(folder)
+        self.signatures[seed], self.signature = metrics.signature, self.signature or metrics.signature
+        _check_signatures(f"{row} (first seed)", self.signature, f"{row} (seed {seed})", metrics.signature)
+        images = read_image_scores(folder, metrics.split)
+        ids = images["image_id"].tolist()
+        if self.image_ids and ids != self.image_ids:
+            raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row!r}")
+        self.image_ids = ids
+        for column in (each for each in columns if each not in RUN_COLUMNS and each not in server_names()):
+            value, reason = metrics.scores.get(column), metrics.not_run.get(column, "not in metrics.json")
+            if value is None:
+                remedy = f"; this failure is not a result: delete {folder}/metrics.json and run the same command again"
+                self.add(column, seed, reason + remedy if _FAILED.match(reason) else reason)
+            elif column in images:
+                self.add(column, seed, value)
+                self.images.setdefault(column, []).append(images[column])
+            else:
+                why = f"metrics.json has {column} but the scores per image do not; evaluate this run again"
+                raise MetricError(f"{folder}: {why}")
+
+
+def collect(
+    table: Table,
+    seeds: Sequence[int],
+    scores_root: Path,
+    trainings: Mapping[str, Sequence[Path]],
+    server: Mapping[str, Path],
+    *,
+    outside: str | None = None,
+) -> list[RowScores]:
+    """Read the scores of every row, and refuse rows that cannot be compared.
+
+    ``scores_root`` is the folder above ``<dataset>/<subset>/...``. By path of a scored run, ``trainings`` has the
+    folders of its trainings in their order, and ``server`` that of what COCO's server is sent of it. ``outside`` is the
+    table's name in the paths of scored files of captions, whose rows come last; None: without these.
+    """
+    rows = []
+    for row in table.rows:
+        scores = RowScores(row)
+        not_sent = table.server.not_sent.get(row.id) if table.server else None
+        for run in row_runs(row, list(seeds)):
+            scores.add_metrics(table.columns, run.seed, scores_root / run.path)
+            answer = read_answer(server[run.path]) if run.path in server else not_sent or ALONE
+            if isinstance(answer, Answer) and answer.source not in scores.sources:
+                scores.sources.append(answer.source)
+            for column in table.columns:
+                if column in RUN_COLUMNS:
+                    scores.add(column, run.seed, _number(column, run, trainings))
+                elif column in server_names():
+                    scores.add(column, run.seed, answer if isinstance(answer, str) else answer.scores[column])
+        rows.append(scores)
+    for file_row in table.outside if outside else []:
+        scores = RowScores(file_row)
+        scores.add_metrics(table.columns, FILE, scores_root / outside_path(table, str(outside), file_row.id))
+        for column in table.columns:
+            if column in RUN_COLUMNS or column in server_names():
+                scores.reasons[column] = "rows from outside have no training here, and are not sent to a server"
+        rows.append(scores)
+    first = rows[0]
+    for other in rows[1:]:
+        _check_signatures(first.row.id, first.signature, other.row.id, other.signature)
+        if other.image_ids != first.image_ids:
+            raise MetricError(f"rows {first.row.id!r} and {other.row.id!r} were scored on different image ids")
+    return rows
+
+
+def _number(column: str, run: Run, trainings: Mapping[str, Sequence[Path]]) -> float | str:
+    """Return what the trainings of one run recorded, of all its stages or of the last."""
+    if run.members:
+        return "an ensemble has several trainings"
+    if run.path not in trainings:
+        raise MetricError(f"column {column!r} needs the trainings of {run.path}: `trainings` of --spec, below --runs")
+    info = RUN_COLUMNS[column]
+    stages = trainings[run.path] if info.all_stages else trainings[run.path][-1:]
+    return sum(read_number(stage / info.file, info.key) for stage in stages)
+
+
+def _check_signatures(first: str, first_signature: str, second: str, second_signature: str) -> None:
+    reason = not_comparable(first_signature, second_signature)
+    if reason:
+        raise MetricError(f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way")

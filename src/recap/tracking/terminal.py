@@ -11,9 +11,8 @@ from recap.core.hashing import differences
 from recap.plan.result_tables import read_tables
 from recap.reporting.text import p_text, plain
 from recap.settings.params import read_mapping
-from recap.statistics.collect import not_comparable
-from recap.statistics.paired import compare_paired
-from recap.statistics.scores import Metrics, read_image_scores, read_metrics
+from recap.statistics.comparison import compare_paired
+from recap.statistics.scores import Metrics, not_comparable, read_image_scores, read_metrics
 from recap.tracking.records import MAIN_METRIC, Record, read_runs
 from recap.tracking.tables import describe_settings
 

@@ -41,7 +41,7 @@ class Hallucinated(Metric):
 
 @pytest.fixture
 def chair(monkeypatch):
-    monkeypatch.setattr(METRICS, "_targets", {**METRICS._targets, "CHAIR": f"{__name__}:Hallucinated"})
+    monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "CHAIR": f"{__name__}:Hallucinated"})
 
 
 @pytest.fixture(autouse=True)

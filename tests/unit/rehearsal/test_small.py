@@ -139,7 +139,7 @@ def test_the_jobs_of_a_plan_are_counted_by_rule():
 @pytest.mark.parametrize("paper", ["acf", "fusion", "visualgpt", "xlan", "zodiac"])
 def test_the_short_form_can_judge_a_claim_and_no_claim_names_a_row_that_is_gone(small, paper, tmp_path):
     asked = planned_claims(planned(small, paper, **cut_rows(planned(small, paper))))
-    judged = [each for verdict in judge_claims(asked.claims, asked.tables, tmp_path) for each in verdict.judged]
+    judged = [each for verdict in judge_claims(asked, tmp_path) for each in verdict.judged]
     assert any(each.planned and "is not run" not in each.why for each in judged)
 
 

@@ -10,8 +10,7 @@ from recap.cli import main
 from recap.plan.claims import planned_claims, read_claims
 from recap.reporting.claims import claim_line, verdict_text, write_claims
 from recap.settings.claims import Claim
-from recap.statistics.claim_tests import HOLDS, NOT_RUN, Judged
-from recap.statistics.claims import Verdict
+from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
 
 CLAIM = Claim(
     id="mine.c1",

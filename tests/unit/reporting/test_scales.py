@@ -8,7 +8,7 @@ from recap.metrics.base import Metric
 from recap.reporting.content import table_content
 from recap.settings import Table
 from recap.settings.metrics import METRICS
-from recap.statistics.comparison import compare_rows, correct
+from recap.statistics.comparison import Sample, compare_rows, correct
 
 
 class Errors(Metric):
@@ -26,23 +26,22 @@ class Errors(Metric):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(METRICS, "_targets", {**METRICS._targets, "errors": f"{__name__}:Errors"})
+    monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "errors": f"{__name__}:Errors"})
 
 
-IMAGES = {"baseline_images": [1.31, 1.4, 1.52, 1.6], "images": [0.1, 0.21, 0.3, 0.4]}
-RUNS = {"baseline_runs": [1.45, 1.451], "runs": [0.25, 0.251]}
+SAMPLES = Sample([1.31, 1.4, 1.52, 1.6], [1.45, 1.451]), Sample([0.1, 0.21, 0.3, 0.4], [0.25, 0.251])
 
 
 def test_fewer_errors_are_marked_as_better():
-    fewer = compare_rows("errors", **IMAGES, **RUNS, higher_is_better=False)
-    more = compare_rows("errors", **IMAGES, **RUNS)
+    fewer = compare_rows("errors", *SAMPLES, higher_is_better=False)
+    more = compare_rows("errors", *SAMPLES)
     correct([fewer, more], units=["images"])
     assert (fewer["mark"], more["mark"]) == (1, -1)
     assert "lower_is_better" not in more
 
 
 def content():
-    comparison = compare_rows("errors", **IMAGES, **RUNS, higher_is_better=False)
+    comparison = compare_rows("errors", *SAMPLES, higher_is_better=False)
     correct([comparison], units=["images"])
     row = {"dataset": "d", "features": "f", "model": "m", "recipe": "r"}
     rows = [{"id": "a", "label": "A", **row}, {"id": "b", "label": "B", **row}]

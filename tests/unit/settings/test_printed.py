@@ -15,6 +15,7 @@ from recap.reporting.content import table_content
 from recap.reporting.markdown import markdown_table
 from recap.reporting.text import plain
 from recap.settings.params import load_named, names
+from recap.settings.specs import JudgedClaims
 from recap.statistics.claims import judge_claims
 
 FOLDER = Path(__file__).parents[2] / "golden"
@@ -62,7 +63,8 @@ def shown(place):
     """The text of a produced table, of the claims of all papers, or below the table of a study."""
     if place == "claims":
         claims = [claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)]
-        return plain(markdown_table(claims_content(judge_claims(claims, {}, Path()), "paper")))
+        verdicts = judge_claims(JudgedClaims(scale="paper", claims=claims, tables={}), Path())
+        return plain(markdown_table(claims_content(verdicts, "paper")))
     if place in TABLES:
         return plain(markdown_table(produced(place)))
     return plain(load_named(PARAMS, "studies", place).source)

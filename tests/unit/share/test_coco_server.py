@@ -12,7 +12,7 @@ from recap.cli import main
 from recap.core.checksums import record
 from recap.core.errors import DamagedFile, DataError
 from recap.share.coco_server import import_answer, write_submission
-from recap.statistics.server import read_answer
+from recap.statistics.scores import read_answer
 
 SIZES = {"val2014": 3, "test2014": 2}
 

@@ -6,7 +6,7 @@ from benchmarks.claim_verdicts import draw_rows, false_verdicts, verdict
 from benchmarks.table_marks import Components
 from scipy import stats
 
-from recap.statistics.claim_tests import FAILS, HOLDS, UNTOLD
+from recap.statistics.claims import FAILS, HOLDS, UNTOLD
 
 
 def components(training, *, images=150, metrics=3):

@@ -9,10 +9,9 @@ from helpers.score_files import make_table, write_run
 from recap.core.errors import ConfigError
 from recap.plan.run import row_runs
 from recap.settings.claims import Claim
-from recap.settings.specs import ComparedTable, PrintedTable
-from recap.statistics.claim_tests import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD
-from recap.statistics.claims import judge_claims
-from recap.statistics.comparison import compare_rows
+from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
+from recap.statistics.claims import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD, judge_claims
+from recap.statistics.comparison import Sample, compare_rows
 
 SEEDS = [1, 2, 3, 4, 5]
 IDS = range(100)
@@ -22,6 +21,12 @@ QUOTED = [{"id": "q", "label": "Q", "printed": {"CIDEr": 50.0}}]
 def claim(**check):
     against = {} if {"quoted", "printed"} & check.keys() else {"against": "transformer"}
     return Claim(id="mine.c1", sentence="s", where="1", checks=[{"table": "t", "row": "zodiac", **against, **check}])
+
+
+def judged(the_claim, folder, printed=None, **tables):
+    spec = JudgedClaims(scale="small", claims=[the_claim], tables=tables, printed=printed or {})
+    (verdict,) = judge_claims(spec, folder)
+    return verdict
 
 
 class Made:
@@ -39,8 +44,7 @@ class Made:
                 write_run(folder / run.path, {"CIDEr": images, "METEOR": images}, ids=IDS, not_run=())
 
     def judged(self, **check):
-        tables = {"t": ComparedTable(table=self.table, seeds=self.seeds)}
-        return judge_claims([claim(**check)], tables, self.folder)[0]
+        return judged(claim(**check), self.folder, t=ComparedTable(table=self.table, seeds=self.seeds))
 
 
 def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
@@ -69,7 +73,7 @@ def test_one_seed_allows_no_verdict(tmp_path):
 def test_a_claim_with_a_comparison_that_fails_does_not_hold(tmp_path):
     made = Made(tmp_path)
     both = claim().model_copy(update={"checks": [*claim().checks, *claim(sign="lower").checks]})
-    found = judge_claims([both], {"t": ComparedTable(table=made.table, seeds=SEEDS)}, tmp_path)[0]
+    found = judged(both, tmp_path, t=ComparedTable(table=made.table, seeds=SEEDS))
     assert found.verdict == FAILS and found.why.startswith("1 of 2 comparisons")
 
 
@@ -88,7 +92,7 @@ def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
     check = claim(table="t", in_place="u", size=20)
 
     def read(own, other):
-        (found,) = judge_claims([check], {"t": own, "u": other}, tmp_path)[0].judged
+        (found,) = judged(check, tmp_path, t=own, u=other).judged
         return found.table, found.runs
 
     assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == ("t", 5)
@@ -105,12 +109,12 @@ def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_
 
 def test_scores_of_another_stage_than_the_print_say_so(tmp_path):
     made = Made(tmp_path)
-    tables = {"t": ComparedTable(table=made.table, seeds=SEEDS)}
+    table = ComparedTable(table=made.table, seeds=SEEDS)
     check = claim(table="u", in_place="t", size=20)
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
-    (other,) = judge_claims([check], tables, tmp_path, {"u": PrintedTable(stage="xe", rows=rows)})
+    other = judged(check, tmp_path, {"u": PrintedTable(stage="xe", rows=rows)}, t=table)
     assert other.why.startswith("after self-critical training, printed after cross-entropy")
-    (same,) = judge_claims([check], tables, tmp_path, {"u": PrintedTable(stage="scst", rows=rows)})
+    same = judged(check, tmp_path, {"u": PrintedTable(stage="scst", rows=rows)}, t=table)
     assert "printed after" not in same.why
 
 
@@ -118,8 +122,8 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes(tmp_pat
     made = Made(tmp_path)
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
     printed = {"u": PrintedTable(stage="scst", rows=rows)}
-    tables = {"t": ComparedTable(table=made.table, seeds=SEEDS)}
-    (found,) = judge_claims([claim(table="u", in_place="t")], tables, tmp_path, printed)
+    table = ComparedTable(table=made.table, seeds=SEEDS)
+    found = judged(claim(table="u", in_place="t"), tmp_path, printed, t=table)
     assert found.judged[0].printed == 5.0 and found.judged[0].seeds == 2
     assert made.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
 
@@ -140,7 +144,7 @@ def test_the_test_against_a_number_is_that_of_one_sample():
     from scipy import stats
 
     runs, images = [0.7, 0.75, 0.8], [0.6, 0.8, 0.85, 0.75]
-    tests = compare_rows("CIDEr", baseline_images=[0.7] * 4, images=images, baseline_runs=[0.7, 0.7], runs=runs)
+    tests = compare_rows("CIDEr", Sample([0.7] * 4, [0.7, 0.7]), Sample(images, runs))
     assert tests["welch"]["p"] == pytest.approx(stats.ttest_1samp(runs, 0.7).pvalue)
     assert tests["paired"]["p"] == pytest.approx(stats.ttest_1samp(images, 0.7).pvalue)
 
@@ -148,7 +152,7 @@ def test_the_test_against_a_number_is_that_of_one_sample():
 def test_what_no_training_decides_says_why():
     no = Claim(id="m.c1", sentence="s", where="1", not_for_a_program="a name")
     counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
-    found = judge_claims([no, counted], {}, None)
+    found = [judged(each, None) for each in (no, counted)]
     assert [(each.verdict, each.why) for each in found] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
 
 

@@ -11,7 +11,7 @@ from recap.core.checksums import NAME, record
 from recap.core.errors import DamagedFile, MetricError, MissingFile, RecapError
 from recap.plan.run import row_runs
 from recap.statistics.compare import compare_table
-from recap.statistics.paired import compare_paired
+from recap.statistics.comparison import compare_paired
 
 
 def compare(tmp_path, table, seeds):

@@ -5,8 +5,9 @@ import pytest
 from benchmarks.table_marks import Components, draw, rates, take_apart
 from scipy import stats
 
-from recap.statistics.comparison import Welch, compare_jointly, compare_rows, correct
-from recap.statistics.paired import Paired
+from recap.statistics.comparison import Paired, Sample, TTest, compare_jointly, compare_rows, correct
+
+IMAGES = [0.1, 0.2, 0.3, 0.4], [0.31, 0.4, 0.52, 0.6]
 
 
 def paired(t, p, images=300):
@@ -15,7 +16,7 @@ def paired(t, p, images=300):
 
 def test_the_joint_test_is_clarks_min_f():
     t1, t2 = 4.0, 3.0
-    joint = compare_jointly(paired(t1, 1e-4), Welch(t=t2, degrees=4.0, p=0.03))
+    joint = compare_jointly(paired(t1, 1e-4), TTest(t=t2, degrees=4.0, p=0.03))
     f1, f2 = t1**2, t2**2
     assert joint.t**2 == pytest.approx(f1 * f2 / (f1 + f2))
     assert joint.degrees == pytest.approx((f1 + f2) ** 2 / (f1**2 / 4.0 + f2**2 / 299))
@@ -24,29 +25,27 @@ def test_the_joint_test_is_clarks_min_f():
 
 
 def test_the_joint_p_is_never_below_those_of_images_and_runs():
-    assert compare_jointly(paired(9.0, 1e-9), Welch(t=2.0, degrees=1.1, p=0.3)).p == 0.3
-    assert compare_jointly(paired(0.0, 1.0), Welch(t=2.0, degrees=3, p=0.1)).p == 1.0
+    assert compare_jointly(paired(9.0, 1e-9), TTest(t=2.0, degrees=1.1, p=0.3)).p == 0.3
+    assert compare_jointly(paired(0.0, 1.0), TTest(t=2.0, degrees=3, p=0.1)).p == 1.0
 
 
 def test_the_joint_test_has_the_sign_of_the_difference_and_reasons():
-    assert compare_jointly(paired(-9.0, 1e-9), Welch(t=-5.0, degrees=3.0, p=0.02)).t < 0
-    assert "opposite" in compare_jointly(paired(-9.0, 1e-9), Welch(t=5.0, degrees=3.0, p=0.02)).reason
-    assert compare_jointly(paired(3.0, 0.01), Welch(reason="a row has only one run")).reason == "a row has only one run"
-    assert compare_jointly(Paired(1, 0.1, reason="needs"), Welch(t=5.0, degrees=3.0, p=0.02)).reason == "needs"
+    assert compare_jointly(paired(-9.0, 1e-9), TTest(t=-5.0, degrees=3.0, p=0.02)).t < 0
+    assert "opposite" in compare_jointly(paired(-9.0, 1e-9), TTest(t=5.0, degrees=3.0, p=0.02)).reason
+    assert compare_jointly(paired(3.0, 0.01), TTest(reason="a row has only one run")).reason == "a row has only one run"
+    assert compare_jointly(Paired(1, 0.1, reason="needs"), TTest(t=5.0, degrees=3.0, p=0.02)).reason == "needs"
 
 
 def test_a_mark_needs_every_unit():
-    images = {"baseline_images": [0.1, 0.2, 0.3, 0.4], "images": [0.31, 0.4, 0.52, 0.6]}
-    clear = compare_rows("CIDEr", **images, baseline_runs=[0.25, 0.251], runs=[0.45, 0.451])
-    vague = compare_rows("CIDEr", **images, baseline_runs=[0.05, 0.45], runs=[0.25, 0.65])
+    clear = compare_rows("CIDEr", Sample(IMAGES[0], [0.25, 0.251]), Sample(IMAGES[1], [0.45, 0.451]))
+    vague = compare_rows("CIDEr", Sample(IMAGES[0], [0.05, 0.45]), Sample(IMAGES[1], [0.25, 0.65]))
     for units, marked in ((["images"], [1, 1]), (["images", "runs", "both"], [1, 0])):
         correct([clear, vague], units=units)
         assert [comparison["mark"] for comparison in (clear, vague)] == marked
 
 
 def test_a_mark_needs_two_runs_of_each_row():
-    images = {"baseline_images": [0.1, 0.2, 0.3, 0.4], "images": [0.31, 0.4, 0.52, 0.6]}
-    one = compare_rows("CIDEr", **images, baseline_runs=[0.25], runs=[0.4575])
+    one = compare_rows("CIDEr", Sample(IMAGES[0], [0.25]), Sample(IMAGES[1], [0.4575]))
     correct([one])
     assert one["paired"]["p_holm"] < 0.001 and one["mark"] == 0
 

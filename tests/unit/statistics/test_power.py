@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from recap.statistics.comparison import compare_rows, correct
-from recap.statistics.power import MOST, add_seeds_for_printed, least_difference, seeds_needed
+from recap.statistics.comparison import (
+    MOST,
+    Sample,
+    add_seeds_for_printed,
+    compare_rows,
+    correct,
+    least_difference,
+    seeds_needed,
+)
 
 
 @pytest.mark.parametrize(("seeds", "difference"), [(2, 5.7), (5, 2.0)])
@@ -30,13 +37,8 @@ def rows(*runs, images=200):
     found = [base]
     for number, values in enumerate(runs[1:]):
         mean = float(np.mean(values) - np.mean(runs[0]))
-        comparison = compare_rows(
-            "CIDEr",
-            baseline_images=[0.5] * images,
-            images=(0.5 + mean + noise).tolist(),
-            baseline_runs=list(runs[0]),
-            runs=list(values),
-        )
+        own = Sample((0.5 + mean + noise).tolist(), list(values))
+        comparison = compare_rows("CIDEr", Sample([0.5] * images, list(runs[0])), own)
         cell = {"n": len(values), "values": dict(enumerate(values)), "comparison": comparison}
         found.append({"label": f"row {number}", "cells": {"CIDEr": cell}})
     correct([row["cells"]["CIDEr"]["comparison"] for row in found[1:]])

@@ -1,4 +1,4 @@
-"""The tests themselves, against hand calculations and scipy."""
+"""Tests, intervals and correction, against hand calculations and scipy."""
 
 import math
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from recap.statistics.comparison import holm, welch
-from recap.statistics.paired import compare_paired
+from recap.statistics.comparison import compare_paired, holm, percentile_interval, welch
 
 
 def test_paired_against_a_hand_calculation():
@@ -37,30 +36,19 @@ def test_paired_equals_scipy_on_many_images():
     assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
 
 
-def test_second_minus_first():
-    assert compare_paired([0.1, 0.2, 0.4], [0.2, 0.4, 0.9]).mean_difference > 0
-    assert compare_paired([0.2, 0.4, 0.9], [0.1, 0.2, 0.4]).t < 0
-
-
-def test_equal_scores_have_no_p_but_a_reason():
-    # 0.1 + 0.2 differs from 0.3 in the last digit only: that is no difference.
-    result = compare_paired([0.1 + 0.2, 0.5, 0.7], [0.3, 0.5, 0.7])
-    assert (result.mean_difference, result.low, result.high) == (0.0, 0.0, 0.0)
-    assert (result.p, result.t, result.d_z, result.p_wilcoxon) == (None,) * 4
-    assert result.reason == "all differences are zero"
-
-
-def test_a_constant_difference_has_no_spread_to_test():
-    result = compare_paired([0.1, 0.2, 0.3], [0.2, 0.3, 0.4])
-    assert result.p is None and result.mean_difference == pytest.approx(0.1)
-    assert result.p_wilcoxon == pytest.approx(0.25)
-    assert "same amount" in result.reason
-
-
-def test_one_image_is_not_enough():
-    result = compare_paired([0.1], [0.4])
-    assert result.p is None and result.low is None
-    assert result.reason == "needs at least 2 images"
+@pytest.mark.parametrize(
+    ("first", "second", "difference", "p_wilcoxon"),
+    [
+        ([0.1 + 0.2, 0.5, 0.7], [0.3, 0.5, 0.7], 0.0, None),  # 0.1 + 0.2 differs from 0.3 in the last digit only
+        ([0.1, 0.2, 0.3], [0.2, 0.3, 0.4], 0.1, 0.25),  # no spread to test
+        ([0.1], [0.4], 0.3, None),
+    ],
+)
+def test_images_that_allow_no_t_test_give_the_reason(first, second, difference, p_wilcoxon):
+    result = compare_paired(first, second)
+    assert (result.t, result.p, result.d_z) == (None, None, None) and result.reason
+    assert result.mean_difference == pytest.approx(difference)
+    assert result.p_wilcoxon == (p_wilcoxon and pytest.approx(p_wilcoxon))
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), ([0.1], [0.1, 0.2]), ([0.1, math.nan], [0.1, 0.2])])
@@ -78,18 +66,10 @@ def test_welch_against_a_hand_calculation():
     assert (result.t, result.p) == pytest.approx(tuple(stats.ttest_ind([3, 5, 7], [1, 2, 3], equal_var=False)))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "reason"),
-    [
-        ([0.5], [0.6, 0.7], "only one run"),
-        ([0.5, 0.6], [0.6], "only one run"),
-        ([0.5, 0.5], [0.6, 0.6], "same value"),
-    ],
-)
-def test_welch_says_why_it_cannot(first, second, reason):
+@pytest.mark.parametrize(("first", "second"), [([0.5], [0.6, 0.7]), ([0.5, 0.6], [0.6]), ([0.5, 0.5], [0.6, 0.6])])
+def test_runs_that_allow_no_welch_test_give_the_reason(first, second):
     result = welch(first, second)
-    assert (result.t, result.degrees, result.p) == (None, None, None)
-    assert reason in result.reason
+    assert (result.t, result.degrees, result.p) == (None, None, None) and result.reason
 
 
 def test_welch_with_one_constant_row_is_fine():
@@ -117,3 +97,18 @@ def test_holm_against_known_values(raw, adjusted):
 def test_holm_refuses_what_is_no_p():
     with pytest.raises(ValueError, match="between 0 and 1"):
         holm([0.1, 1.2])
+
+
+@pytest.mark.seconds
+def test_an_interval_is_that_of_the_normal_mean_and_the_same_on_every_call():
+    values = np.random.default_rng(0).normal(0.5, 0.1, 1000)
+    low, high = percentile_interval(values)
+    half = 1.96 * values.std(ddof=1) / 1000**0.5
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=half / 5)
+    assert percentile_interval(values) == (low, high)
+
+
+@pytest.mark.seconds
+def test_one_image_has_no_interval_and_equal_images_have_one_of_no_width():
+    assert percentile_interval([0.3]) is None
+    assert percentile_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
