@@ -28,14 +28,14 @@ def add_artifacts(commands: Commands) -> None:
     push = command(
         commands,
         "push",
-        calls("recap.artifacts.transfer:push", "profile inputs"),
+        calls("recap.share.dvc:push", "profile inputs"),
         purpose="record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)",
         example="recap artifacts push flickr8k",
     )
     pull = command(
         commands,
         "pull",
-        calls("recap.artifacts.transfer:pull", "profile inputs"),
+        calls("recap.share.dvc:pull", "profile inputs"),
         purpose="get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)",
         example="recap artifacts pull flickr8k",
     )
@@ -65,14 +65,14 @@ def add_artifacts(commands: Commands) -> None:
 
 
 def _add(a: Arguments) -> None:
-    from recap.artifacts.profiles import add
+    from recap.share.dvc import add_profile
 
-    name = add(a.file, scale=a.scale, inputs=a.inputs, fetch=a.fetch, conda=a.conda)
+    name = add_profile(a.file, scale=a.scale, inputs=a.inputs, fetch=a.fetch, conda=a.conda)
     print(f"dvc repro report@{name}")
 
 
 def _verify(a: Arguments) -> None:
-    from recap.artifacts.verify import problems
+    from recap.share.artifacts import problems
 
     found = 0
     for sentence in (sentence for folder in a.folders for sentence in problems(folder)):
@@ -85,7 +85,7 @@ def _verify(a: Arguments) -> None:
 
 
 def _clean(a: Arguments) -> None:
-    from recap.artifacts.clean import existing_paths, remove
+    from recap.share.artifacts import existing_paths, remove
 
     paths = existing_paths(a.profile)
     if not paths:

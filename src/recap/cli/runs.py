@@ -88,35 +88,35 @@ def _add_results(parser: Parser) -> None:
 
 
 def _list(a: Arguments) -> None:
-    from recap.tracking.terminal import finished_runs, listed
+    from recap.share.run_lists import finished_runs, run_table
 
     found = [run for run in finished_runs(a.results) if a.part in run.record.key or a.part in run.record.name]
-    print_columns(listed(found))
+    print_columns(run_table(found))
 
 
 def _show(a: Arguments) -> None:
-    from recap.tracking.terminal import chosen, finished_runs, shown
+    from recap.share.run_lists import describe_run, find_run, finished_runs
 
-    print("\n".join(shown(chosen(finished_runs(a.results), a.run))))
+    print("\n".join(describe_run(find_run(finished_runs(a.results), a.run))))
 
 
 def _compare(a: Arguments) -> None:
-    from recap.tracking.terminal import chosen, compared, finished_runs
+    from recap.share.run_lists import compare_runs, find_run, finished_runs
 
     runs = finished_runs(a.results)
-    print("\n".join(compared(chosen(runs, a.first), chosen(runs, a.second))))
+    print("\n".join(compare_runs(find_run(runs, a.first), find_run(runs, a.second))))
 
 
 def _gallery(a: Arguments) -> None:
     from recap.core.errors import ConfigError
     from recap.reporting.gallery import write_gallery
     from recap.settings.datasets import PICTURES
-    from recap.tracking.terminal import chosen, finished_runs
+    from recap.share.run_lists import find_run, finished_runs
 
     if a.count < 1:
         raise ConfigError("--count: must be 1 or more")
     every = finished_runs(a.results)
-    runs = [chosen(every, name) for name in a.runs]
+    runs = [find_run(every, name) for name in a.runs]
     data = {run.record.tags["dataset"] for run in runs}
     if len(data) > 1:
         raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")

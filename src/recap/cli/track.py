@@ -13,7 +13,7 @@ def add_track(commands: Commands) -> None:
     parser = command(
         commands,
         "init",
-        calls("recap.tracking.store:init_store", "store"),
+        calls("recap.share.tracking_store:init_store", "store"),
         purpose="prepare the MLflow store",
         example="recap track init --store mlflow/mlflow.db",
     )
@@ -21,7 +21,7 @@ def add_track(commands: Commands) -> None:
     parser = command(
         commands,
         "publish",
-        calls("recap.tracking.publish:publish", "profile results reports store out"),
+        calls("recap.share.tracking_store:publish", "profile results reports store out"),
         purpose="list all runs and tables of a profile in MLflow",
         example="""
             recap track publish --profile demo --results results/demo --reports reports/demo \\
@@ -42,7 +42,7 @@ def add_track(commands: Commands) -> None:
 
 
 def _addresses(a: Arguments) -> None:
-    from recap.tracking.store import run_list_urls
+    from recap.share.tracking_store import run_list_urls
 
     for experiment, address in run_list_urls(store=a.store, port=a.port).items():
         print(f"runs on {experiment}: {address}")
