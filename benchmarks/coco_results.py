@@ -57,7 +57,7 @@ def tables(folder: Path, part: Part) -> int:
 
 def mlflow(folder: Path, part: Part) -> int:
     """Runs into an empty MLflow store."""
-    from recap.tracking.publish import publish
+    from recap.share.tracking_store import publish
 
     results, runs = _trained(folder)
     shutil.rmtree(folder / "mlflow", ignore_errors=True)
@@ -75,7 +75,7 @@ def mlflow(folder: Path, part: Part) -> int:
 
 def mlflow_again(folder: Path, part: Part) -> int:
     """The same runs, which MLflow has by now."""
-    from recap.tracking.publish import publish
+    from recap.share.tracking_store import publish
 
     with part():
         publish(

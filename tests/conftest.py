@@ -94,7 +94,7 @@ def captioner(results):
 @pytest.fixture(scope="session")
 def empty_mlflow_store(tmp_path_factory):
     """A store of MLflow without a run: making one takes seconds, copying it does not."""
-    from recap.tracking.store import init_store
+    from recap.share.tracking_store import init_store
 
     store = tmp_path_factory.mktemp("empty") / "mlflow.db"
     init_store(store)

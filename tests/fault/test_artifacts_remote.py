@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from recap.artifacts import transfer
 from recap.cli import main
 from recap.core.log import NOTHING_TO_DO
+from recap.share import dvc as dvc_commands
 
 PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}}"
 STAGES = """
@@ -40,7 +40,7 @@ def dvc(folder, *arguments):
 @pytest.fixture(autouse=True)
 def published(monkeypatch):
     """In place of Snakemake, which is asked whether all is done, and to publish."""
-    monkeypatch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
+    monkeypatch.setattr(dvc_commands, "_snakemake", lambda *_: NOTHING_TO_DO)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def pushed(tmp_path_factory):
     dvc(project, "remote", "add", "-d", "store", "../store")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
-        patch.setattr(transfer, "_snakemake", lambda *_: NOTHING_TO_DO)
+        patch.setattr(dvc_commands, "_snakemake", lambda *_: NOTHING_TO_DO)
         main(["artifacts", "push"])
     return home
 

@@ -17,7 +17,6 @@ from torch import nn
 from helpers.mutate import mutated, mutated_values, outcomes
 from helpers.score_files import make_table, write_scores
 from helpers.tiny_workspace import ROOT
-from recap.artifacts.verify import problems
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.core.hashing import value_hash
@@ -33,9 +32,10 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.single_run import row_config, single_run
 from recap.settings import Profile
 from recap.settings.models import model_configs
+from recap.share.artifacts import problems
 from recap.share.run_files import find_run_files
+from recap.share.tracking_records import read_runs
 from recap.statistics.scores import collect
-from recap.tracking.records import read_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COUNT = 2500
@@ -183,7 +183,7 @@ def test_files_of_a_run_that_captions_photos(unlisted, name):
 def test_files_of_a_run_that_mlflow_shows(unlisted, name):
     folder, run, scores = unlisted
     file = (scores if name == "metrics.json" else run) / name
-    check_and_restore(file, lambda _: read_runs(profile="tiny", results=folder, tables=[], descriptions={}))
+    check_and_restore(file, lambda _: read_runs("tiny", folder))
 
 
 def check_and_restore(file, read):

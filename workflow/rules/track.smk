@@ -29,7 +29,7 @@ rule publish:
     log:
         f"{LOGS}/publish.log",
     params:
-        code=code_digest("recap.tracking.publish"),
+        code=code_digest("recap.share.tracking_store"),
         results=R,
         reports=REPORTS,
     shell:

@@ -203,9 +203,11 @@ def ls(
     results: Results = Path("results"),
 ) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
-    from recap.tracking.terminal import finished_runs, listed
+    from recap.share.run_lists import finished_runs, run_table
 
-    print_columns(listed([run for run in finished_runs(results) if part in run.record.key or part in run.record.name]))
+    print_columns(
+        run_table([run for run in finished_runs(results) if part in run.record.key or part in run.record.name])
+    )
 
 
 RUN_NAME = "folder, key or name of a run, or a part that only one has"
@@ -216,9 +218,9 @@ RUN_NAME = "folder, key or name of a run, or a part that only one has"
 )
 def show_run(run: Annotated[str, Option(RUN_NAME, "RUN")], /, *, results: Results = Path("results")) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
-    from recap.tracking.terminal import chosen, finished_runs, shown
+    from recap.share.run_lists import describe_run, find_run, finished_runs
 
-    print("\n".join(shown(chosen(finished_runs(results), run))))
+    print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
 
 @RUNS.command(example="recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'")
@@ -230,10 +232,10 @@ def compare(
     results: Results = Path("results"),
 ) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
-    from recap.tracking.terminal import chosen, compared, finished_runs
+    from recap.share.run_lists import compare_runs, find_run, finished_runs
 
     runs = finished_runs(results)
-    print("\n".join(compared(chosen(runs, first), chosen(runs, second))))
+    print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
 
 
 @RUNS.command(example="recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html")
@@ -252,12 +254,12 @@ def gallery(
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
     from recap.reporting.gallery import write_gallery
     from recap.settings.datasets import PICTURES
-    from recap.tracking.terminal import chosen, finished_runs
+    from recap.share.run_lists import find_run, finished_runs
 
     if count < 1:
         raise ConfigError("--count: must be 1 or more")
     finished = finished_runs(results)
-    compared = [chosen(finished, name) for name in runs]
+    compared = [find_run(finished, name) for name in runs]
     data = {run.record.tags["dataset"] for run in compared}
     if len(data) > 1:
         raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")
@@ -306,7 +308,7 @@ def addresses(
     port: Annotated[int, Option("port of the server (default: 5000)")] = 5000,
 ) -> None:
     """Print the addresses of the runs in MLflow for `make ui`."""
-    from recap.tracking.store import run_list_urls
+    from recap.share.tracking_store import run_list_urls
 
     for experiment, address in run_list_urls(store=store, port=port).items():
         print(f"runs on {experiment}: {address}")
@@ -326,9 +328,9 @@ def add_profile(
     conda: Annotated[bool, Option("run detectors in their conda environment")] = False,
 ) -> None:
     """Add a profile to dvc.profiles.yaml, so that DVC versions its results."""
-    from recap.artifacts.profiles import add
+    from recap.share import dvc
 
-    print(f"dvc repro report@{add(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
+    print(f"dvc repro report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
 
 
 @ARTIFACTS.command(example="recap artifacts push flickr8k")
@@ -342,9 +344,9 @@ def push(
     inputs: OutsideFiles = None,
 ) -> None:
     """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
-    from recap.artifacts import transfer
+    from recap.share import dvc
 
-    transfer.push(profile=profile, inputs=inputs)
+    dvc.push(profile=profile, inputs=inputs)
 
 
 @ARTIFACTS.command(example="recap artifacts pull flickr8k")
@@ -358,15 +360,15 @@ def pull(
     inputs: OutsideFiles = None,
 ) -> None:
     """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
-    from recap.artifacts import transfer
+    from recap.share import dvc
 
-    transfer.pull(profile=profile, inputs=inputs)
+    dvc.pull(profile=profile, inputs=inputs)
 
 
 @ARTIFACTS.command(example="recap artifacts verify results/demo reports/demo")
 def verify(folders: Annotated[Sequence[Path], Option("such as results/demo reports/demo", "FOLDER")], /) -> None:
     """Verify all files of results against their checksums."""
-    from recap.artifacts.verify import problems
+    from recap.share.artifacts import problems
 
     count = 0
     for sentence in (sentence for folder in folders for sentence in problems(folder)):
@@ -386,7 +388,7 @@ def clean(
     yes: Annotated[bool, Option("do not ask")] = False,
 ) -> None:
     """Remove the results, reports, states and MLflow runs of one profile."""
-    from recap.artifacts.clean import existing_paths, remove
+    from recap.share.artifacts import existing_paths, remove
 
     paths = existing_paths(profile)
     if not paths:

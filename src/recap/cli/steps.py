@@ -174,7 +174,7 @@ def curves(*, spec: Annotated[Any, spec_of("Curves")], runs: Path, out: Path, fi
 @STEPS.command()
 def track_init(*, store: Path) -> None:
     """Prepare the MLflow store."""
-    from recap.tracking.store import init_store
+    from recap.share.tracking_store import init_store
 
     init_store(store=store)
 
@@ -182,6 +182,6 @@ def track_init(*, store: Path) -> None:
 @STEPS.command()
 def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Path) -> None:
     """List all runs and tables of a profile in MLflow."""
-    from recap.tracking import publish as tracking
+    from recap.share import tracking_store
 
-    tracking.publish(profile=profile, results=results, reports=reports, store=store, out=out)
+    tracking_store.publish(profile=profile, results=results, reports=reports, store=store, out=out)

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from recap.artifacts.profiles import add
 from recap.core.errors import RecapError
 from recap.rehearsal.workflow import Workflow
+from recap.share.dvc import add_profile
 
 _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
@@ -34,7 +34,7 @@ def repro(workflow: Workflow) -> None:
             shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy)
-    name = add(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
+    name = add_profile(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
     environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if not Path(".git").exists():
         for words in (["init", "-q"], ["add", "Snakefile", "dvc.yaml", ".gitignore"], ["commit", "-q", "-m", name]):

@@ -9,12 +9,12 @@ from PIL import Image
 
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
-from recap.artifacts.verify import problems
 from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.profile_report.make import make_report
 from recap.profile_report.page import duration, sort_key
+from recap.share.artifacts import problems
 
 pytestmark = pytest.mark.seconds
 

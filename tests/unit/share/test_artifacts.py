@@ -8,12 +8,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from helpers.refusals import refused
-from recap.artifacts.verify import problems
 from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import MissingFile, RecapError
 from recap.core.hashing import sha256_file
 from recap.plan import provenance
+from recap.share.artifacts import problems
 
 RUN = "results/tiny/runs/a/seed-1/xe"
 

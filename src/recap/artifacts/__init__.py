@@ -1,1 +1,0 @@
-"""Finished results: verify them, push and pull them with DVC, remove them."""
