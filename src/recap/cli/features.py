@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Option, Section, checked
-from recap.cli.options import Device, mapping
+from recap.cli.options import Device
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
 from recap.core.process import claim
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
 ONE_WAY = Section(exclusive=True)
-WHOLE_SPEC = "settings as a JSON object, in place of all other options"
-MADE_WITH = "settings that it must have been made with, as a JSON object"
 
 
 @FEATURES.command(
@@ -48,7 +46,7 @@ def extract(
     part: Annotated[
         str | None, "extract the K-th of N parts; --done and `recap features merge` go with it", "K/N"
     ] = None,
-    images: Annotated[Sequence[Path], Option("folders or zips with the pictures", count="*")] = (),
+    images: Annotated[Sequence[Path], Option(count="*")] = (),
     device: Device = "auto",
     threads: int = 2,
 ) -> None:
@@ -106,7 +104,7 @@ def merge(
 def import_(
     *,
     format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
-    spec: Annotated[Any, Option(WHOLE_SPEC, "JSON", parse=mapping), ONE_WAY] = None,
+    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
     source: Annotated[Sequence[Path], "files, or the folder"] = (),
     inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
     corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
@@ -135,7 +133,7 @@ def info(
     file: Annotated[Path, "the feature store"],
     /,
     *,
-    spec: Annotated[Any, Option(MADE_WITH, "JSON", parse=mapping)] = None,
+    spec: Annotated[Any, "settings that it must have been made with, as a JSON object", "JSON"] = None,
 ) -> None:
     """Show and verify the content of a feature store."""
     from recap.features import info as stored

@@ -216,9 +216,10 @@ def _option(parameter: inspect.Parameter) -> Option:
         else:
             key = "section" if isinstance(each, Section) else "metavar" if option.help else "help"
             option = replace(option, **{key: each})
+    shared = SHARED.get(parameter.name, Option())
     if option.help is None:
-        option = replace(SHARED.get(parameter.name, Option()), section=option.section)
-    return option
+        option = replace(option, help=shared.help, metavar=option.metavar or shared.metavar)
+    return replace(option, parse=option.parse or shared.parse)
 
 
 def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dict[str, Any]]:

@@ -20,8 +20,6 @@ TRACK = Group("track", "list finished runs in MLflow")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 BY_WORKFLOW = Section("in place of papers, as the workflow does it")
 
-Results = Annotated[Path, "folder of the profiles (results)"]
-Reports = Annotated[Path, "folder of the reports (reports)"]
 OutsideFiles = Annotated[
     str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
 ]
@@ -43,10 +41,7 @@ def figure(
     out: Annotated[
         Path, "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
     ],
-    features: Annotated[
-        Sequence[Path],
-        "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
-    ] = (),
+    features: Sequence[Path] = (),
     images: Sequence[Path] = (),
     runs: Annotated[Sequence[Path], Option("run folders; kinds without models have none", count="*")] = (),
     labels: Annotated[Sequence[str], Option("names of the runs, one each", count="*")] = (),
@@ -186,11 +181,13 @@ def ls(
     print_columns(listed([run for run in finished_runs(results) if part in run.record.key or part in run.record.name]))
 
 
-RUN_NAME = "folder, key or name of a run, or a part that only one has"
-
-
 @RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
-def show_run(run: Annotated[str, RUN_NAME, "RUN"], /, *, results: Path = Path("results")) -> None:
+def show_run(
+    run: Annotated[str, "folder, key or name of a run, or a part that only one has", "RUN"],
+    /,
+    *,
+    results: Path = Path("results"),
+) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
     from recap.tracking.terminal import chosen, finished_runs, shown
 
@@ -255,7 +252,7 @@ def show_table(
     /,
     *,
     profile: Annotated[str | None, "profile that made it (default: all that did)"] = None,
-    reports: Reports = Path("reports"),
+    reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
 ) -> None:
     """Print a finished table."""
     pages = sorted(page for page in reports.glob(f"{profile or '*'}/tables/*.md") if not page.match("*.paper.md"))

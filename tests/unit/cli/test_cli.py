@@ -269,6 +269,11 @@ def test_every_step_of_the_workflow_gives_its_function_the_options_that_it_takes
         inspect.signature(target).bind(**options)
 
 
+def test_a_step_takes_an_empty_list():
+    arguments = build_parser().parse_args(["run-step", "used", "--corpus", "c", "--subsets", "--parts", "--out", "o"])
+    assert arguments.subsets == arguments.parts == []
+
+
 def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypatch):
     (tmp_path / "spec.json").write_text('{"a": 1}')
     monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
