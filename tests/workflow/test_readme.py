@@ -69,8 +69,8 @@ def test_every_command_of_the_documentation_can_be_typed(page, capsys):
     # What is named within a sentence may lack options, but what there is of it must exist.
     for words in map(str.split, re.findall(r"`recap ([a-z][^`]*)`", text)):
         parser = build_parser()
-        while words and parser._subparsers is not None:
-            parser = parser._subparsers._group_actions[0].choices[words.pop(0)]
+        while words and parser.commands:
+            parser = parser.commands[words.pop(0)]
         options = {word for word in words if word.startswith("--")}
         assert not options - set(parser._option_string_actions)
 

@@ -6,21 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, command
-from recap.cli.options import (
-    Corpus,
-    Device,
-    Execution,
-    Features,
-    Models,
-    Params,
-    RunFeatures,
-    RunVocabulary,
-    RunWeights,
-    Vocabulary,
-    read_execution,
-    spec_of,
-)
+from recap.cli.frame import Group, Section, command
+from recap.cli.options import Device, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.core.process import claim
@@ -30,45 +17,42 @@ if TYPE_CHECKING:
 
 EXPORT = Group("export", "export results in other formats")
 
-Run = Annotated[Path, Option("folder of a run, or one above several runs", "RUN")]
-Folder = Annotated[Path, Option("the new folder")]
+Run = Annotated[Path, "folder of a run, or one above several runs", "RUN"]
+Folder = Annotated[Path, "the new folder"]
+RUN_FILES = Section("files of a run that lies outside of its results")
+RunVocabulary = Annotated[Path | None, "vocabulary.json", RUN_FILES]
+RunFeatures = Annotated[Sequence[Path], "feature stores (.h5)", RUN_FILES]
+RunWeights = Annotated[Path | None, "weights of what made the features", RUN_FILES]
 Partial = Annotated[
-    bool, Option("a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result")
+    bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 ]
 
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
 @command(
-    example="""
-        recap caption photo.jpg --run results/demo
-        recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv
-        recap caption --together front.png side.png --run results/iu_xray
-    """
+    "recap caption photo.jpg --run results/demo",
+    "recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv",
+    "recap caption --together front.png side.png --run results/iu_xray",
 )
 def caption(
     photos: Annotated[
         Sequence[str],
-        Option(
-            "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
-            "PHOTO",
-        ),
+        "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
+        "PHOTO",
     ],
     /,
     *,
-    run: Annotated[
-        Path,
-        Option("folder of a run, or one above several runs of one data set: the best on validation is taken"),
-    ],
-    together: Annotated[bool, Option("the photos are views of one thing: one caption for all")] = False,
-    n_best: Annotated[int, Option("captions a photo, at most --beam (1)", "N")] = 1,
-    beam: Annotated[int | None, Option("width of the search (that of the run's evaluation)", "N")] = None,
-    format: Annotated[Literal["pretty", "jsonl", "csv"], Option("of the output (pretty)")] = "pretty",
-    out: Annotated[Path | None, Option("file to write (default: standard output)")] = None,
+    run: Annotated[Path, "folder of a run, or one above several runs of one data set: the best on validation is taken"],
+    together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
+    n_best: Annotated[int, "captions a photo, at most --beam (1)"] = 1,
+    beam: Annotated[int | None, "width of the search (that of the run's evaluation)"] = None,
+    format: Annotated[Literal["pretty", "jsonl", "csv"], "of the output (pretty)"] = "pretty",
+    out: Annotated[Path | None, "file to write (default: standard output)"] = None,
     explain: Annotated[
-        Path | None, Option("also write a page with what the run looked at for each word (HTML)", "FILE")
+        Path | None, "also write a page with what the run looked at for each word (HTML)", "FILE"
     ] = None,
-    batch_size: Annotated[int, Option("photos computed at a time (8)", "N")] = 8,
+    batch_size: Annotated[int, "photos computed at a time (8)"] = 8,
     device: Device = "auto",
     vocabulary: RunVocabulary = None,
     features: RunFeatures = (),
@@ -160,22 +144,23 @@ def _captioned(
 
 
 @EXPORT.command(
-    example="""
+    """
         recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
           --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
-    """
+    """,
+    spec="EvaluationSpec",
 )
 def captions(
     *,
-    spec: Annotated[Any, spec_of("EvaluationSpec")],
-    execution: Execution = None,
-    part: Annotated[str, Option("folder of the pictures' names: val2014, test2014", "NAME")],
+    spec: Any,
+    execution: Path | None = None,
+    part: Annotated[str, "folder of the pictures' names: val2014, test2014"],
     partial: Partial = False,
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    features: Features,
-    model: Models,
-    out: Annotated[Path, Option("the captions (JSON)")],
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Annotated[Path, "the captions (JSON)"],
 ) -> None:
     """Caption all pictures of val2014 or test2014, in COCO's results format."""
     how = read_execution(execution)
@@ -192,16 +177,14 @@ def captions(
     caption_part(spec=spec, execution=how, part=part, partial=partial, **files)
 
 
-@EXPORT.command(
-    example="recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip"
-)
+@EXPORT.command("recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip")
 def coco_server(
     *,
-    val: Annotated[Sequence[Path], Option("files with captions of val2014")],
-    test: Annotated[Sequence[Path], Option("files with captions of test2014")],
-    algorithm: Annotated[str, Option("name of the submission", "NAME")],
+    val: Annotated[Sequence[Path], "files with captions of val2014"],
+    test: Annotated[Sequence[Path], "files with captions of test2014"],
+    algorithm: Annotated[str, "name of the submission"],
     partial: Partial = False,
-    out: Annotated[Path, Option("the zip; the two files in it are written beside it")],
+    out: Annotated[Path, "the zip; the two files in it are written beside it"],
 ) -> None:
     """Zip the captions of val2014 and test2014 for the COCO caption server."""
     from recap.settings.datasets import COCO_PARTS
@@ -211,7 +194,7 @@ def coco_server(
     print(write_submission(captions={"val2014": val, "test2014": test}, algorithm=algorithm, out=out, sizes=sizes))
 
 
-@EXPORT.command(example="recap export hub results/demo --out shared/demo")
+@EXPORT.command("recap export hub results/demo --out shared/demo")
 def hub(
     run: Run,
     /,
@@ -220,7 +203,7 @@ def hub(
     vocabulary: RunVocabulary = None,
     features: RunFeatures = (),
     weights: RunWeights = None,
-    params: Params = Path("params"),
+    params: Path = Path("params"),
 ) -> None:
     """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
     from recap.share.export import export_hub
@@ -229,7 +212,7 @@ def hub(
     log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
-@EXPORT.command(example="recap export mlflow results/demo --out shared/model")
+@EXPORT.command("recap export mlflow results/demo --out shared/model")
 def mlflow(
     run: Run,
     /,
@@ -238,7 +221,7 @@ def mlflow(
     vocabulary: RunVocabulary = None,
     features: RunFeatures = (),
     weights: RunWeights = None,
-    params: Params = Path("params"),
+    params: Path = Path("params"),
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
     from recap.share.export import export_mlflow

@@ -6,25 +6,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group, Option
-from recap.cli.options import Corpus, Inputs, Subset, mapping, spec_of
+from recap.cli.options import mapping
 
 VERSIONS = Path("params/data_versions.csv")
 RESOURCES = Path("resources")
 
 DATA = Group("data", "get outside files; prepare captions, vocabularies and subsets")
 List = Annotated[Path, Option(f"list of the files ({VERSIONS})", flag="--list")]
-Into = Annotated[Path, Option("the profile's `inputs` (resources)")]
+Into = Annotated[Path, "the profile's `inputs` (resources)"]
 Names = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
-Limit = Annotated[float | None, Option("most GiB that it may unpack to", "GIB")]
-DataName = Annotated[str, Option("name of the data set")]
+Limit = Annotated[float | None, "most GiB that it may unpack to", "GIB"]
+DataName = Annotated[str, "name of the data set"]
 
 
-@DATA.command(
-    example="""
-        recap data fetch
-        recap data fetch 'coco/*2014.zip' --into resources
-    """
-)
+@DATA.command("recap data fetch", "recap data fetch 'coco/*2014.zip' --into resources")
 def fetch(
     names: Annotated[Sequence[str], Option("as in the list, or a pattern: 'coco/*2014.zip'", "NAME", count="*")] = (),
     /,
@@ -32,8 +27,8 @@ def fetch(
     list_: List = VERSIONS,
     into: Into = RESOURCES,
     source: Annotated[Path | None, Option("a file or folder taken instead of the network", flag="--from")] = None,
-    workers: Annotated[int, Option("files at once (4)", "N")] = 4,
-    timeout: Annotated[float, Option("seconds without a byte before a new try (60)", "S")] = 60,
+    workers: Annotated[int, "files at once (4)"] = 4,
+    timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
     from recap.data.files.download import Transfer
@@ -54,7 +49,7 @@ def fetch(
         print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
 
 
-@DATA.command(example="recap data by-hand 'iu_xray/*'")
+@DATA.command("recap data by-hand 'iu_xray/*'")
 def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """List the files that you must get by hand, with steps and license."""
     from recap.settings.versions import choose, read_versions, steps
@@ -65,7 +60,7 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
             print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *steps(file.note)]))
 
 
-@DATA.command(example="recap data spice --into resources")
+@DATA.command("recap data spice --into resources")
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
     from recap.data.files.download import Transfer
@@ -76,16 +71,16 @@ def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
         print(place)
 
 
-@DATA.command(example="recap data check-addresses --write")
+@DATA.command("recap data check-addresses --write")
 def check_addresses(
     names: Names = ("*",),
     /,
     *,
     list_: List = VERSIONS,
     into: Into = RESOURCES,  # as for the other commands of the list
-    write: Annotated[bool, Option("date the answers in the list")] = False,
-    workers: Annotated[int, Option("addresses asked at once (4)", "N")] = 4,
-    timeout: Annotated[float, Option("seconds to wait for an answer (30)", "S")] = 30,
+    write: Annotated[bool, "date the answers in the list"] = False,
+    workers: Annotated[int, "addresses asked at once (4)"] = 4,
+    timeout: Annotated[float, "seconds to wait for an answer (30)", "S"] = 30,
 ) -> None:
     """Check every address of the list once, without downloading."""
     from datetime import UTC, datetime
@@ -104,9 +99,9 @@ def check_addresses(
         addresses.write_answers(list_, answers, datetime.now(UTC).date())
 
 
-@DATA.command(example="recap data unpack bottom_up/trainval --into resources")
+@DATA.command("recap data unpack bottom_up/trainval --into resources")
 def unpack(
-    names: Annotated[Sequence[str], Option("of the role `unpacked` in the list", "NAME")],
+    names: Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"],
     /,
     *,
     list_: List = VERSIONS,
@@ -127,28 +122,26 @@ def unpack(
         _unpack(archive.path, into / file.name, file.members, limit_gb)
 
 
-@DATA.command(example="recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'")
+@DATA.command("recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'")
 def extract(
-    archive: Annotated[Path, Option("zip or tgz")],
+    archive: Annotated[Path, "zip or tgz"],
     /,
     *,
-    members: Annotated[str, Option("of the members; its leading folders are left out (*)", "GLOB")] = "*",
+    members: Annotated[str, "of the members; its leading folders are left out (*)", "GLOB"] = "*",
     limit_gb: Limit = None,
-    into: Annotated[Path, Option("folder of the files")],
+    into: Annotated[Path, "folder of the files"],
 ) -> None:
     """Unpack any zip or tgz, safely."""
     _unpack(archive, into, members, limit_gb)
 
 
-@DATA.command(
-    example="recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json"
-)
+@DATA.command("recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json")
 def coco_server_ids(
     *,
-    partial: Annotated[bool, Option("allow other counts than the published ones")] = False,
-    info: Annotated[Path, Option("image_info_test2014.json")],
-    annotations: Annotated[Path, Option("captions_val2014.json")],
-    out: Annotated[Path, Option("JSON with the ids")],
+    partial: Annotated[bool, "allow other counts than the published ones"] = False,
+    info: Annotated[Path, "image_info_test2014.json"],
+    annotations: Annotated[Path, "captions_val2014.json"],
+    out: Annotated[Path, "JSON with the ids"],
 ) -> None:
     """List the image ids of a submission to COCO's server."""
     from recap.share.coco_server import write_server_ids
@@ -156,10 +149,8 @@ def coco_server_ids(
     write_server_ids(info=info, annotations=annotations, out=out, partial=partial)
 
 
-@DATA.command(example="recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
-def unpaired(
-    *, corpus: Corpus, subset: Subset, out: Annotated[Path, Option("JSON with the ids of pictures and captions")]
-) -> None:
+@DATA.command("recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
+def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
     """Write the captions and images that a subset leaves out, unpaired."""
     from recap.data.subsets.unpaired import write_unpaired
 
@@ -167,18 +158,13 @@ def unpaired(
 
 
 @DATA.command(
-    example="""
+    """
         recap data corpus --name mine --inputs . --out results/mine \\
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
-    """
+    """,
+    spec="Dataset",
 )
-def corpus(
-    *,
-    name: DataName,
-    spec: Annotated[Any, spec_of("Dataset")],
-    inputs: Inputs,
-    out: Annotated[Path, Option("folder of corpus.parquet")],
-) -> None:
+def corpus(*, name: DataName, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
     """Convert any data set to corpus.parquet."""
     from recap.data.corpus.build import build_corpus
 
@@ -186,14 +172,15 @@ def corpus(
 
 
 @DATA.command(
-    example="""recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json"""
+    """recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
+    spec="VocabularyConfig",
 )
 def vocabulary(
     *,
-    spec: Annotated[Any, spec_of("VocabularyConfig")],
-    corpus: Corpus,
-    out: Annotated[Path, Option("vocabulary.json")],
-    inputs: Annotated[Path, Option("folder of a byte-pair tokenizer's files")] = Path(),
+    spec: Any,
+    corpus: Path,
+    out: Annotated[Path, "vocabulary.json"],
+    inputs: Annotated[Path, "folder of a byte-pair tokenizer's files"] = Path(),
 ) -> None:
     """Build vocabulary.json from a corpus."""
     from recap.data.vocabulary.words import build_vocabulary
@@ -202,13 +189,13 @@ def vocabulary(
     print(f"{out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
 
 
-@DATA.command(example="recap data card --name mine --corpus corpus.parquet --out card.md")
+@DATA.command("recap data card --name mine --corpus corpus.parquet --out card.md")
 def card(
     *,
     name: DataName,
-    corpus: Corpus,
-    out: Annotated[Path, Option("the Markdown file")],
-    counts: Annotated[Path | None, Option("Markdown list of what was left out on the way to the corpus")] = None,
+    corpus: Path,
+    out: Annotated[Path, "the Markdown file"],
+    counts: Annotated[Path | None, "Markdown list of what was left out on the way to the corpus"] = None,
 ) -> None:
     """Write card.md of a corpus: counts, lengths, words."""
     from recap.data.corpus.card import write_card
@@ -216,17 +203,15 @@ def card(
     write_card(name=name, corpus=corpus, counts=counts, out=out)
 
 
-@DATA.command(
-    example="""
+@DATA.command("""
         recap data wanted --tsv GCC-training.tsv --out wanted.txt \\
           --draws '{"conceptual": {"held_out": 5000, "seed": 0, "survival": 0.6, "draws": []}}'
-    """
-)
+    """)
 def wanted(
     *,
     draws: Annotated[Any, Option("data set -> what is drawn from the TSV, or a file", "JSON", parse=mapping)],
-    tsv: Annotated[Path, Option("one caption TAB url a line")],
-    out: Annotated[Path, Option("numbers of rows, one a line")],
+    tsv: Annotated[Path, "one caption TAB url a line"],
+    out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
     from recap.data.datasets.conceptual.tsv import count_rows
@@ -236,11 +221,9 @@ def wanted(
     write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
 
 
-@DATA.command(example="recap data overlap --corpus corpus.parquet --images photos.zip")
+@DATA.command("recap data overlap --corpus corpus.parquet --images photos.zip")
 def overlap(
-    *,
-    corpus: Corpus,
-    images: Annotated[Sequence[Path], Option("folders or zips: compare pictures as well")] = (),
+    *, corpus: Path, images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = ()
 ) -> None:
     """Check that the splits of a corpus share no image."""
     from recap.data.corpus.overlap import check_overlap
@@ -248,18 +231,16 @@ def overlap(
     print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
 
-@DATA.command(
-    example="recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation"
-)
+@DATA.command("recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation")
 def conceptual_download(
     *,
-    tsv: Annotated[Path, Option("captions and urls, as published")],
-    out: Annotated[Path, Option("folder of the pictures")],
-    min_side: Annotated[int, Option("shorter side that larger pictures get, in pixels; 0: their own (384)", "N")] = 384,
-    workers: Annotated[int, Option("requests at once (64)", "N")] = 64,
-    timeout: Annotated[float, Option("seconds per request (30)", "S")] = 30.0,
-    only: Annotated[Path | None, Option("list of rows, a number per line from 0: fetch no others")] = None,
-    published: Annotated[Path | None, Option("survivors.parquet of others: keep only pictures of its hashes")] = None,
+    tsv: Annotated[Path, "captions and urls, as published"],
+    out: Annotated[Path, "folder of the pictures"],
+    min_side: Annotated[int, "shorter side that larger pictures get, in pixels; 0: their own (384)"] = 384,
+    workers: Annotated[int, "requests at once (64)"] = 64,
+    timeout: Annotated[float, "seconds per request (30)", "S"] = 30.0,
+    only: Annotated[Path | None, "list of rows, a number per line from 0: fetch no others"] = None,
+    published: Annotated[Path | None, "survivors.parquet of others: keep only pictures of its hashes"] = None,
 ) -> None:
     """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual.download import download

@@ -1,20 +1,18 @@
 """How a command ends: in one sentence where the user can do something about it, else in a traceback, which is a bug."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from recap.core.errors import RecapError
 from recap.core.log import FILE_ONLY, log, record_failure
 from recap.core.process import out_of_memory
 
-_REASONS = {
+_REMEDIES = {
     errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",
     errno.EACCES: "permission denied; change its permissions, or name another",
     errno.EEXIST: "a file is where a folder should be; remove it, or name another",
@@ -24,7 +22,10 @@ _REASONS = {
     errno.ENOTDIR: "a file is where a folder should be; remove it, or name another",
     errno.EROFS: "the disk is read-only; name another",
 }
-
+_FULL_MEMORY = (
+    "the memory is full, or a file from outside needs more than it gets; close other programs, raise `ulimit -v`, or "
+    "take a smaller batch or a right file"
+)
 _UNMAPPED = "failed to map segment"  # how the dynamic linker says that a library does not fit into memory
 
 
@@ -32,9 +33,8 @@ _UNMAPPED = "failed to map segment"  # how the dynamic linker says that a librar
 def one_sentence() -> Iterator[None]:
     """End the process as a command should.
 
-    `RecapError`, and a file that the system refuses, become one sentence and status 2; Ctrl-C becomes one line and 130;
-    a reader that went away (``| head``) ends the command in silence with 141, as the shell's own commands do. Other
-    exceptions pass.
+    What the user can act on becomes one sentence and status 2; Ctrl-C becomes one line and 130; a reader that went away
+    (``| head``) ends the command in silence with 141, as the shell's own commands do. Other exceptions pass.
     """
     # A terminal may not know the letters of a result or of a file's name.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -42,52 +42,38 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except RecapError as error:
-        _end(str(error))
     except KeyboardInterrupt:
         log.error("recap: stopped by Ctrl-C")
         sys.exit(130)
-    except BrokenPipeError:
-        if not _reader_gone():
-            raise
-        sys.exit(141)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("recap"):
-            _leave_bug(error)
-            raise
-        _end(f"{error.name} is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'")
-    except (MemoryError, ImportError, RuntimeError) as error:
-        if not out_of_memory(error) and _UNMAPPED not in str(error):
-            _leave_bug(error)
-            raise
-        # Torch, half imported, fails again while Python ends, or crashes it.
-        _end(
-            "the memory is full, or a file from outside needs more than it gets; close other programs, raise "
-            "`ulimit -v`, or take a smaller batch or a right file",
-            os._exit,
-        )
-    except OSError as error:
-        if error.filename is None or error.errno is None:
-            _leave_bug(error)
-            raise
-        reason = _REASONS.get(error.errno, f"{os.strerror(error.errno).lower()}; mend it, or name another")
-        # Of two files it is the second that something was to become.
-        _end(f"{os.fsdecode(error.filename2 or error.filename)}: {reason}")
     except Exception as error:
-        _leave_bug(error)
-        raise
+        if isinstance(error, BrokenPipeError) and _reader_gone():
+            sys.exit(141)
+        sentence = _sentence(error)
+        if sentence is None:
+            bug = f"{type(error).__name__}: {error} (a bug of recap: see the traceback above)"
+            record_failure(bug)
+            log.error(bug, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
+            raise
+        record_failure(sentence)
+        log.error(f"recap: {sentence}")
+        if sentence == _FULL_MEMORY:
+            os._exit(2)  # torch, half imported, fails again while Python ends, or crashes it
+        sys.exit(2)
 
 
-def _end(sentence: str, leave: Callable[[int], object] = sys.exit) -> None:
-    record_failure(sentence)
-    log.error(f"recap: {sentence}")
-    leave(2)
-
-
-def _leave_bug(error: Exception) -> None:
-    sentence = f"{type(error).__name__}: {error} (a bug of recap: see the traceback above)"
-    record_failure(sentence)
-    log.error(sentence, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
+def _sentence(error: Exception) -> str | None:
+    """Return what the user can do about an error; None for a bug."""
+    if isinstance(error, RecapError):
+        return str(error)
+    if out_of_memory(error) or (isinstance(error, ImportError) and _UNMAPPED in str(error)):
+        return _FULL_MEMORY
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("recap"):
+        return f"{error.name} is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'"
+    if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
+        remedy = _REMEDIES.get(error.errno, f"{os.strerror(error.errno).lower()}; mend it, or name another")
+        # Of two files it is the second that something was to become.
+        return f"{os.fsdecode(error.filename2 or error.filename)}: {remedy}"
+    return None
 
 
 def _reader_gone() -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Option, Section, checked
-from recap.cli.options import Corpus, Device, Inputs, SomeImages, Threads, mapping, spec_of
+from recap.cli.options import Device
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
 from recap.core.process import claim
@@ -18,38 +18,37 @@ ONE_WAY = Section(exclusive=True)
 
 
 @FEATURES.command(
-    example="""
+    """
         recap features extract --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
           --corpus corpus.parquet --images photos.zip --inputs resources --shards work/shards --out features.h5
-    """
+    """,
+    spec="Features",
 )
 def extract(
     *,
-    spec: Annotated[Any, spec_of("Features")],
-    corpus: Corpus,
-    inputs: Inputs,
-    shards: Annotated[Path, Option("folder for unfinished work")],
-    out: Annotated[Path, Option("the feature store")],
-    trained: Annotated[Path | None, Option("what `pretrain` wrote, for weights 'boxes'")] = None,
-    boxes: Annotated[Path | None, Option("a store with boxes, for kind 'crops'")] = None,
-    cells: Annotated[Path | None, Option("a store with a grid, for kind 'pooled'")] = None,
+    spec: Any,
+    corpus: Path,
+    inputs: Path,
+    shards: Annotated[Path, "folder for unfinished work"],
+    out: Annotated[Path, "the feature store"],
+    trained: Annotated[Path | None, "what `pretrain` wrote, for weights 'boxes'"] = None,
+    boxes: Annotated[Path | None, "a store with boxes, for kind 'crops'"] = None,
+    cells: Annotated[Path | None, "a store with a grid, for kind 'pooled'"] = None,
     execution: Annotated[
-        Path | None,
-        Option("YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"),
+        Path | None, "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
     ] = None,
-    used: Annotated[Path | None, Option("list of images (`recap data used`); without, all")] = None,
+    used: Annotated[Path | None, "list of images (`recap data used`); without, all"] = None,
     kept: Annotated[
-        Path | None, Option("another name of the finished store, from which it grows after --out is deleted")
+        Path | None, "another name of the finished store, from which it grows after --out is deleted"
     ] = None,
-    done: Annotated[Path | None, Option("what is written when the part is finished")] = None,
-    products: Annotated[Sequence[Path], Option("boxes.json of scenes, for kind 'pooled'")] = (),
+    done: Annotated[Path | None, "what is written when the part is finished"] = None,
+    products: Annotated[Sequence[Path], "boxes.json of scenes, for kind 'pooled'"] = (),
     part: Annotated[
-        str | None,
-        Option("extract the K-th of N parts; --done and `recap features merge` go with it", "K/N"),
+        str | None, "extract the K-th of N parts; --done and `recap features merge` go with it", "K/N"
     ] = None,
-    images: SomeImages = (),
+    images: Annotated[Sequence[Path], Option(count="*")] = (),
     device: Device = "auto",
-    threads: Threads = 2,
+    threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
     from recap.core.plugins import resolve
@@ -82,14 +81,14 @@ def extract(
     resolve(settings.extractor)(settings, job)
 
 
-@FEATURES.command(example="recap features merge done-1.json done-2.json --shards work/shards --out features.h5")
+@FEATURES.command("recap features merge done-1.json done-2.json --shards work/shards --out features.h5")
 def merge(
-    files: Annotated[Sequence[Path], Option("what the parts wrote as --done", "PATH")],
+    files: Annotated[Sequence[Path], "what the parts wrote as --done", "PATH"],
     /,
     *,
-    kept: Annotated[Path | None, Option("as for `recap features extract`")] = None,
-    shards: Annotated[Path, Option("folder of the parts' unfinished work")],
-    out: Annotated[Path, Option("the feature store")],
+    kept: Annotated[Path | None, "as for `recap features extract`"] = None,
+    shards: Annotated[Path, "folder of the parts' unfinished work"],
+    out: Annotated[Path, "the feature store"],
 ) -> None:
     """Merge the finished parts of an extraction into a feature store."""
     from recap.features.writer import merge_parts
@@ -98,37 +97,24 @@ def merge(
 
 
 @FEATURES.command(
+    "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     name="import",
-    example="recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
+    spec="ImportedFeatures",
 )
 def import_(
     *,
-    format: Annotated[
-        str | None,
-        Option("format of the files, as docs/reference/feature_files.md calls it", "NAME", section=ONE_WAY),
-    ] = None,
-    spec: Annotated[
-        Any,
-        Option(
-            "settings as a JSON object, in place of all other options",
-            "JSON",
-            parse=mapping,
-            spec="ImportedFeatures",
-            section=ONE_WAY,
-        ),
-    ] = None,
-    source: Annotated[Sequence[Path], Option("files, or the folder")] = (),
-    inputs: Annotated[Path, Option("folder that sources are relative to")] = Path(),
-    corpus: Annotated[Path | None, Option("take exactly its images; all must be there")] = None,
-    dtype: Annotated[Literal["float16", "float32"], Option("type of the stored vectors (float16)")] = "float16",
-    grid: Annotated[int, Option("grid_feats_pth: cells per edge; 0 keeps the map (7)", "N")] = 7,
-    rows: Annotated[int | None, Option("keep only the first N regions", "N")] = None,
-    clip_boxes: Annotated[bool, Option("clip boxes to the picture")] = False,
-    names: Annotated[
-        Literal["files", "ids"] | None, Option("names are those of pictures, or image ids (told by both)")
-    ] = None,
-    shards: Annotated[Path | None, Option("folder for unfinished work (default: beside --out)")] = None,
-    out: Annotated[Path, Option("the feature store")],
+    format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
+    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
+    source: Annotated[Sequence[Path], "files, or the folder"] = (),
+    inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
+    corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
+    dtype: Annotated[Literal["float16", "float32"], "type of the stored vectors (float16)"] = "float16",
+    grid: Annotated[int, "grid_feats_pth: cells per edge; 0 keeps the map (7)"] = 7,
+    rows: Annotated[int | None, "keep only the first N regions"] = None,
+    clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
+    names: Annotated[Literal["files", "ids"] | None, "names are those of pictures, or image ids (told by both)"] = None,
+    shards: Annotated[Path | None, "folder for unfinished work (default: beside --out)"] = None,
+    out: Annotated[Path, "the feature store"],
 ) -> None:
     """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
     from recap.features.importers.job import import_features
@@ -142,15 +128,12 @@ def import_(
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 
 
-@FEATURES.command(example="recap features info features.h5")
+@FEATURES.command("recap features info features.h5", spec="Features")
 def info(
-    file: Annotated[Path, Option("the feature store")],
+    file: Annotated[Path, "the feature store"],
     /,
     *,
-    spec: Annotated[
-        Any,
-        Option("settings that it must have been made with, as a JSON object", "JSON", parse=mapping, spec="Features"),
-    ] = None,
+    spec: Annotated[Any, "settings that it must have been made with, as a JSON object", "JSON"] = None,
 ) -> None:
     """Show and verify the content of a feature store."""
     from recap.features import info as stored

@@ -1,6 +1,9 @@
 """The frame of all commands: a command is a function, its parameters are its options, its docstring is its purpose.
 
-A mistake on the command line is one sentence that names the nearest right word.
+An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is not PATH, N or NAME;
+a `Section`; an `Option` for what is rare. One without help has that of its name in `recap.cli.options`. Parameters
+before ``/`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
+command line is one sentence that names the nearest right word.
 """
 
 import argparse
@@ -9,37 +12,15 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
+from recap.cli.options import SHARED, Option, Section
 from recap.core.errors import nearest
 
-
-@dataclass(frozen=True)
-class Section:
-    """Options under a heading of their own on the help page; of ``exclusive`` ones exactly one must be given."""
-
-    title: str = ""
-    description: str | None = None
-    exclusive: bool = False
-
-
-@dataclass(frozen=True)
-class Option:
-    """What `Annotated` says of a parameter beside its type: help, the word for its value, the flag if not its name."""
-
-    help: str | None = None
-    metavar: str | None = None
-    flag: str | None = None
-    count: str | None = None  # of a list: "*" or "+"; by default "+"
-    parse: Callable[[str], Any] | None = None
-    section: Section | None = None
-    repeat: bool = False  # a list whose option is given once for each value
-    const: Any = None  # value of the flag alone
-    spec: str | None = None  # class in recap.settings.specs that checks the value, and whose keys the page lists
-    choices: Sequence[str] | None = None
+METAVARS = {Path: "PATH", int: "N", str: "NAME"}  # where an option does not say what its value is
 
 
 @dataclass(frozen=True)
@@ -48,7 +29,8 @@ class Command:
 
     function: Callable[..., None]
     name: str
-    example: str
+    examples: Sequence[str] = ()
+    spec: str | None = None  # class in recap.settings.specs that checks --spec, and whose keys the page lists
 
     @property
     def purpose(self) -> str:
@@ -57,18 +39,24 @@ class Command:
         return text[:1].lower() + text[1:]
 
     def add_to(self, commands: Any) -> None:
-        """Add the parser of this command, with an option for each parameter of the function."""
-        example = f"example:\n{textwrap.indent(textwrap.dedent(self.example).strip(), '  ')}"
+        """Add the parser of this command."""
+        lines = "\n".join(textwrap.dedent(each).strip() for each in self.examples)
         parser: Parser = commands.add_parser(
-            self.name, help=self.purpose, description=_sentence(self.purpose), epilog=example
+            self.name,
+            help=self.purpose,
+            description=_sentence(self.purpose),
+            epilog=f"example:\n{textwrap.indent(lines, '  ')}",
+            fill=self._add_options,
         )
         parser.set_defaults(function=self.run)
+        parser.spec_keys = self.spec
+
+    def _add_options(self, parser: "Parser") -> None:
+        """Add an option for each parameter of the function."""
         sections: dict[Section, Any] = {}
         for parameter in inspect.signature(self.function).parameters.values():
             option = _option(parameter)
-            if option.spec is not None:
-                parser.spec_keys = option.spec
-            place = parser
+            place: Any = parser
             if option.section is not None:
                 place = sections.get(option.section) or _add_section(parser, option.section)
                 sections[option.section] = place
@@ -81,8 +69,8 @@ class Command:
         keywords = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             value, option = getattr(arguments, name), _option(parameter)
-            if option.spec is not None and value is not None:
-                value = checked(value, option.spec)
+            if name == "spec" and self.spec is not None and value is not None:
+                value = checked(value, self.spec)
             if option.repeat:
                 value = tuple(value)
             if parameter.kind is parameter.POSITIONAL_ONLY:
@@ -92,9 +80,11 @@ class Command:
         self.function(*values, **keywords)
 
 
-def command(*, example: str, name: str | None = None) -> Callable[[Callable[..., None]], Command]:
-    """Return the decorator that makes a function a command; ``example`` has lines that work with other file names."""
-    return lambda function: Command(function, name or function.__name__.strip("_").replace("_", "-"), example)
+def command(
+    *examples: str, name: str | None = None, spec: str | None = None
+) -> Callable[[Callable[..., None]], Command]:
+    """Return the decorator that makes a function a command; ``examples`` are lines that work with other file names."""
+    return lambda function: Command(function, name or function.__name__.strip("_").replace("_", "-"), examples, spec)
 
 
 @dataclass(frozen=True)
@@ -105,11 +95,11 @@ class Group:
     purpose: str
     commands: list[Command] = field(default_factory=list)
 
-    def command(self, *, example: str = "", name: str | None = None) -> Callable[[Callable[..., None]], Command]:
-        """Return the decorator that adds a function as a command of this group."""
+    def command(self, *examples: str, **options: str) -> Callable[[Callable[..., None]], Command]:
+        """Return the decorator that adds a function as a command of this group; see `command`."""
 
         def add(function: Callable[..., None]) -> Command:
-            self.commands.append(command(example=example, name=name)(function))
+            self.commands.append(command(*examples, **options)(function))
             return self.commands[-1]
 
         return add
@@ -117,19 +107,25 @@ class Group:
     def add_to(self, commands: Any) -> None:
         """Add the parser of this group."""
         shown = {"help": self.purpose, "description": _sentence(self.purpose)} if self.purpose else {}
-        parser: Parser = commands.add_parser(self.name, **shown)
+        parser: Parser = commands.add_parser(self.name, **shown, fill=self._add_commands)
         parser.is_hidden = not self.purpose
         parser.set_defaults(function=lambda _: parser.print_help())
+
+    def _add_commands(self, parser: "Parser") -> None:
         below = parser.add_subparsers(metavar="COMMAND", title="commands")
         for each in self.commands:
             each.add_to(below)
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses the words of one command; ``spec_keys`` is the class that lists the keys of its ``--spec``."""
+    """Parses the words of one command; ``spec_keys`` is the class that lists the keys of its ``--spec``.
 
-    def __init__(self, **options: Any) -> None:
+    ``fill`` adds what it takes when it is first used: most commands of a start are not.
+    """
+
+    def __init__(self, *, fill: Callable[["Parser"], None] | None = None, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self._fill = fill
         self.spec_keys: str | None = None
         self.is_hidden = False
         self._below: Any = None
@@ -142,11 +138,13 @@ class Parser(argparse.ArgumentParser):
     @property
     def commands(self) -> dict[str, "Parser"]:
         """The commands below this one that are on its help page, by their names and in its order."""
+        self._fill_once()
         choices = {} if self._below is None else self._below.choices
         return {name: parser for name, parser in choices.items() if not parser.is_hidden}
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refuse a misspelt word first: a misspelt option also leaves its right form missing, and explains both."""
+        self._fill_once()
         words = sys.argv[1:] if args is None else args
         if self._below is None:
             self._refuse_unknown_option(words)
@@ -160,12 +158,18 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help page; below it the keys of ``--spec``, from the class that checks them."""
+        self._fill_once()
         page = super().format_help()
         if self.spec_keys is None:
             return page
         from recap.settings.specs import described
 
         return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
+
+    def _fill_once(self) -> None:
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
 
     def _refuse_unknown_command(self, words: Sequence[str]) -> None:
         previous = ["", *words]  # an option of all commands has a value
@@ -204,9 +208,18 @@ def _add_section(parser: Parser, section: Section) -> Any:
 
 
 def _option(parameter: inspect.Parameter) -> Option:
-    if get_origin(parameter.annotation) is Annotated:
-        return next(each for each in get_args(parameter.annotation) if isinstance(each, Option))
-    return Option()
+    """Return what a parameter says as an option; without any help, what its name has."""
+    option = Option()
+    for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
+        if isinstance(each, Option):
+            option = each
+        else:
+            key = "section" if isinstance(each, Section) else "metavar" if option.help else "help"
+            option = replace(option, **{key: each})
+    shared = SHARED.get(parameter.name, Option())
+    if option.help is None:
+        option = replace(option, help=shared.help, metavar=option.metavar or shared.metavar)
+    return replace(option, parse=option.parse or shared.parse)
 
 
 def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dict[str, Any]]:
@@ -236,8 +249,9 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dic
     if option.const is not None:
         options["const"] = option.const
     positional = parameter.kind is parameter.POSITIONAL_ONLY
-    if option.metavar or (kind is Path and not positional):
-        options["metavar"] = option.metavar or "PATH"
+    metavar = option.metavar or (None if positional else METAVARS.get(kind))
+    if metavar is not None:
+        options["metavar"] = metavar
     if not required and kind is not bool:
         options["default"] = list(parameter.default) if option.repeat else parameter.default
     if positional:
@@ -248,4 +262,4 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dic
 
 
 def _sentence(purpose: str) -> str:
-    return f"{purpose[0].upper()}{purpose[1:]}."
+    return f"{purpose[:1].upper()}{purpose[1:]}."

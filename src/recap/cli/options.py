@@ -1,48 +1,41 @@
-"""Options that several commands share, as types of their parameters."""
+"""What an option is, those that several commands share, and what is read and printed alike."""
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from recap.cli.frame import Option, Section
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile
 
-SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
-CORPUS = "corpus.parquet of the data set"
-VOCABULARY = "vocabulary.json of the data set"
-FEATURES = "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together"
-SUBSET = "training captions: subset.json of a profile"
-IMAGES = "folders or zips with the pictures"
-EXECUTION = (
-    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
-    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)"
-)
-PROFILE = "name of a paper or profile (demo), or the YAML of a profile"
-RUN_FILES = Section("files of a run that lies outside of its results")
+Device = Literal["auto", "cpu", "cuda"]
 
-Corpus = Annotated[Path, Option(CORPUS)]
-Vocabulary = Annotated[Path, Option(VOCABULARY)]
-Features = Annotated[Sequence[Path], Option(FEATURES)]
-Images = Annotated[Sequence[Path], Option(IMAGES)]
-SomeImages = Annotated[Sequence[Path], Option(IMAGES, count="*")]
-Models = Annotated[Sequence[Path], Option("run folder; several are an ensemble")]
-Inputs = Annotated[Path, Option("folder that the files named in --spec are relative to")]
-InputsFolder = Annotated[str | None, Option("folder of the outside files (default: the profile's)", "PATH")]
-Subset = Annotated[Path, Option(SUBSET)]
-Params = Annotated[Path, Option("folder of the parameter files (params)")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], Option("auto (default): a GPU if there is one")]
-Threads = Annotated[int, Option("CPU threads (2)", "N")]
-Profile = Annotated[str, Option(PROFILE)]
-ScaleOfProfile = Annotated[str | None, Option("a scale of the profile (default: `paper`, or its first)", "NAME")]
-Execution = Annotated[Path | None, Option(EXECUTION, "FILE")]
-RunVocabulary = Annotated[Path | None, Option("vocabulary.json", section=RUN_FILES)]
-RunFeatures = Annotated[Sequence[Path], Option("feature stores (.h5)", section=RUN_FILES)]
-RunWeights = Annotated[Path | None, Option("weights of what made the features", section=RUN_FILES)]
+
+@dataclass(frozen=True)
+class Section:
+    """Options under a heading of their own on the help page; of ``exclusive`` ones exactly one must be given."""
+
+    title: str = ""
+    description: str | None = None
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Option:
+    """What `Annotated` says of a parameter beside its type: help, the word for its value, the flag if not its name."""
+
+    help: str | None = None
+    metavar: str | None = None
+    flag: str | None = None
+    count: str | None = None  # of a list: "*" or "+"; by default "+"
+    parse: Callable[[str], Any] | None = None
+    section: Section | None = None
+    repeat: bool = False  # a list whose option is given once for each value
+    const: Any = None  # value of the flag alone
+    choices: Sequence[str] | None = None
 
 
 def mapping(text: str) -> dict[str, Any]:
@@ -63,9 +56,31 @@ def mapping(text: str) -> dict[str, Any]:
     return value
 
 
-def spec_of(keys: str, *, section: Section | None = None) -> Option:
-    """Return the option ``--spec``, checked by the class of ``recap.settings.specs`` that ``keys`` names."""
-    return Option(SPEC, "FILE", parse=mapping, spec=keys, section=section)
+SHARED = {
+    "spec": Option("settings: a file of JSON, - for standard input, or the JSON object itself", "FILE", parse=mapping),
+    "corpus": Option("corpus.parquet of the data set"),
+    "vocabulary": Option("vocabulary.json of the data set"),
+    "features": Option(
+        "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together"
+    ),
+    "subset": Option("training captions: subset.json of a profile"),
+    "images": Option("folders or zips with the pictures"),
+    "model": Option("run folder; several are an ensemble"),
+    "inputs": Option("folder that the files named in --spec are relative to"),
+    "params": Option("folder of the parameter files (params)"),
+    "state": Option("folder of the resumable state: the same command continues from it"),
+    "execution": Option(
+        "YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
+        "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)",
+        "FILE",
+    ),
+    "device": Option("auto (default): a GPU if there is one"),
+    "threads": Option("CPU threads (2)"),
+    "profile": Option("name of a paper or profile (demo), or the YAML of a profile"),
+    "scale": Option("a scale of the profile (default: `paper`, or its first)"),
+    "results": Option("folder of the profiles (results)"),
+}  # by the parameter's name
+InputsFolder = Annotated[str | None, Option("folder of the outside files (default: the profile's)", "PATH")]
 
 
 def read_execution(file: Path | None) -> "ExecutionFile":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import InputsFolder, Params, Profile, ScaleOfProfile, print_columns
+from recap.cli.options import InputsFolder, print_columns
 from recap.core.errors import counted
 
 MINUTES = 5.0
@@ -26,23 +26,15 @@ PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
 
 
-@command(
-    example="""
-        recap plan demo
-        recap plan params/demo.yaml
-        recap plan flickr8k --inputs data --time
-    """
-)
+@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --time")
 def plan(
-    profile: Profile,
+    profile: str,
     /,
     *,
-    scale: ScaleOfProfile = None,
+    scale: str | None = None,
     inputs: InputsFolder = None,
-    jobs: Annotated[int | None, Option("jobs at once (default: 1, 2, 4 and 8)", "N")] = None,
-    tflops: Annotated[
-        float | None, Option("10^12 operations per second that a GPU sustains: an assumption", "N")
-    ] = None,
+    jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
+    tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
     time: Annotated[
         float | None,
         Option(
@@ -53,7 +45,7 @@ def plan(
             const=MINUTES,
         ),
     ] = None,
-    params: Params = Path("params"),
+    params: Path = Path("params"),
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cost.report import costs_of, report
@@ -70,13 +62,8 @@ def plan(
     print(screen(report(planned, costs, tflops=tflops or ASSUMED_TFLOPS), places=jobs))
 
 
-@command(
-    example="""
-        recap doctor
-        recap doctor --folder /scratch
-    """
-)
-def doctor(*, folder: Annotated[Path, Option("whose disk results go to (the current folder)")] = Path()) -> None:
+@command("recap doctor", "recap doctor --folder /scratch")
+def doctor(*, folder: Annotated[Path, "whose disk results go to (the current folder)"] = Path()) -> None:
     """Check this machine: tools, versions, what is lost without each, how to get it."""
     from recap.core.errors import MissingFile
     from recap.cost.doctor import examine, screen
@@ -86,26 +73,18 @@ def doctor(*, folder: Annotated[Path, Option("whose disk results go to (the curr
     print(screen(examine(folder)))
 
 
-@command(
-    example="""
-        recap rehearse mine
-        recap rehearse mine --short --folder /data/try
-    """
-)
+@command("recap rehearse mine", "recap rehearse mine --short --folder /data/try")
 def rehearse(
-    paper: Annotated[str, Option("folder of params/", "PAPER")],
+    paper: Annotated[str, "folder of params/", "PAPER"],
     /,
     *,
-    short: Annotated[bool, Option("not every row, but every rule")] = False,
+    short: Annotated[bool, "not every row, but every rule"] = False,
     faults: Annotated[
-        bool,
-        Option(
-            "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
-        ),
+        bool, "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
     ] = False,
-    folder: Annotated[Path | None, Option("a new folder for all that is made (default: a temporary one)")] = None,
-    cores: Annotated[int, Option("jobs at once (2)", "N")] = 2,
-    params: Params = Path("params"),
+    folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
+    cores: Annotated[int, "jobs at once (2)"] = 2,
+    params: Path = Path("params"),
 ) -> None:
     """Run a paper's whole workflow on miniatures of its data, in minutes."""
     from tempfile import mkdtemp
@@ -125,20 +104,14 @@ def rehearse(
     print(text)
 
 
-@PARAMS.command(
-    name="list",
-    example="""
-        recap params list
-        recap params list models
-    """,
-)
+@PARAMS.command("recap params list", "recap params list models", name="list")
 def list_files(
     section: Annotated[
         str | None, Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
     ] = None,
     /,
     *,
-    params: Params = Path("params"),
+    params: Path = Path("params"),
 ) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
@@ -149,13 +122,13 @@ def list_files(
         print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(params, section)])
 
 
-@PARAMS.command(example="recap params show mine/t3/wide --scale scenes")
+@PARAMS.command("recap params show mine/t3/wide --scale scenes")
 def show(
-    row: Annotated[str, Option("row of a table", "TABLE/ROW")],
+    row: Annotated[str, "row of a table", "TABLE/ROW"],
     /,
     *,
-    scale: Annotated[str | None, Option("scale of the table (default: the table as it is)", "NAME")] = None,
-    params: Params = Path("params"),
+    scale: Annotated[str | None, "scale of the table (default: the table as it is)"] = None,
+    params: Path = Path("params"),
 ) -> None:
     """Show every setting of a table row and the file that sets it."""
     from recap.plan.load import unchecked_plan
@@ -175,8 +148,8 @@ def show(
             print(f"{line:{width}}  # {source}")
 
 
-@CONFIG.command(example="recap config check params/demo.yaml")
-def check(profile: Annotated[Path, Option("YAML of the profile")], /, *, params: Params = Path("params")) -> None:
+@CONFIG.command("recap config check params/demo.yaml")
+def check(profile: Annotated[Path, "YAML of the profile"], /, *, params: Path = Path("params")) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
     from recap.plan.run_plan import RunPlan
@@ -190,8 +163,8 @@ def check(profile: Annotated[Path, Option("YAML of the profile")], /, *, params:
         print(f"{where}: {counted(len(planned.tables), 'table')}, {counted(len(planned.scored()), 'scored run')}")
 
 
-@CONFIG.command(example="recap config tables")
-def tables(*, params: Params = Path("params")) -> None:
+@CONFIG.command("recap config tables")
+def tables(*, params: Path = Path("params")) -> None:
     """List the tables, each with the profiles that make it."""
     from recap.settings.params import profiles_of_tables
 
@@ -199,8 +172,8 @@ def tables(*, params: Params = Path("params")) -> None:
         print(f"{name:28} {', '.join(profiles) or 'in no profile'}")
 
 
-@CONFIG.command(example="recap config schema --out workflow/schemas")
-def schema(*, out: Annotated[Path, Option("folder of the schemas")]) -> None:
+@CONFIG.command("recap config schema --out workflow/schemas")
+def schema(*, out: Annotated[Path, "folder of the schemas"]) -> None:
     """Write the JSON schemas of the parameter files."""
     from recap.settings.params import write_schemas
 
@@ -208,11 +181,11 @@ def schema(*, out: Annotated[Path, Option("folder of the schemas")]) -> None:
         print(path)
 
 
-@CONFIG.command(example="recap config identities --write tests/golden/identities.json")
+@CONFIG.command("recap config identities --write tests/golden/identities.json")
 def identities(
     *,
-    params: Params = Path("params"),
-    write: Annotated[Path | None, Option("write them there (default: print them)", "FILE")] = None,
+    params: Path = Path("params"),
+    write: Annotated[Path | None, "write them there (default: print them)", "FILE"] = None,
 ) -> None:
     """Show the hashes of parameters and digests of source that decide which finished runs rerun."""
     from recap.core.documents import write_json

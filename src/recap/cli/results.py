@@ -6,17 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group, Option, Section
-from recap.cli.options import (
-    IMAGES,
-    Corpus,
-    InputsFolder,
-    Params,
-    Profile,
-    ScaleOfProfile,
-    Vocabulary,
-    print_columns,
-    spec_of,
-)
+from recap.cli.options import InputsFolder, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 from recap.core.log import log
 
@@ -30,37 +20,33 @@ TRACK = Group("track", "list finished runs in MLflow")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 BY_WORKFLOW = Section("in place of papers, as the workflow does it")
 
-Results = Annotated[Path, Option("folder of the profiles (results)")]
-Reports = Annotated[Path, Option("folder of the reports (reports)")]
 OutsideFiles = Annotated[
-    str | None, Option("folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER")
+    str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
 ]
 
 
 @REPORT.command(
-    example="""
+    """
         recap report figure --spec '{"kind": "attention", "count": 5}' --corpus corpus.parquet \\
           --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
           --runs base run --labels Transformer Mine --out figures/mine
-    """
+    """,
+    spec="TableFigure",
 )
 def figure(
     *,
-    spec: Annotated[Any, spec_of("TableFigure")],
-    corpus: Corpus,
-    vocabulary: Vocabulary,
+    spec: Any,
+    corpus: Path,
+    vocabulary: Path,
     out: Annotated[
-        Path, Option("begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png")
+        Path, "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
     ],
-    features: Annotated[
-        Sequence[Path],
-        Option("feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together"),
-    ] = (),
-    images: Annotated[Sequence[Path], Option(IMAGES)] = (),
+    features: Sequence[Path] = (),
+    images: Sequence[Path] = (),
     runs: Annotated[Sequence[Path], Option("run folders; kinds without models have none", count="*")] = (),
-    labels: Annotated[Sequence[str], Option("names of the runs, one each", "NAME", count="*")] = (),
+    labels: Annotated[Sequence[str], Option("names of the runs, one each", count="*")] = (),
     texts: Annotated[Sequence[Path], Option("outside files that the figure's settings name", count="*")] = (),
-    heading: Annotated[str, Option("text above the figure", "TEXT")] = "",
+    heading: Annotated[str, "text above the figure", "TEXT"] = "",
 ) -> None:
     """Draw a figure of trained models or of captions, such as attention."""
     if len(labels) != len(runs):
@@ -82,25 +68,23 @@ def figure(
 
 
 @REPORT.command(
-    example="""
-        recap report claims
-        recap report claims mine --scale photos --out claims
-        recap report claims results/mine_photos
-    """
+    "recap report claims",
+    "recap report claims mine --scale photos --out claims",
+    "recap report claims results/mine_photos",
+    spec="JudgedClaims",
 )
 def claims(
     papers: Annotated[
-        Sequence[str],
-        Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*"),
+        Sequence[str], Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
     ] = (),
     /,
     *,
-    scale: Annotated[str | None, Option("scale (default: the first with scores, or else the first)", "NAME")] = None,
-    results: Annotated[Path, Option("folder of all results (results)", "FOLDER")] = Path("results"),
-    params: Params = Path("params"),
-    spec: Annotated[Any, spec_of("JudgedClaims", section=BY_WORKFLOW)] = None,
-    scores: Annotated[Path | None, Option("folder results/<profile>/scores", section=BY_WORKFLOW)] = None,
-    out: Annotated[Path | None, Option("folder of claims.tex, .csv, .html and .md; of several papers one each")] = None,
+    scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
+    results: Annotated[Path, "folder of all results (results)", "FOLDER"] = Path("results"),
+    params: Path = Path("params"),
+    spec: Annotated[Any, BY_WORKFLOW] = None,
+    scores: Annotated[Path | None, "folder results/<profile>/scores", BY_WORKFLOW] = None,
+    out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
 ) -> None:
     """Judge each claim of the papers by the finished runs."""
     from recap.reporting.claims import claim_line, write_claims
@@ -138,14 +122,9 @@ def _claims_of(
     return {"": next(iter(judged.values()))} if len(judged) == 1 else judged
 
 
-@REPORT.command(
-    example="""
-        recap report make demo
-        recap report make scenes
-    """
-)
+@REPORT.command("recap report make demo", "recap report make scenes")
 def make(
-    profile: Profile, /, *, scale: ScaleOfProfile = None, inputs: InputsFolder = None, params: Params = Path("params")
+    profile: str, /, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = Path("params")
 ) -> None:
     """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
     from recap.plan.named import named_plan
@@ -154,19 +133,14 @@ def make(
     print(make_report(named_plan(params, profile, scale=scale, inputs=inputs)))
 
 
-@REPORT.command(
-    example="""
-        recap report docs demo --into docs/results
-        recap report docs scenes --into docs/results
-    """
-)
+@REPORT.command("recap report docs demo --into docs/results", "recap report docs scenes --into docs/results")
 def docs(
-    profile: Annotated[str, Option("name of a paper or profile (demo)")],
+    profile: Annotated[str, "name of a paper or profile (demo)"],
     /,
     *,
-    scale: Annotated[Sequence[str], Option("scales of the profile, one section each", "NAME")] = (),
-    into: Annotated[Path, Option("folder of the page PROFILE.md, with a folder prose/ of paragraphs")],
-    params: Params = Path("params"),
+    scale: Annotated[Sequence[str], "scales of the profile, one section each"] = (),
+    into: Annotated[Path, "folder of the page PROFILE.md, with a folder prose/ of paragraphs"],
+    params: Path = Path("params"),
 ) -> None:
     """Write a page of docs from the statistics of a paper's scales."""
     from recap.plan.named import named_plan
@@ -176,10 +150,9 @@ def docs(
     print(write_docs(profile, plans, into))
 
 
-@REPORT.command(name="show", example="recap report show reports/demo")
+@REPORT.command("recap report show reports/demo", name="show")
 def show_report(
-    files: Annotated[Sequence[Path], Option("Markdown or text; a folder: its tables and sample captions", "FILE")],
-    /,
+    files: Annotated[Sequence[Path], "Markdown or text; a folder: its tables and sample captions", "FILE"], /
 ) -> None:
     """Print finished reports."""
     for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
@@ -195,12 +168,12 @@ def _tables(folder: Path) -> list[Path]:
     return [file for path in tables for file in (path, captions[path]) if file.exists()]
 
 
-@RUNS.command(example="recap runs ls\nrecap runs ls demo")
+@RUNS.command("recap runs ls", "recap runs ls demo")
 def ls(
     part: Annotated[str, Option("only runs with this text in their key or name", "TEXT", count="?")] = "",
     /,
     *,
-    results: Results = Path("results"),
+    results: Path = Path("results"),
 ) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
     from recap.share.run_lists import finished_runs, run_table
@@ -210,26 +183,26 @@ def ls(
     )
 
 
-RUN_NAME = "folder, key or name of a run, or a part that only one has"
-
-
-@RUNS.command(
-    name="show", example="recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst"
-)
-def show_run(run: Annotated[str, Option(RUN_NAME, "RUN")], /, *, results: Results = Path("results")) -> None:
+@RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
+def show_run(
+    run: Annotated[str, "folder, key or name of a run, or a part that only one has", "RUN"],
+    /,
+    *,
+    results: Path = Path("results"),
+) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
     from recap.share.run_lists import describe_run, find_run, finished_runs
 
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
 
-@RUNS.command(example="recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'")
+@RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'")
 def compare(
-    first: Annotated[str, Option("as for `recap runs show`", "RUN")],
-    second: Annotated[str, Option("as for `recap runs show`", "RUN")],
+    first: Annotated[str, "as for `recap runs show`", "RUN"],
+    second: Annotated[str, "as for `recap runs show`", "RUN"],
     /,
     *,
-    results: Results = Path("results"),
+    results: Path = Path("results"),
 ) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
     from recap.share.run_lists import compare_runs, find_run, finished_runs
@@ -238,18 +211,17 @@ def compare(
     print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
 
 
-@RUNS.command(example="recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html")
+@RUNS.command("recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html")
 def gallery(
-    runs: Annotated[Sequence[str], Option("as for `recap runs show`; all of one data set", "RUN")],
+    runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
     /,
     *,
     images: Annotated[
-        Sequence[Path] | None,
-        Option("folders or zips with the photos (the data set's own, if drawn)", count="*"),
+        Sequence[Path] | None, Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
     ] = None,
-    count: Annotated[int, Option("size of the random sample of images (200)", "N")] = 200,
-    results: Results = Path("results"),
-    out: Annotated[Path, Option("the page (HTML)")],
+    count: Annotated[int, "size of the random sample of images (200)"] = 200,
+    results: Path = Path("results"),
+    out: Annotated[Path, "the page (HTML)"],
 ) -> None:
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
     from recap.reporting.gallery import write_gallery
@@ -274,15 +246,15 @@ def gallery(
     write_gallery(systems=systems, corpus=folder / "corpus.parquet", images=roots, count=count, out=out)
 
 
-@TABLES.command(name="show", example="recap tables show mine/t3\nrecap tables show mine/t3 --profile demo")
+@TABLES.command("recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show")
 def show_table(
     table: Annotated[
         str | None, Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
     ] = None,
     /,
     *,
-    profile: Annotated[str | None, Option("profile that made it (default: all that did)", "NAME")] = None,
-    reports: Reports = Path("reports"),
+    profile: Annotated[str | None, "profile that made it (default: all that did)"] = None,
+    reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
 ) -> None:
     """Print a finished table."""
     pages = sorted(page for page in reports.glob(f"{profile or '*'}/tables/*.md") if not page.match("*.paper.md"))
@@ -301,11 +273,11 @@ def show_table(
         print(page.read_text(encoding="utf-8"))
 
 
-@TRACK.command(example="recap track addresses --store mlflow/mlflow.db")
+@TRACK.command("recap track addresses --store mlflow/mlflow.db")
 def addresses(
     *,
-    store: Annotated[Path, Option("SQLite file of the store")],
-    port: Annotated[int, Option("port of the server (default: 5000)")] = 5000,
+    store: Annotated[Path, "SQLite file of the store"],
+    port: Annotated[int, "port of the server (default: 5000)", "PORT"] = 5000,
 ) -> None:
     """Print the addresses of the runs in MLflow for `make ui`."""
     from recap.share.tracking_store import run_list_urls
@@ -317,15 +289,15 @@ def addresses(
     )
 
 
-@ARTIFACTS.command(name="add", example="recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k")
+@ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")
 def add_profile(
-    file: Annotated[Path, Option("of the profile: params/demo.yaml", "FILE")],
+    file: Annotated[Path, "of the profile: params/demo.yaml", "FILE"],
     /,
     *,
-    scale: Annotated[str | None, Option("of a paper's profile", "NAME")] = None,
-    inputs: Annotated[str | None, Option("folder of outside files (the profile's)", "FOLDER")] = None,
-    fetch: Annotated[bool, Option("fetch missing outside files")] = False,
-    conda: Annotated[bool, Option("run detectors in their conda environment")] = False,
+    scale: Annotated[str | None, "of a paper's profile"] = None,
+    inputs: Annotated[str | None, "folder of outside files (the profile's)", "FOLDER"] = None,
+    fetch: Annotated[bool, "fetch missing outside files"] = False,
+    conda: Annotated[bool, "run detectors in their conda environment"] = False,
 ) -> None:
     """Add a profile to dvc.profiles.yaml, so that DVC versions its results."""
     from recap.share import dvc
@@ -333,11 +305,10 @@ def add_profile(
     print(f"dvc repro report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
 
 
-@ARTIFACTS.command(example="recap artifacts push flickr8k")
+@ARTIFACTS.command("recap artifacts push flickr8k")
 def push(
     profile: Annotated[
-        str | None,
-        Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?"),
+        str | None, Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
     ] = None,
     /,
     *,
@@ -349,7 +320,7 @@ def push(
     dvc.push(profile=profile, inputs=inputs)
 
 
-@ARTIFACTS.command(example="recap artifacts pull flickr8k")
+@ARTIFACTS.command("recap artifacts pull flickr8k")
 def pull(
     profile: Annotated[
         str | None,
@@ -365,8 +336,8 @@ def pull(
     dvc.pull(profile=profile, inputs=inputs)
 
 
-@ARTIFACTS.command(example="recap artifacts verify results/demo reports/demo")
-def verify(folders: Annotated[Sequence[Path], Option("such as results/demo reports/demo", "FOLDER")], /) -> None:
+@ARTIFACTS.command("recap artifacts verify results/demo reports/demo")
+def verify(folders: Annotated[Sequence[Path], "such as results/demo reports/demo", "FOLDER"], /) -> None:
     """Verify all files of results against their checksums."""
     from recap.share.artifacts import problems
 
@@ -380,13 +351,8 @@ def verify(folders: Annotated[Sequence[Path], Option("such as results/demo repor
     print(f"{names}: every file is what it was when it was made")
 
 
-@ARTIFACTS.command(example="recap artifacts clean flickr8k")
-def clean(
-    profile: Annotated[str, Option("its name", "PROFILE")],
-    /,
-    *,
-    yes: Annotated[bool, Option("do not ask")] = False,
-) -> None:
+@ARTIFACTS.command("recap artifacts clean flickr8k")
+def clean(profile: Annotated[str, "its name", "PROFILE"], /, *, yes: Annotated[bool, "do not ask"] = False) -> None:
     """Remove the results, reports, states and MLflow runs of one profile."""
     from recap.share.artifacts import existing_paths, remove
 

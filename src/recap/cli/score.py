@@ -7,17 +7,14 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import Params
 from recap.core.errors import ConfigError
 
 SCORES = Group("scores", "import scores that others computed")
 
 
 @command(
-    example="""
-        recap score captions.json --dataset flickr8k
-        recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores
-    """
+    "recap score captions.json --dataset flickr8k",
+    "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
 )
 def score(
     captions: Annotated[
@@ -30,16 +27,15 @@ def score(
     ],
     /,
     *,
-    dataset: Annotated[str, Option("data set (`recap params list datasets`)", "NAME")],
-    split: Annotated[str, Option("whose images are scored (test)", "NAME")] = "test",
+    dataset: Annotated[str, "data set (`recap params list datasets`)"],
+    split: Annotated[str, "whose images are scored (test)"] = "test",
     corpus: Annotated[
-        Path | None,
-        Option("corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"),
+        Path | None, "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
     ] = None,
-    inputs: Annotated[Path, Option("folder of the data set's files (resources)")] = Path("resources"),
-    metrics: Annotated[Sequence[str] | None, Option("(BLEU METEOR ROUGE-L CIDEr SPICE)", "NAME")] = None,
-    out: Annotated[Path | None, Option("folder for metrics.json and the scores per image")] = None,
-    params: Params = Path("params"),
+    inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
+    metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
+    out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
+    params: Path = Path("params"),
 ) -> None:
     """Score a caption file of any other system with the same metrics."""
     from recap.evaluation.caption_file import score_file, scores_text
@@ -79,14 +75,13 @@ def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
 
 
 @SCORES.command(
-    name="import",
-    example="recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24",
+    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24", name="import"
 )
 def import_(
-    answer: Annotated[Path, Option("the answer: JSON, or text with a score a line", "FILE")],
+    answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
     /,
     *,
-    submission: Annotated[Path, Option("folder of what was sent, with its captions")],
+    submission: Annotated[Path, "folder of what was sent, with its captions"],
     date: Annotated[date, Option("of the answer", "YYYY-MM-DD", parse=date.fromisoformat)],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""

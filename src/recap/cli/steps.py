@@ -1,21 +1,83 @@
 """``recap run-step``: what only rules of the workflow run; these steps are on no help page."""
 
 from collections.abc import Sequence
+from functools import partial
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group, Option
-from recap.cli.options import Corpus, Device, Images, Inputs, Threads, spec_of
+from recap.cli.frame import Command, Group, Option
+from recap.cli.options import Device
 from recap.core import checksums
 from recap.core.process import claim
 
 STEPS = Group("run-step", "")
 
-Files = Annotated[Sequence[Path], Option(count="*")]
+Paths = Sequence[Path]
+SomePaths = Annotated[Sequence[Path], Option(count="*")]
+SomeWords = Annotated[Sequence[str], Option(count="*")]
 
 
-@STEPS.command()
-def subset(*, name: str, seed: int, spec: Annotated[Any, spec_of("Subset")], corpus: Corpus, out: Path) -> None:
+def _step(
+    step: str, target: str, spec: str | None = None, /, *, plain: bool = False, trains: bool = False, **kinds: Any
+) -> None:
+    """Add a step that calls ``module:function`` with options of these names and types.
+
+    One that is ``plain`` gets the settings as a dictionary; one that ``trains`` takes a GPU, and its file gets a hash.
+    """
+    kinds = ({"spec": Any} if spec else {}) | kinds | ({"device": Device, "threads": int} if trains else {})
+    defaults = {"files": (), "device": "auto", "threads": 2}
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name, Parameter.empty))
+        for name, kind in kinds.items()
+    ]
+    function = partial(_call, target, plain, trains)
+    function.__doc__ = f"Call {target}."
+    function.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    STEPS.commands.append(Command(function, step, spec=spec))
+
+
+def _call(target: str, plain: bool, trains: bool, **values: Any) -> None:
+    from recap.core.plugins import resolve
+
+    if trains:
+        claim(values["device"])
+    if plain:
+        values["spec"] = values["spec"].model_dump()
+    resolve(target)(**values)
+    if trains:
+        checksums.record(values["out"])
+
+
+_step("note", "recap.features.attributes:write_note", "Features", code=str, files=SomePaths, out=Path)
+_step(
+    "pretrain",
+    "recap.features.pretrain:pretrain_backbone",
+    "GridFeatures",
+    trains=True,
+    boxes=Path,
+    images=Paths,
+    out=Path,
+)
+_step(
+    "tune",
+    "recap.features.tune:tune_backbone",
+    "GridFeatures",
+    trains=True,
+    corpus=Path,
+    images=Paths,
+    inputs=Path,
+    out=Path,
+)
+_step("select", "recap.statistics.compare:write_selections", "SelectedRows", runs=Path, out=Path)
+_step("summary", "recap.reporting.summary:write_summary", "Summary", plain=True, scores=Path, out=Path)
+_step("curves", "recap.reporting.curves:write_curves", "Curves", plain=True, runs=Path, out=Path, figure=Path)
+_step("track-init", "recap.share.tracking_store:init_store", store=Path)
+_step("publish", "recap.share.tracking_store:publish", profile=str, results=Path, reports=Path, store=Path, out=Path)
+
+
+@STEPS.command(spec="Subset")
+def subset(*, name: str, seed: int, spec: Any, corpus: Path, out: Path) -> None:
     """Sample a subset of the training captions."""
     from recap.data.subsets.subsample import draw_subset
 
@@ -23,79 +85,15 @@ def subset(*, name: str, seed: int, spec: Annotated[Any, spec_of("Subset")], cor
 
 
 @STEPS.command()
-def used(
-    *, corpus: Sequence[Path], subsets: Files = (), parts: Annotated[Sequence[str], Option(count="*")] = (), out: Path
-) -> None:
+def used(*, corpus: Paths, subsets: SomePaths = (), parts: SomeWords = (), out: Path) -> None:
     """List the images of some subsets; only these need features."""
     from recap.data.subsets.used import write_used
 
     write_used(corpora=corpus, subsets=subsets, parts=parts, out=out)
 
 
-@STEPS.command()
-def note(*, spec: Annotated[Any, spec_of("Features")], code: str, files: Files = (), out: Path) -> None:
-    """Record the settings that determine a feature store."""
-    from recap.features.attributes import write_note
-
-    write_note(spec=spec, code=code, files=files, out=out)
-
-
-@STEPS.command()
-def pretrain(
-    *,
-    spec: Annotated[Any, spec_of("GridFeatures")],
-    boxes: Path,
-    images: Images,
-    device: Device = "auto",
-    threads: Threads = 2,
-    out: Path,
-) -> None:
-    """Train a backbone on the boxes of training pictures."""
-    claim(device)
-    from recap.features.pretrain import pretrain_backbone
-
-    pretrain_backbone(spec=spec, boxes=boxes, images=images, device=device, threads=threads, out=out)
-    checksums.record(out)
-
-
-@STEPS.command()
-def tune(
-    *,
-    spec: Annotated[Any, spec_of("GridFeatures")],
-    corpus: Corpus,
-    images: Images,
-    inputs: Inputs,
-    device: Device = "auto",
-    threads: Threads = 2,
-    out: Path,
-) -> None:
-    """Tune a backbone on the captions of training pictures."""
-    claim(device)
-    from recap.features.tune import tune_backbone
-
-    files: dict[str, Any] = {"corpus": corpus, "images": images, "inputs": inputs, "out": out}
-    tune_backbone(spec=spec, device=device, threads=threads, **files)
-    checksums.record(out)
-
-
-@STEPS.command()
-def select(*, spec: Annotated[Any, spec_of("SelectedRows")], runs: Path, out: Path) -> None:
-    """Choose rows of a table by their validation scores, and record the reason."""
-    from recap.statistics.compare import write_selections
-
-    write_selections(spec=spec, runs=runs, out=out)
-
-
-@STEPS.command()
-def statistics(
-    *,
-    table: str,
-    spec: Annotated[Any, spec_of("ComparedTable")],
-    scores: Path,
-    runs: Path,
-    selection: Path | None = None,
-    out: Path,
-) -> None:
+@STEPS.command(spec="ComparedTable")
+def statistics(*, table: str, spec: Any, scores: Path, runs: Path, selection: Path | None = None, out: Path) -> None:
     """Compute means, intervals and tests of one table."""
     from recap.statistics.compare import compare_table
 
@@ -111,8 +109,8 @@ def statistics(
     )
 
 
-@STEPS.command()
-def table(*, spec: Annotated[Any, spec_of("Table")], statistics: Path, out: Path) -> None:
+@STEPS.command(spec="Table")
+def table(*, spec: Any, statistics: Path, out: Path) -> None:
     """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)."""
     from recap.core.documents import read_json
     from recap.reporting.tables import write_table
@@ -121,17 +119,8 @@ def table(*, spec: Annotated[Any, spec_of("Table")], statistics: Path, out: Path
     write_table(name=statistics.stem, table=spec, statistics=read_json(statistics), out=out)
 
 
-@STEPS.command()
-def samples(
-    *,
-    spec: Annotated[Any, spec_of("ComparedTable")],
-    statistics: Path,
-    corpus: Corpus,
-    images: Images,
-    scores: Path,
-    out: Path,
-    count: int,
-) -> None:
+@STEPS.command(spec="ComparedTable")
+def samples(*, spec: Any, statistics: Path, corpus: Path, images: Paths, scores: Path, out: Path, count: int) -> None:
     """Draw sample captions and references, with their photos."""
     from recap.reporting.figures import write_samples
 
@@ -147,41 +136,9 @@ def samples(
     )
 
 
-@STEPS.command()
-def sweep(*, spec: Annotated[Any, spec_of("Figure")], statistics: Path, out: Path, figure: Path) -> None:
+@STEPS.command(spec="Figure")
+def sweep(*, spec: Any, statistics: Path, out: Path, figure: Path) -> None:
     """Plot the scores of several tables against one setting, with a CSV."""
     from recap.reporting.sweep import write_sweep
 
     write_sweep(figure=spec, statistics=statistics, png=figure, out=out)
-
-
-@STEPS.command()
-def summary(*, spec: Annotated[Any, spec_of("Summary")], scores: Path, out: Path) -> None:
-    """Write the mean scores of all rows for `dvc metrics`."""
-    from recap.reporting.summary import write_summary
-
-    write_summary(spec=spec.model_dump(), scores=scores, out=out)
-
-
-@STEPS.command()
-def curves(*, spec: Annotated[Any, spec_of("Curves")], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV, and a figure for `dvc plots`."""
-    from recap.reporting.curves import write_curves
-
-    write_curves(spec=spec.model_dump(), runs=runs, out=out, figure=figure)
-
-
-@STEPS.command()
-def track_init(*, store: Path) -> None:
-    """Prepare the MLflow store."""
-    from recap.share.tracking_store import init_store
-
-    init_store(store=store)
-
-
-@STEPS.command()
-def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Path) -> None:
-    """List all runs and tables of a profile in MLflow."""
-    from recap.share import tracking_store
-
-    tracking_store.publish(profile=profile, results=results, reports=reports, store=store, out=out)

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group, Option, Section
-from recap.cli.options import Corpus, Images, Params, spec_of
 from recap.core.errors import counted
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
 ONE = Section(exclusive=True)
 
-Name = Annotated[str | None, Option("name of a study, such as recap/objects", "NAME", section=ONE)]
-Sheets = Annotated[Path, Option("sheets.json, as `recap study sheets` wrote it")]
+Name = Annotated[str | None, "name of a study, such as recap/objects", ONE]
+Sheets = Annotated[Path, "sheets.json, as `recap study sheets` wrote it"]
 
 
 def _study(name: str | None, spec: Any, params: Path) -> Any:
@@ -35,28 +34,27 @@ def _captions(text: str) -> tuple[tuple[str, str], Path]:
 
 
 @STUDY.command(
-    name="sheets",
-    example="""
+    """
         recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
           --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
     """,
+    name="sheets",
+    spec="StudySpec",
 )
 def make_sheets(
     *,
     study: Name = None,
-    spec: Annotated[Any, spec_of("StudySpec", section=ONE)] = None,
-    params: Params = Path("params"),
+    spec: Annotated[Any, ONE] = None,
+    params: Path = Path("params"),
     captions: Annotated[
         Sequence[Any],
         Option(
-            "captions of the test split of each setup and system that is a model",
-            "SETUP/SYSTEM=FILE",
-            parse=_captions,
+            "captions of the test split of each setup and system that is a model", "SETUP/SYSTEM=FILE", parse=_captions
         ),
     ],
-    corpus: Corpus,
-    images: Images,
-    out: Annotated[Path, Option("folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md")],
+    corpus: Path,
+    images: Sequence[Path],
+    out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],
 ) -> None:
     """Sample images and write the forms of all raters."""
     chosen = _study(study, spec, params)
@@ -73,32 +71,23 @@ def make_sheets(
     )
 
 
-@STUDY.command(name="print", example="recap study print --page pages/001.html --out 001.pdf")
-def print_form(
-    *,
-    page: Annotated[Path, Option("page of a rater, from pages.zip")],
-    out: Annotated[Path, Option("the PDF")],
-) -> None:
+@STUDY.command("recap study print --page pages/001.html --out 001.pdf", name="print")
+def print_form(*, page: Annotated[Path, "page of a rater, from pages.zip"], out: Annotated[Path, "the PDF"]) -> None:
     """Print a page to PDF with an installed browser."""
     from recap.studies.pdf import print_page
 
     print_page(page=page, out=out)
 
 
-@STUDY.command(
-    example="""
-        recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv
-    """
-)
+@STUDY.command("recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv")
 def serve(
     *,
-    sheets: Annotated[Path, Option("sheets.json, as `recap study sheets` wrote it; pictures.zip lies beside it")],
-    responses: Annotated[Path, Option("SQLite file of the responses (.sqlite); made if missing")],
-    links: Annotated[Path, Option("CSV of the raters' links with their secret tokens; made if missing")],
-    port: Annotated[int, Option("port (8765)", "N")] = 8765,
+    sheets: Annotated[Path, "sheets.json, as `recap study sheets` wrote it; pictures.zip lies beside it"],
+    responses: Annotated[Path, "SQLite file of the responses (.sqlite); made if missing"],
+    links: Annotated[Path, "CSV of the raters' links with their secret tokens; made if missing"],
+    port: Annotated[int, "port (8765)"] = 8765,
     address: Annotated[
-        str | None,
-        Option("public address of a proxy that passes requests on (http://127.0.0.1:PORT)", "URL"),
+        str | None, "public address of a proxy that passes requests on (http://127.0.0.1:PORT)", "URL"
     ] = None,
 ) -> None:
     """Serve forms to raters on 127.0.0.1 and store their responses."""
@@ -125,8 +114,8 @@ def serve(
         server.serve(server.make_app(forms, pictures, tokens, store, host), port)
 
 
-@STUDY.command(example="recap study simulate --sheets study/sheets.json --out simulated.json")
-def simulate(*, sheets: Sheets, out: Annotated[Path, Option("the JSON with all responses")]) -> None:
+@STUDY.command("recap study simulate --sheets study/sheets.json --out simulated.json")
+def simulate(*, sheets: Sheets, out: Annotated[Path, "the JSON with all responses"]) -> None:
     """Simulate responses, to try a study."""
     from recap.studies import simulated
     from recap.studies.sheets import read_sheets
@@ -135,16 +124,15 @@ def simulate(*, sheets: Sheets, out: Annotated[Path, Option("the JSON with all r
 
 
 @STUDY.command(
-    name="import",
-    example="recap study import --sheets study/sheets.json --responses responses/ --out responses.json",
+    "recap study import --sheets study/sheets.json --responses responses/ --out responses.json", name="import"
 )
 def import_(
     *,
     sheets: Sheets,
-    out: Annotated[Path, Option("the JSON that `recap study analyse` reads")],
+    out: Annotated[Path, "the JSON that `recap study analyse` reads"],
     responses: Annotated[
         Sequence[Path],
-        Option("files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper"),
+        "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper",
     ],
 ) -> None:
     """Collect and check the responses of all raters, and list excluded raters with the rule."""
@@ -154,19 +142,17 @@ def import_(
     import_responses(sheets=read_sheets(sheets), paths=responses, out=out)
 
 
-@STUDY.command(
-    example="""
+@STUDY.command("""
         recap study analyse --sheets study/sheets.json --responses responses.json --statistics study.json \\
           --name preference --out tables
-    """
-)
+    """)
 def analyse(
     *,
     sheets: Sheets,
-    responses: Annotated[Path, Option("what `recap study import` wrote")],
-    statistics: Annotated[Path, Option("the JSON of all numbers, to be written")],
-    out: Annotated[Path, Option("folder of the tables NAME.tex, .csv, .html, .md")],
-    name: Annotated[str, Option("name of the tables (table)", "NAME")] = "table",
+    responses: Annotated[Path, "what `recap study import` wrote"],
+    statistics: Annotated[Path, "the JSON of all numbers, to be written"],
+    out: Annotated[Path, "folder of the tables NAME.tex, .csv, .html, .md"],
+    name: Annotated[str, "name of the tables (table)"] = "table",
 ) -> None:
     """Compute votes, intervals, chi-square and agreement, and write the table."""
     from recap.core import checksums
@@ -183,18 +169,16 @@ def analyse(
     write_study_table(name=name, sheets=forms, statistics=numbers, out=out)
 
 
-@STUDY.command(example="recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364")
+@STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364", spec="StudySpec")
 def power(
     *,
     study: Name = None,
-    spec: Annotated[Any, spec_of("StudySpec", section=ONE)] = None,
-    params: Params = Path("params"),
+    spec: Annotated[Any, ONE] = None,
+    params: Path = Path("params"),
     shares: Annotated[
         Sequence[float],
-        Option(
-            "expected share of votes of each system, or of no of each model (default: the smallest effect found)",
-            "SHARE",
-        ),
+        "expected share of votes of each system, or of no of each model (default: the smallest effect found)",
+        "SHARE",
     ] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""

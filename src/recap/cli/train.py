@@ -10,23 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Option, Section, command
-from recap.cli.options import (
-    CORPUS,
-    EXECUTION,
-    FEATURES,
-    SUBSET,
-    VOCABULARY,
-    Corpus,
-    Device,
-    Execution,
-    Features,
-    Inputs,
-    Models,
-    Threads,
-    Vocabulary,
-    read_execution,
-    spec_of,
-)
+from recap.cli.options import Device, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
 from recap.core.process import claim, limited_memory
@@ -49,7 +33,6 @@ CHANGES = (
     "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first batch at every "
     "step: the loss must go to 0"
 )
-STATE = "folder of the resumable state: the same command continues from it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 WITH_SPEC = ("corpus", "vocabulary", "subset", "features", "state", "init", "weights", "execution")
@@ -57,40 +40,34 @@ WITH_ROW = ("profile", "scale", "seed", "stage", "changes", "inputs", "params")
 
 
 @command(
-    example="""
+    """
         recap train --row mine/t3/wide --scale scenes --set xe.schedule.warmup=20 --set execution.max_steps=10
         recap train --row mine/t3/wide --scale scenes --set execution.overfit_one_batch=true
         recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
           --subset subset.json --features features.h5 --state work/run --out run
-    """
+    """,
+    spec="RunSpec",
 )
 def train(
     *,
-    spec: Annotated[Any, spec_of("RunSpec", section=OF_SPEC)] = None,
-    execution: Annotated[Path | None, Option(EXECUTION, "FILE", section=OF_SPEC)] = None,
-    corpus: Annotated[Path | None, Option(CORPUS, section=OF_SPEC)] = None,
-    vocabulary: Annotated[Path | None, Option(VOCABULARY, section=OF_SPEC)] = None,
-    subset: Annotated[Path | None, Option(SUBSET, section=OF_SPEC)] = None,
-    features: Annotated[Sequence[Path] | None, Option(FEATURES, section=OF_SPEC)] = None,
-    state: Annotated[Path | None, Option(STATE, section=OF_SPEC)] = None,
-    init: Annotated[Path | None, Option("run folder whose weights are the start", section=OF_SPEC)] = None,
-    weights: Annotated[Path | None, Option(WEIGHTS, section=OF_SPEC)] = None,
-    row: Annotated[str | None, Option("row of a table of the parameters", "TABLE/ROW", section=OF_ROW)] = None,
-    profile: Annotated[
-        Path | None, Option("profile whose files, scale and inputs are used", "FILE", section=OF_ROW)
-    ] = None,
-    scale: Annotated[
-        str | None, Option("scale of the table (default: the profile's, or none)", "NAME", section=OF_ROW)
-    ] = None,
-    seed: Annotated[int, Option("seed of the run (1)", "N", section=OF_ROW)] = 1,
-    stage: Annotated[
-        Literal["xe", "scst"] | None,
-        Option("xe: cross-entropy; scst: self-critical (the row's)", section=OF_ROW),
-    ] = None,
+    spec: Annotated[Any, OF_SPEC] = None,
+    execution: Annotated[Path | None, OF_SPEC] = None,
+    corpus: Annotated[Path | None, OF_SPEC] = None,
+    vocabulary: Annotated[Path | None, OF_SPEC] = None,
+    subset: Annotated[Path | None, OF_SPEC] = None,
+    features: Annotated[Sequence[Path] | None, OF_SPEC] = None,
+    state: Annotated[Path | None, OF_SPEC] = None,
+    init: Annotated[Path | None, "run folder whose weights are the start", OF_SPEC] = None,
+    weights: Annotated[Path | None, WEIGHTS, OF_SPEC] = None,
+    row: Annotated[str | None, "row of a table of the parameters", "TABLE/ROW", OF_ROW] = None,
+    profile: Annotated[Path | None, "profile whose files, scale and inputs are used", "FILE", OF_ROW] = None,
+    scale: Annotated[str | None, "scale of the table (default: the profile's, or none)", OF_ROW] = None,
+    seed: Annotated[int, "seed of the run (1)", OF_ROW] = 1,
+    stage: Annotated[Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW] = None,
     changes: Annotated[Sequence[str], Option(CHANGES, "KEY=VALUE", flag="--set", repeat=True, section=OF_ROW)] = (),
-    inputs: Annotated[Path | None, Option("folder of outside files (the profile's)", section=OF_ROW)] = None,
-    params: Annotated[Path, Option("folder of the parameter files (params)", section=OF_ROW)] = Path("params"),
-    out: Annotated[Path | None, Option("the run folder (with --row: folder of state and run)")] = None,
+    inputs: Annotated[Path | None, "folder of outside files (the profile's)", OF_ROW] = None,
+    params: Annotated[Path, OF_ROW] = Path("params"),
+    out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
 ) -> None:
     """Train one stage of one run, given by a spec or by a table row."""
     values = dict(locals())
@@ -138,20 +115,21 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> "
 
 
 @command(
-    example="""
+    """
         recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
           --features features.h5 --model run --out scores
-    """
+    """,
+    spec="EvaluationSpec",
 )
 def evaluate(
     *,
-    spec: Annotated[Any, spec_of("EvaluationSpec")],
-    execution: Execution = None,
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    features: Features,
-    model: Models,
-    out: Annotated[Path, Option("folder of captions and scores")],
+    spec: Any,
+    execution: Path | None = None,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Annotated[Path, "folder of captions and scores"],
 ) -> None:
     """Decode a split with a trained run and score the captions."""
     how = read_execution(execution)
@@ -234,22 +212,23 @@ def _compare(spec: "RunSpec", *, vocabulary: Path, features: Sequence[Path], ini
 
 
 @command(
-    name="pretrain-lm",
-    example="""
+    """
         recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
           --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
     """,
+    name="pretrain-lm",
+    spec="LanguageModel",
 )
 def pretrain_lm(
     *,
-    spec: Annotated[Any, spec_of("LanguageModel")],
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    inputs: Inputs,
-    state: Annotated[Path, Option(STATE)],
-    out: Annotated[Path, Option("the weights (.safetensors); a report is written beside them")],
+    spec: Any,
+    corpus: Path,
+    vocabulary: Path,
+    inputs: Path,
+    state: Path,
+    out: Annotated[Path, "the weights (.safetensors); a report is written beside them"],
     device: Device = "auto",
-    threads: Threads = 2,
+    threads: int = 2,
 ) -> None:
     """Train a small GPT-2 on texts without pictures, as initial weights of a model."""
     claim(device)
@@ -260,24 +239,19 @@ def pretrain_lm(
 
 
 @command(
-    name="import-checkpoint",
-    example="""
+    """
         recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out released/transformer
     """,
+    name="import-checkpoint",
 )
 def import_checkpoint(
-    kind: Annotated[str, Option("kind of the model, as in params/models", "KIND")],
-    file: Annotated[Path, Option("the released weights (torch.save or safetensors)", "FILE")],
+    kind: Annotated[str, "kind of the model, as in params/models", "KIND"],
+    file: Annotated[Path, "the released weights (torch.save or safetensors)", "FILE"],
     /,
     *,
-    config: Annotated[
-        Path | None, Option("the release's own configuration: config.yml, or infos_*.pkl", "FILE")
-    ] = None,
+    config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
     vocabulary: Annotated[
-        Path | None,
-        Option(
-            "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)",
-        ),
+        Path | None, "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
     ] = None,
     changes: Annotated[
         Sequence[str],
@@ -288,8 +262,8 @@ def import_checkpoint(
             repeat=True,
         ),
     ] = (),
-    dataset: Annotated[str, Option("data set that it was trained on (coco)", "NAME")] = "coco",
-    out: Annotated[Path, Option("the run folder")],
+    dataset: Annotated[str, "data set that it was trained on (coco)"] = "coco",
+    out: Annotated[Path, "the run folder"],
 ) -> None:
     """Turn a paper's released checkpoint into a run, which evaluates and captions like any other."""
     from recap.runs import released

@@ -1,5 +1,6 @@
 """The command line: every word of it is explained, and every mistake is one sentence."""
 
+import inspect
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from recap import __version__
 from recap.cli import build_parser, main
 from recap.cli.frame import Parser
 from recap.cli.options import mapping
+from recap.cli.steps import STEPS
 from recap.core.errors import nearest
+from recap.core.plugins import resolve
 from recap.settings import RunSpec
 from recap.settings.params import load_named, names, validate
 
@@ -256,6 +260,20 @@ def test_help_is_quick_because_it_imports_nothing_heavy():
     assert not {"torch", "numpy", "pandas", "pydantic", "yaml", "tqdm", "h5py"} & set(modules)
 
 
+def test_every_step_of_the_workflow_gives_its_function_the_options_that_it_takes():
+    steps = [step for step in STEPS.commands if isinstance(step.function, partial)]
+    assert steps
+    for step in steps:
+        target = resolve(step.function.args[0])
+        options = inspect.signature(step.function).parameters
+        inspect.signature(target).bind(**options)
+
+
+def test_a_step_takes_an_empty_list():
+    arguments = build_parser().parse_args(["run-step", "used", "--corpus", "c", "--subsets", "--parts", "--out", "o"])
+    assert arguments.subsets == arguments.parts == []
+
+
 def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypatch):
     (tmp_path / "spec.json").write_text('{"a": 1}')
     monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
@@ -279,4 +297,6 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
     ],
 )
 def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, sentence):
+    spec = json.dumps(next(complete_specs()))
+    words = [spec if word == "{}" else word for word in words]
     assert refused(capsys, "train", *words) == f"recap: {sentence}\n"

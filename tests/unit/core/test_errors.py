@@ -24,7 +24,7 @@ def test_a_full_memory_is_one_sentence(monkeypatch, capsys, error):
     with one_sentence():
         raise error
     assert statuses == [2]
-    assert capsys.readouterr().err.startswith("recap: the memory is full; ")
+    assert capsys.readouterr().err.startswith("recap: the memory is full")
 
 
 def test_another_failed_import_keeps_its_traceback():
