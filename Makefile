@@ -1,7 +1,7 @@
 # make demo     install, run the demo from pictures to a table with p-values, print what came out, caption a picture
 # make run      the same for another profile: make run PROFILE=flickr8k INPUTS=/path/to/flickr8k
 #               or for a paper at a scale:    make run PAPER=xlan SCALE=scenes
-# make test     lint, types, import rules, English, unit tests and one small workflow        make lint    the first four alone
+# make test     lint, types, import rules, banned phrases, unit tests and one small workflow        make lint    the first four alone
 # make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
@@ -101,8 +101,12 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
-	$(BIN)/python -m workflow.lint
-	$(BIN)/python -m workflow.english
+	@# Lints are titles that begin with a star. What workflow/lint.txt names is meant: one environment for all jobs
+	@# (requirements/lock.txt); variables that hold for a whole run, which as params would rerun finished jobs; functions
+	@# beside the only rules that use them; folders that hold files of many rules.
+	LINTS=$$($(BIN)/python -P -m snakemake --lint 2>&1 || true); grep -q '^Lints for ' <<< "$$LINTS" && \
+	    ! grep '^    \* ' <<< "$$LINTS" | grep -v --file workflow/lint.txt
+	grep -rnEi --file docs/english.txt --include='*.md' --include='*.py' README.md CONTRIBUTING.md docs src workflow && exit 1 || test $$? -eq 1
 
 schema: $(INSTALLED)
 	$(BIN)/python -P -m recap config schema --out workflow/schemas

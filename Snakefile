@@ -20,17 +20,13 @@ from snakemake.utils import min_version
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
+from recap.core.log import FAILURES_VARIABLE, configure
 from recap.plan.inputs import data_files, feature_files
-from recap.plan.submissions import TEST, VAL
 
-from workflow.cluster import cancel_left_jobs, stop_with_cluster
-from workflow.folder_lock import lock_folder
 from workflow.plan import dated_later, due_jobs, due_runs
-from workflow.planned import pass_on
-from workflow.stopping import stop_with_jobs
-
-from recap.core.log import configure
-from recap.core.log import FAILURES_VARIABLE
+from workflow.profile import pass_on
+from workflow.provenance import ProvenanceStore, make_writable
+from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster, stop_with_jobs
 
 min_version("9.27")
 configure()
@@ -46,59 +42,40 @@ if not {"name", "tables"} & set(config):
 
 
 # They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
-localrules:
-    all,
-    kept_all,
-    save_provenance,
-    data_all,
-    features_all,
-    train_all,
-    evaluate_all,
-    wanted_rows,
-    subset,
-    unpaired,
-    used_images,
-    vocabulary,
-    card,
-    submission,
-    select,
-    statistics,
-    table,
-    samples,
-    sweep,
-    summary,
-    curves,
-    report_page,
-    study_sheets,
-    study_simulate,
-    study_import,
-    study_analysis,
-    track_init,
-    publish,
+workflow.localrules(
+    *("all", "kept_all", "save_provenance", "data_all", "features_all", "train_all", "evaluate_all"),
+    *("wanted_rows", "subset", "unpaired", "used_images", "vocabulary", "card", "submission", "select", "statistics"),
+    *("table", "samples", "sweep", "summary", "curves", "report_page", "track_init", "publish"),
+    *("study_sheets", "study_simulate", "study_import", "study_analysis"),
+)
 
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
-include: "workflow/rules/subsample.smk"
 include: "workflow/rules/features.smk"
-include: "workflow/rules/language_models.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
-include: "workflow/rules/server.smk"
 include: "workflow/rules/statistics.smk"
-include: "workflow/rules/report.smk"
 include: "workflow/rules/studies.smk"
-include: "workflow/rules/page.smk"
-include: "workflow/rules/track.smk"
-include: "workflow/rules/provenance.smk"
+include: "workflow/rules/report.smk"
 
 
-def due():
-    """Return a line for each run that is due."""
-    return due_runs(due_jobs(workflow), LABELS)
+# Snakemake's records of finished files travel with them: restored before a run, copied beside them after one. Of the
+# folders that DVC keeps each has a separate file, because the outputs of two stages may not overlap.
+PROVENANCE = ProvenanceStore(
+    folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")] + [REPORTS, f"{R}/statistics"],
+    single_files=[SUMMARY, CURVES["csv"]],
+    inputs=PROFILE.inputs,
+)
+if workflow.is_main_process:
+    make_writable([R, REPORTS])
+    try:
+        PROVENANCE.restore()
+    except RecapError as error:
+        refuse(str(error))
 
 
-messages.introduce(LABELS, due)
+messages.introduce(LABELS, lambda: due_runs(due_jobs(workflow), LABELS))
 
 
 onstart:
@@ -110,9 +87,9 @@ onstart:
         stop_with_jobs()
     else:
         cancel_left_jobs()
-        pass_on(PLAN, ACQUIRED, NEEDS.costs.parameters)
+        pass_on(PLANNED)
         stop_with_cluster()
-    if lines := due():
+    if lines := due_runs(due_jobs(workflow), LABELS):
         logger.info("\n".join([*lines, ""]), extra=messages.PASS_ON)
 
 
@@ -124,39 +101,38 @@ onerror:
     PROVENANCE.save()
 
 
-def kept_files():
-    """Return by name every file that DVC keeps, so that one that got lost is missed, also under a finished report."""
-    trained = [file for run in TRAINED for file in PATHS.run(run)]
-    scored = [file for run in SCORED for file in PATHS.scores(run)]
-    scored += [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)]
-    return [
-        *report_files(),
-        *study_files(),
-        *server_files(),
-        *data_files(PATHS),
-        *feature_files(PATHS),
-        *selection_records(TABLE_IDS),
-        *trained,
-        *scored,
-    ]
+TRAINED_FILES = [file for run in TRAINED for file in PATHS.run(run)]
+SCORED_ALL = [file for run in SCORED for file in PATHS.scores(run)]
+SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)]
+# All files that DVC keeps by name, so that one that got lost is missed, also under a finished report.
+KEPT_FILES = [
+    *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
+    *study_files(),
+    *(file for each in SUBMISSIONS.values() for file in PATHS.submission_files(each)),
+    *(*data_files(PATHS), *feature_files(PATHS)),
+    *selection_records(TABLE_IDS),
+    *(*TRAINED_FILES, *SCORED_ALL),
+]
 
 
 rule all:
     default_target: True
     input:
-        kept_files(),
+        KEPT_FILES,
         PUBLISHED,
 
 
 rule kept_all:
     input:
-        kept_files(),
+        KEPT_FILES,
 
 
 rule save_provenance:
     """It has no output: what follows every run that did something is all that it is for."""
+    log:
+        f"{LOGS}/save_provenance.log",
     shell:
-        "true"
+        "true > {log:q}"
 
 
 rule data_all:
@@ -171,11 +147,10 @@ rule features_all:
 
 rule train_all:
     input:
-        [file for run in TRAINED for file in PATHS.run(run)],
+        TRAINED_FILES,
 
 
 rule evaluate_all:
     input:
-        [file for run in SCORED for file in PATHS.scores(run)],
-        [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)],
+        SCORED_ALL,
         [PATHS.captions_of(each.run, part) for each in PLAN.submissions() for part in (VAL, TEST)],

@@ -9,13 +9,16 @@ what was made from it" where that is so. What changed in a clone is then redone,
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import os
+import stat
 import time
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-from workflow.records import is_incomplete, read_record, write_record
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
@@ -24,28 +27,53 @@ from recap.plan import provenance
 Entry = dict[str, Any]
 Entries = dict[str, Entry]
 
-# What differs between two runs of the same job.
-TIMES = ("starttime", "endtime", "job_hash")
-# Not carried: a command line names folders of one machine.
-LOCAL = ("shellcmd", "incomplete", "external_jobid", *TIMES)
-# Stands for the profile's folder of outside files, which each machine has elsewhere.
-INPUTS = "<inputs>/"
+FORMAT = 6  # of the records that Snakemake 9.27 writes
+TIMES = ("starttime", "endtime", "job_hash")  # what differs between two runs of the same job
+LOCAL = ("shellcmd", "incomplete", "external_jobid", *TIMES)  # not carried: a command line names folders of one machine
+INPUTS = "<inputs>/"  # stands for the profile's folder of outside files, which each machine has elsewhere
+
+
+# Snakemake has no command that gives a file's record or takes one, and its classes are private.
+def read_record(file: str) -> dict[str, Any]:
+    """Return Snakemake's record of a file, by its path as in the rule; {} if there is none of the known format."""
+    try:
+        record = json.loads(_path("metadata", file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and record.get("record_format_version") == FORMAT else {}
+
+
+def _is_incomplete(file: str) -> bool:
+    """Return whether the job that makes a file has begun and not finished."""
+    return _path("incomplete", file).exists()
+
+
+def _path(kind: str, file: str) -> Path:
+    """Return where Snakemake notes something of a file: its path in base 64, in pieces as long as a name may be."""
+    name = base64.urlsafe_b64encode(file.encode()).decode()
+    length = os.pathconf(".", "PC_NAME_MAX") - 1
+    pieces = [name[start : start + length] for start in range(0, len(name), length)]
+    return Path(".snakemake", kind, *(f"@{piece}" for piece in pieces[:-1]), pieces[-1])
+
+
+# DVC makes the results that it links to its cache read-only, and Snakemake runs no job whose outputs are. A job
+# replaces its files and writes into none, so the cache does not change.
+def make_writable(folders: Iterable[str | Path]) -> None:
+    """Give the owner's right to write back to the read-only files below folders."""
+    for path in (path for folder in folders for path in Path(folder).rglob("*")):
+        status = path.lstat()
+        read_only = stat.S_ISREG(status.st_mode) and not status.st_mode & stat.S_IWUSR
+        if read_only and status.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)
 
 
 class ProvenanceStore:
-    """Carries records between Snakemake's folder and the folders of one profile's results.
-
-    Args:
-        folders: of results; each keeps the provenance of the files below it, the last one that of ``single_files``.
-        single_files: outside of all folders.
-        inputs: the profile's folder of outside files.
-    """
+    """Carries records between Snakemake's folder and the folders of results, of which the last has ``single_files``."""
 
     def __init__(self, *, folders: list[str], single_files: list[str], inputs: str) -> None:
         self._folders = [Path(folder) for folder in folders]
         self._single_files = single_files
-        self._inputs = f"{Path(inputs)}/"
-        self._hashes: dict[tuple[str, float], str] = {}
+        self._inputs = f"{Path(inputs)}/"  # the profile's folder of outside files
 
     def restore(self) -> None:
         """Give Snakemake the records of finished files that it does not have, if all are what their provenance says."""
@@ -60,8 +88,10 @@ class ProvenanceStore:
         times: dict[str, float] = {}
         for file, entry in unknown.items():
             self._set_time(file, unknown, times)
-            record = {**self._renamed(entry["record"], self._local), **entry["times"]}
-            write_record(file, {**record, "endtime": _time(file), "incomplete": False})
+            times_of_job = {**entry["times"], "endtime": _time(file), "incomplete": False}
+            path = _path("metadata", file)  # written as Snakemake does, which ignores half a record of a power cut
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(self._renamed(entry["record"], self._local) | times_of_job), encoding="utf-8")
 
     def save(self) -> None:
         """Copy the records of the profile's files beside them; equal records leave equal bytes."""
@@ -80,17 +110,17 @@ class ProvenanceStore:
             entries |= provenance.read(folder)
         return entries
 
-    def _entry(self, file: str, known: Entries) -> Entry | None:
-        """Return the provenance of a file: the known one, unless the file was made anew."""
-        record, old = read_record(file), known.get(file)
-        if record.get("endtime") != _time(file) or is_incomplete(file):
+    def _entry(self, file: str, entries: Entries) -> Entry | None:
+        """Return the provenance of a file: that in the entries, unless the file was made anew."""
+        record, old = read_record(file), entries.get(file)
+        if record.get("endtime") != _time(file) or _is_incomplete(file):
             return old
         if old is not None and record["starttime"] == old["times"]["starttime"]:
             return old
-        inputs = {path: self._input_hash(record, path, known) for path in record["input"] or [] if Path(path).exists()}
+        inputs = [path for path in record["input"] or [] if Path(path).exists()]
         entry = {
             "sha256": sha256_file(file),
-            "inputs": {self._portable(path): digest for path, digest in inputs.items()},
+            "inputs": {self._portable(path): self._input_hash(record, path, entries) for path in inputs},
             "record": self._renamed({key: record[key] for key in record if key not in LOCAL}, self._portable),
             "times": {key: record[key] for key in TIMES},
         }
@@ -107,7 +137,7 @@ class ProvenanceStore:
         for path, digest in unknown[file]["inputs"].items():
             local = self._local(path)
             if Path(local).exists():
-                now = unknown[local]["sha256"] if local in unknown else self._hash(local)
+                now = unknown[local]["sha256"] if local in unknown else _hash(local, _time(local))
                 moment = self._set_time(local, unknown, times)
                 (equal if now == digest else changed).append(moment)
         moment = min(changed) - 1 if changed else max(equal)
@@ -115,19 +145,12 @@ class ProvenanceStore:
         times[file] = _time(file)
         return times[file]
 
-    def _input_hash(self, record: dict, path: str, known: Entries) -> str:
+    def _input_hash(self, record: Entry, path: str, entries: Entries) -> str:
         """Return the hash of a file's input as it was; "" if that is not known since the input was rebuilt."""
         if _time(path) > record["endtime"]:
             return str((record["input_checksums"] or {}).get(path, "")).removeprefix("sha256:")
-        current = path in known and known[path]["times"]["endtime"] == _time(path)
-        return str(known[path]["sha256"]) if current else self._hash(path)
-
-    def _hash(self, path: str) -> str:
-        """Return the sha256 of a file; of a folder, that of the names and hashes of all files in it."""
-        key = (path, _time(path))
-        if key not in self._hashes:
-            self._hashes[key] = _folder_hash(Path(path)) if Path(path).is_dir() else sha256_file(path)
-        return self._hashes[key]
+        current = path in entries and entries[path]["times"]["endtime"] == _time(path)
+        return str(entries[path]["sha256"]) if current else _hash(path, _time(path))
 
     def _portable(self, path: str) -> str:
         return INPUTS + path.removeprefix(self._inputs) if path.startswith(self._inputs) else path
@@ -135,7 +158,7 @@ class ProvenanceStore:
     def _local(self, path: str) -> str:
         return self._inputs + path.removeprefix(INPUTS) if path.startswith(INPUTS) else path
 
-    def _renamed(self, record: dict, name: Any) -> dict:
+    def _renamed(self, record: Entry, name: Callable[[str], str]) -> Entry:
         """Return a record with other names of its inputs; Snakemake keeps them sorted."""
         checksums = {name(path): value for path, value in sorted((record["input_checksums"] or {}).items())}
         return {**record, "input": sorted(map(name, record["input"] or [])), "input_checksums": checksums}
@@ -143,13 +166,17 @@ class ProvenanceStore:
 
 def _is_known(file: str) -> bool:
     """Return whether nothing is to be restored: no such file, or Snakemake knows of this very one or of its job."""
-    return not Path(file).exists() or read_record(file).get("endtime") == _time(file) or is_incomplete(file)
+    return not Path(file).exists() or read_record(file).get("endtime") == _time(file) or _is_incomplete(file)
 
 
-def _folder_hash(folder: Path) -> str:
+@cache
+def _hash(path: str, written: float) -> str:
+    """Return the sha256 of a file; of a folder, that of the names and hashes of all files in it."""
+    if not Path(path).is_dir():
+        return sha256_file(path)
     digest = hashlib.sha256()
-    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{sha256_file(file)}\n".encode())
+    for file in sorted(each for each in Path(path).rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()
 
 

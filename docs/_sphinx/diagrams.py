@@ -97,7 +97,7 @@ def _box(name: str, view: Box) -> str:
 
 
 def draw_diagrams(app: Sphinx, page: nodes.document) -> None:
-    """Put a picture in the place of each block of Mermaid."""
+    """Replace each block of Mermaid with a picture."""
     from docutils import nodes
 
     for block in list(page.findall(nodes.literal_block)):

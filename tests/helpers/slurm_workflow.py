@@ -12,9 +12,8 @@ import sys
 
 sys.path.insert(0, {root!r})
 from recap.core.log import configure
-from workflow.cluster import cancel_left_jobs, stop_with_cluster
-from workflow.directives import STOPPED_BEFORE_LIMIT
-from workflow.folder_lock import lock_folder
+from workflow.profile import STOPPED_BEFORE_LIMIT
+from workflow.stopping import cancel_left_jobs, lock_folder, stop_with_cluster
 
 configure()
 

@@ -2,7 +2,7 @@
 
 import re
 
-from workflow import cluster
+from workflow.stopping import jobs_here
 
 JOB = "recap_0a1b2c3d-4e5f-6789-abcd-ef0123456789"  # as the plugin names them
 
@@ -22,4 +22,4 @@ def test_a_users_own_job_in_the_folder_is_not_one_of_the_workflow(tmp_path, monk
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    assert cluster.jobs_here() == ["1"]
+    assert jobs_here() == ["1"]

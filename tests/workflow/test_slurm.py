@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import yaml
-from workflow.cluster import PREFIX
+from workflow.stopping import PREFIX
 
 from helpers.slurm_workflow import snakemake
 from helpers.tiny_workspace import ROOT, Workspace

@@ -1,4 +1,4 @@
-"""Loads the plan, and names what the rules share. No science, and no work but loading the plan."""
+"""Loads the plan, and names what the rules share. In all rules `w` are the wildcards of a job."""
 
 import re
 import sys
@@ -6,32 +6,34 @@ from pathlib import Path
 from shlex import quote
 
 from recap.core.process import devices
+from recap.plan.identities import PICTURES as PICTURE_SOURCE, job_code
 from recap.plan.load import uses_gpus
+from recap.plan.paths import Paths
 from recap.plan.run import file_name, run_named
+from recap.plan.run_spec import evaluation_spec, execution, nodes, run_spec
+from recap.plan.source import code_digest
 from recap.settings.versions import list_of, read_versions
 
-from workflow.load import load, load_planned, refuse
-from workflow.directives import STOPPED_BEFORE_LIMIT, limits, one_of
-from workflow.planned import passed_on
-from workflow.specs import SpecText
+from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_of, passed_on, refuse
+from workflow.stopping import job_prefix
 
 # Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
-# taken for an installed module. `exec`: a job's command takes the place of its shell, so that signals reach it.
-RECAP = f"exec {quote(sys.executable)} -P -m recap"
+# taken for an installed module.
+RECAP = f"{quote(sys.executable)} -P -m recap"
 
-# Ctrl-C reaches jobs as the workflow's SIGTERM; as itself it would meet Python before it can say anything but a traceback.
-shell.prefix("set -euo pipefail; trap '' INT; ")
+shell.prefix(job_prefix())
 
-PLANNED = None if workflow.is_main_process else passed_on()
-PLAN, PATHS, ACQUIRED, NEEDS = load_planned(PLANNED) if PLANNED else load(config, workflow.configfiles)
-PROFILE, VERSIONS = PLAN.profile, list_of(PLAN.params)
+PLANNED = (None if workflow.is_main_process else passed_on()) or load(config, workflow.configfiles)
+PLAN, ACQUIRED, NEEDS = PLANNED.plan, PLANNED.acquired, PLANNED.needs()
+PATHS, PROFILE, VERSIONS = Paths(PLAN), PLAN.profile, list_of(PLAN.params)
 LISTED = read_versions(VERSIONS) if VERSIONS.exists() else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports
 SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
-FIGURE_IDS = {file_name(name): name for name in PLAN.figures}
+DATA, CORPUS, VOCABULARY = (PATHS.of_dataset("{dataset}", name) for name in ("", "corpus.parquet", "vocabulary.json"))
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
+SCORES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
 DEVICE = PROFILE.execution.device
@@ -42,17 +44,11 @@ if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
 
 
 wildcard_constraints:
-    dataset="[^/@]+",
-    subset="[^/@]+",
-    features="[^/@]+",
-    language_model="[^/@]+",
-    model="[^/@]+",
-    recipe="[^/@]+",
+    **dict.fromkeys(["dataset", "subset", "features", "language_model", "model", "recipe"], "[^/@]+"),
+    **dict.fromkeys(["table", "study"], "[^/]+"),
     seed="-?[0-9]+",
     seeds="[-+0-9]+",
     stage="xe|scst",
-    table="[^/]+",
-    study="[^/]+",
 
 
 def as_json(value):
@@ -68,11 +64,11 @@ def may_grow(stores):
     return [ancient(store) for store in stores]
 
 
-def growing_features(wildcards):
-    """Return the feature stores of a run, which may grow."""
-    return may_grow(PATHS.features(wildcards))
+def option(name):
+    """Return the parameter `--name=FILE` for each input of that name, which may be none."""
+    return lambda w, input: [f"--{name}={file}" for file in input[name]]
 
 
-def table_id(wildcards):
-    """Return the table whose files have a name: ``xlan/t3`` for ``xlan_t3``."""
-    return TABLE_IDS[wildcards.table]
+def folders(name):
+    """Return the parameter of the folders of the inputs of a name."""
+    return lambda w, input: [str(Path(file).parent) for file in input[name]]

@@ -1,42 +1,19 @@
-"""Captions of every data set as one table, and its vocabulary."""
+"""Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
 
-from recap.plan.identities import PICTURES as PICTURE_SOURCE
 from recap.plan.jobs import corpus_code, corpus_spec
-from recap.plan.source import code_digest
+from recap.plan.used_images import tsv_of_draws, web_draws
+from recap.settings.datasets import SURVIVORS
+
+WANTED_ROWS = f"{R}/data/wanted_rows"
+SUBSET = "subsets/{subset}/seed-{seed}"
+# A rule has one list of outputs, so data sets whose readers write other files beside the corpus have a separate rule.
+PRODUCTS_OF = {name: PLAN.get("datasets", name).products for name in PLAN.datasets()}
 
 
-def outside_files_of(wildcards):
-    """Return the outside files that the corpus of a data set is made from."""
-    return PATHS.outside_files("datasets", wildcards.dataset)
-
-
-def tokenizer_of(wildcards):
-    """Return the outside files of the byte pairs of a data set."""
-    return PATHS.tokenizer(wildcards.dataset)
-
-
-def images_of(wildcards):
-    """Return folders or zips with the pictures of a data set."""
-    return PATHS.images(wildcards.dataset)
-
-
-def datasets_by_products():
-    """Return the data sets in use, grouped by what their readers write beside the corpus."""
-    found = {}
-    for name in PLAN.datasets():
-        found.setdefault(PLAN.get("datasets", name).products, []).append(name)
-    return found
-
-
-def rule_name(products):
-    """Return the name of the rule that makes a corpus: `corpus`, or `corpus_with_images_boxes`."""
-    return "_".join(["corpus", *(["with"] if products else []), *(Path(product).stem for product in products)])
-
-
-def counts_file(wildcards):
-    """Return what the reader of a data set says about what it left out, where it says something."""
-    products = PLAN.get("datasets", wildcards.dataset).products
-    return [PATHS.of_dataset(wildcards.dataset, name) for name in products if name == "counts.md"]
+def wanted_rows(survivors):
+    """Return the list of the rows to ask for, if draws need only some of those of a list of fetched pictures."""
+    folder = Path(survivors).parent.relative_to(PROFILE.inputs)
+    return [f"{WANTED_ROWS}/{folder.as_posix()}.txt"] if web_draws(PATHS, survivors) else []
 
 
 # Rules only for files that are not there: one that is there is the user's, and no rule may touch it.
@@ -65,6 +42,7 @@ if ACQUIRED.archives and not PROFILE.keep_archives:
 
 # A folder of an archive is unpacked as a whole, whichever of its files are missing.
 for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
+    FILES = [path for path, name in ACQUIRED.unpacked.items() if name == FOLDER]
 
     rule:
         name:
@@ -72,11 +50,7 @@ for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
         input:
             PATHS.outside(LISTED[FOLDER].archive),
         output:
-            [
-                directory(path) if path == PATHS.outside(FOLDER) else path
-                for path, name in ACQUIRED.unpacked.items()
-                if name == FOLDER
-            ],
+            [directory(path) if path == PATHS.outside(FOLDER) else path for path in FILES],
         log:
             f"{LOGS}/unpack/{FOLDER}.log",
         localrule: True
@@ -84,15 +58,29 @@ for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
             list=str(VERSIONS),
             folder=FOLDER,
         shell:
-            "{RECAP} --log-file {log:q}"
-            " data unpack {params.folder:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+            "{RECAP} --log-file {log:q} data unpack {params.folder:q} --list {params.list:q} --into {PROFILE.inputs:q}"
+
+
+rule wanted_rows:
+    """Known before any picture is fetched, because draws go by numbers of rows."""
+    input:
+        lambda w: tsv_of_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}")),
+    output:
+        f"{WANTED_ROWS}/{{pictures}}.txt",
+    log:
+        f"{LOGS}/wanted_rows/{{pictures}}.log",
+    params:
+        draws=lambda w: as_json(web_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}"))),
+        code=code_digest("recap.data.subsets.wanted"),
+    shell:
+        "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
 
 
 rule web_pictures:
     """Pictures and records of finished shards are no outputs: a killed or repeated job goes on from them."""
     input:
-        tsv=lambda wildcards: ACQUIRED.pictures[wildcards.pictures].tsv,
-        only=lambda wildcards: wanted_rows(wildcards.pictures),
+        tsv=lambda w: ACQUIRED.pictures[w.pictures].tsv,
+        only=lambda w: wanted_rows(w.pictures),
     output:
         "{pictures}",
     log:
@@ -102,68 +90,97 @@ rule web_pictures:
     localrule: True
     params:
         out=subpath(output[0], parent=True),
-        min_side=lambda wildcards: ACQUIRED.pictures[wildcards.pictures].min_side,
-        only=lambda wildcards, input: [f"--only={file}" for file in input.only],
+        min_side=lambda w: ACQUIRED.pictures[w.pictures].min_side,
+        only=option("only"),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " data conceptual-download --tsv {input.tsv:q} --out {params.out:q} --min-side {params.min_side} {params.only:q}"
+        "{RECAP} --log-file {log:q} data conceptual-download --tsv {input.tsv:q} --out {params.out:q}"
+        " --min-side {params.min_side} {params.only:q}"
 
 
-# A rule has one list of outputs, so data sets whose readers write other files have a separate rule.
-for PRODUCTS, NAMES in datasets_by_products().items():
+for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
+    CORPUS_RULE = "_".join(["corpus", *(["with"] if PRODUCTS else []), *(Path(product).stem for product in PRODUCTS)])
 
     rule:
         name:
-            rule_name(PRODUCTS)
+            CORPUS_RULE
         input:
-            outside_files_of,
+            lambda w: PATHS.outside_files("datasets", w.dataset),
         output:
-            [f"{R}/data/{{dataset}}/{product}" for product in PRODUCTS],
-            corpus=f"{R}/data/{{dataset}}/corpus.parquet",
+            [PATHS.of_dataset("{dataset}", product) for product in PRODUCTS],
+            corpus=CORPUS,
         log:
-            f"{LOGS}/{rule_name(PRODUCTS)}/{{dataset}}.log",
+            f"{LOGS}/{CORPUS_RULE}/{{dataset}}.log",
         wildcard_constraints:
-            dataset=one_of(NAMES),
+            dataset=one_of(name for name, products in PRODUCTS_OF.items() if products == PRODUCTS),
         resources:
-            **limits(lambda wildcards: NEEDS.corpus(wildcards.dataset)),
+            **limits(lambda w: NEEDS.corpus(w.dataset)),
         params:
-            spec=lambda wildcards: as_json(corpus_spec(PLAN, wildcards.dataset)),
-            code=lambda wildcards: corpus_code(PLAN, wildcards.dataset),
+            spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
+            code=lambda w: corpus_code(PLAN, w.dataset),
             out=subpath(output.corpus, parent=True),
         shell:
-            "{RECAP} --log-file {log:q}"
-            " data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
-            " --out {params.out:q}"
+            "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q}"
+            " --inputs {PROFILE.inputs:q} --out {params.out:q}"
 
 
 rule vocabulary:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        tokenizer=tokenizer_of,
+        corpus=CORPUS,
+        tokenizer=lambda w: PATHS.tokenizer(w.dataset),
     output:
-        f"{R}/data/{{dataset}}/vocabulary.json",
+        VOCABULARY,
     log:
         f"{LOGS}/vocabulary/{{dataset}}.log",
     params:
-        spec=lambda wildcards: as_json(PLAN.spec("datasets", wildcards.dataset)["vocabulary"]),
+        spec=lambda w: as_json(PLAN.spec("datasets", w.dataset)["vocabulary"]),
         code=code_digest("recap.data.vocabulary.words", without=PICTURE_SOURCE),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q} --inputs {PROFILE.inputs:q}"
-        " --out {output:q}"
+        "{RECAP} --log-file {log:q} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q}"
+        " --inputs {PROFILE.inputs:q} --out {output:q}"
 
 
 rule card:
     input:
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        counts=counts_file,
+        corpus=CORPUS,
+        # What a reader says about what it left out, where it says something.
+        counts=lambda w: [PATHS.of_dataset(w.dataset, name) for name in PRODUCTS_OF[w.dataset] if name == "counts.md"],
     output:
-        f"{R}/data/{{dataset}}/card.md",
+        PATHS.of_dataset("{dataset}", "card.md"),
     log:
         f"{LOGS}/card/{{dataset}}.log",
     params:
         code=code_digest("recap.data.corpus.card", without=PICTURE_SOURCE),
-        counts=lambda wildcards, input: [f"--counts={file}" for file in input.counts],
+        counts=option("counts"),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q}"
+        " --out {output:q}"
+
+
+rule subset:
+    input:
+        corpus=CORPUS,
+    output:
+        f"{DATA}{SUBSET}.json",
+    log:
+        f"{LOGS}/subset/{{dataset}}/{SUBSET}.log",
+    params:
+        spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
+        code=code_digest("recap.data.subsets.subsample", without=PICTURE_SOURCE),
+    shell:
+        "{RECAP} --log-file {log:q} run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q}"
+        " --spec {params.spec.file:q} --seed {wildcards.seed} --out {output:q}"
+
+
+rule unpaired:
+    """Made when asked for by name: the pictures and captions that a subset of images leaves over."""
+    input:
+        corpus=CORPUS,
+        subset=f"{DATA}{SUBSET}.json",
+    output:
+        f"{DATA}{SUBSET}.unpaired.json",
+    log:
+        f"{LOGS}/unpaired/{{dataset}}/{SUBSET}.log",
+    params:
+        code=code_digest("recap.data.subsets.unpaired", without=PICTURE_SOURCE),
+    shell:
+        "{RECAP} --log-file {log:q} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

@@ -1,31 +1,22 @@
-"""Captions of the test split by beam search, and their scores per image and per corpus."""
+"""Captions by beam search and their scores, of the test split; and what COCO's caption server is sent."""
 
 from recap.core.errors import RecapError
 from recap.core.log import log
 from recap.data.files.download import Transfer
 from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan import jobs
-from recap.plan.identities import job_code
-from recap.plan.run_spec import evaluation_spec, execution
+from recap.plan.submissions import TEST, VAL, results_name
 from recap.settings.metrics import METRICS
 
 from workflow.plan import due_jobs
 
-
-def evaluate_spec(wildcards):
-    """Return how a run's captions are decoded and scored."""
-    return as_json(evaluation_spec(PLAN, wildcards.recipe).model_dump(mode="json"))
-
-
-def evaluation_code(wildcards):
-    """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
-    return jobs.evaluation_code(PLAN, wildcards.model, wildcards.recipe)
-
-
-def products(wildcards):
-    """Return what the metrics of a run read beside the corpus."""
-    metrics = map(METRICS.get, PLAN.recipe(wildcards.recipe).evaluation.metrics)
-    return [PATHS.of_dataset(wildcards.dataset, name) for metric in metrics for name in metric.products]
+ENSEMBLE = f"{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}"
+# By the folders of their scores: files of captions, and released weights, that rows of tables name.
+SCORED_FILES = {each.path: each for each in PLAN.scored_files() if each.captions}
+RELEASED = {each.path: each for each in PLAN.scored_files() if each.released}
+SENT = {each.run.path: each for each in PLAN.submissions()}
+SUBMISSIONS = {each.algorithm: each for each in PLAN.submissions()}
+SUBMISSION = PATHS.submission("{algorithm}")
 
 
 def install_spice():
@@ -35,170 +26,180 @@ def install_spice():
     is not run, which is said now and not after weeks.
     """
     due = [job for job in due_jobs(workflow) if job.rule in ("evaluate", "evaluate_ensemble")]
-    recipes = {job.wildcards["recipe"] for job in due}
-    asked = any("SPICE" in PLAN.recipe(recipe).evaluation.metrics for recipe in recipes)
-    if asked and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
+    wanted = any("SPICE" in PLAN.recipe(job.wildcards["recipe"]).evaluation.metrics for job in due)
+    if wanted and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
         try:
             install_spice_models(LISTED, into=Path(PROFILE.inputs), transfer=Transfer())
         except RecapError as error:
             log.error(f"recap: SPICE will not run: {error}")
 
 
-def scored_weights(wildcards):
-    """Return the weights that a scored run of one seed uses."""
-    return PATHS.weights(PLAN.weights(run_named(wildcards)))
+def score_files(run):
+    """Return the outputs of an evaluation of the run of a folder."""
+    return {name.partition(".")[0]: f"{R}/scores/{run}/{name}" for name in SCORES}
 
 
-def scored_run(wildcards):
+def metric_products(dataset, metrics):
+    """Return what metrics read beside the corpus."""
+    return [PATHS.of_dataset(dataset, name) for metric in metrics for name in METRICS.get(metric).products]
+
+
+def as_evaluated(recipe):
+    """Return how captions are decoded and scored."""
+    return as_json(evaluation_spec(PLAN, recipe).model_dump(mode="json"))
+
+
+def model_files(run):
+    """Return the weights of a run, or those of an ensemble's members."""
+    return [PATHS.weights(PLAN.weights(part)) for part in run.parts()]
+
+
+def scored_run(w):
     """Return the run that is scored, of one seed or of an ensemble of several."""
-    seeds = [int(seed) for seed in (wildcards.get("seeds") or wildcards.seed).split("+")]
-    return run_named(wildcards, seed=seeds[0], members=tuple(seeds) if wildcards.get("seeds") else ())
+    seeds = [int(seed) for seed in (w.get("seeds") or w.seed).split("+")]
+    return run_named(w, seed=seeds[0], members=tuple(seeds) if w.get("seeds") else ())
+
+
+def like_released(w):
+    """Return a run of the baseline's recipe in the same table, which needs as much as released weights."""
+    runs, released = PLAN.table_runs(RELEASED[w.outside].table), RELEASED[w.outside]
+    return next(run for run in runs if run.recipe == released.recipe)
+
+
+def partly(*runs):
+    """Return the option that allows a part of COCO, where a data set is one."""
+    return "--partial" if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs) else ""
 
 
 rule evaluate:
     input:
-        products,
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=growing_features,
+        lambda w: metric_products(w.dataset, PLAN.recipe(w.recipe).evaluation.metrics),
+        corpus=CORPUS,
+        vocabulary=VOCABULARY,
+        features=lambda w: may_grow(PATHS.features(w)),
         extractors=PATHS.extractors,
-        model=scored_weights,
+        model=lambda w: model_files(scored_run(w)),
     output:
-        captions=f"{R}/scores/{RUN}/{{stage}}/captions.test.json",
-        scores=f"{R}/scores/{RUN}/{{stage}}/scores.test.parquet",
-        metrics=f"{R}/scores/{RUN}/{{stage}}/metrics.json",
+        **score_files(f"{RUN}/{{stage}}"),
     log:
         f"{LOGS}/evaluate/{RUN}/{{stage}}.log",
-    threads: lambda wildcards: execution(PLAN, wildcards.recipe).threads
+    threads: lambda w: execution(PLAN, w.recipe).threads
     resources:
-        **limits(lambda wildcards: NEEDS.evaluation(scored_run(wildcards))),
+        **limits(lambda w: NEEDS.evaluation(scored_run(w))),
         gpu=GPU,
     params:
-        spec=evaluate_spec,
-        code=evaluation_code,
-        model=subpath(input.model, parent=True),
+        spec=lambda w: as_evaluated(w.recipe),
+        code=lambda w: jobs.evaluation_code(PLAN, w.model, w.recipe),
+        model=folders("model"),
         out=subpath(output.metrics, parent=True),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
-        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q} evaluate --spec {params.spec.file:q}"
+        " --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml --corpus {input.corpus:q}"
+        " --vocabulary {input.vocabulary:q} --features {input.features:q} --model {params.model:q} --out {params.out:q}"
 
 
-SCORED_FILES = {each.path: each for each in PLAN.scored_files() if each.captions}
-RELEASED = {each.path: each for each in PLAN.scored_files() if each.released}
-
-
-def scored_file(wildcards):
-    """Return the file of captions that a row of a table names."""
-    return SCORED_FILES[wildcards.outside]
-
-
-def released(wildcards):
-    """Return the released weights that a row of a table names."""
-    return RELEASED[wildcards.outside]
-
-
-def released_like(wildcards):
-    """Return a run of the baseline's recipe in the same table, which needs as much."""
-    runs = PLAN.table_runs(released(wildcards).table)
-    return next(run for run in runs if run.recipe == released(wildcards).recipe)
+use rule evaluate as evaluate_ensemble with:
+    output:
+        **score_files(f"{ENSEMBLE}/{{stage}}"),
+    log:
+        f"{LOGS}/evaluate/{ENSEMBLE}/{{stage}}.log",
 
 
 rule score_file:
     input:
-        lambda wildcards: [
-            PATHS.of_dataset(scored_file(wildcards).dataset, name)
-            for metric in scored_file(wildcards).metrics
-            for name in METRICS.get(metric).products
-        ],
-        captions=lambda wildcards: PATHS.outside(scored_file(wildcards).captions),
-        corpus=lambda wildcards: PATHS.of_dataset(scored_file(wildcards).dataset, "corpus.parquet"),
+        lambda w: metric_products(SCORED_FILES[w.outside].dataset, SCORED_FILES[w.outside].metrics),
+        captions=lambda w: PATHS.outside(SCORED_FILES[w.outside].captions),
+        corpus=lambda w: PATHS.corpus(SCORED_FILES[w.outside]),
     output:
-        captions=f"{R}/scores/{{outside}}/captions.test.json",
-        scores=f"{R}/scores/{{outside}}/scores.test.parquet",
-        metrics=f"{R}/scores/{{outside}}/metrics.json",
+        **score_files("{outside}"),
     log:
         f"{LOGS}/score_file/{{outside}}.log",
     wildcard_constraints:
         outside=one_of(SCORED_FILES),
     params:
-        metrics=lambda wildcards: list(scored_file(wildcards).metrics),
-        dataset=lambda wildcards: scored_file(wildcards).dataset,
-        code=lambda wildcards: job_code(
-            "recap.evaluation.caption_file:score_file", metrics=scored_file(wildcards).metrics
-        ),
+        metrics=lambda w: list(SCORED_FILES[w.outside].metrics),
+        dataset=lambda w: SCORED_FILES[w.outside].dataset,
+        code=lambda w: job_code("recap.evaluation.caption_file:score_file", metrics=SCORED_FILES[w.outside].metrics),
         out=subpath(output.metrics, parent=True),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
+        "{RECAP} --log-file {log:q} score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
         " --metrics {params.metrics:q} --out {params.out:q} > /dev/null"
 
 
 rule score_released:
     input:
-        lambda wildcards: [
-            PATHS.of_dataset(released(wildcards).dataset, name)
-            for metric in released(wildcards).metrics
-            for name in METRICS.get(metric).products
-        ],
-        lambda wildcards: [PATHS.outside(file) for file in released(wildcards).files],
-        corpus=lambda wildcards: PATHS.of_dataset(released(wildcards).dataset, "corpus.parquet"),
-        features=lambda wildcards: may_grow(PATHS.features(released(wildcards))),
-        extractors=lambda wildcards: PATHS.extractors(released(wildcards)),
+        lambda w: metric_products(RELEASED[w.outside].dataset, RELEASED[w.outside].metrics),
+        lambda w: [PATHS.outside(file) for file in RELEASED[w.outside].files],
+        corpus=lambda w: PATHS.corpus(RELEASED[w.outside]),
+        features=lambda w: may_grow(PATHS.features(RELEASED[w.outside])),
+        extractors=lambda w: PATHS.extractors(RELEASED[w.outside]),
     output:
-        captions=f"{R}/scores/{{outside}}/captions.test.json",
-        scores=f"{R}/scores/{{outside}}/scores.test.parquet",
-        metrics=f"{R}/scores/{{outside}}/metrics.json",
+        **score_files("{outside}"),
     log:
         f"{LOGS}/score_released/{{outside}}.log",
     wildcard_constraints:
         outside=one_of(RELEASED),
-    threads: lambda wildcards: execution(PLAN, released(wildcards).recipe).threads
+    threads: lambda w: execution(PLAN, RELEASED[w.outside].recipe).threads
     resources:
-        **limits(lambda wildcards: NEEDS.evaluation(released_like(wildcards))),
+        **limits(lambda w: NEEDS.evaluation(like_released(w))),
         gpu=GPU,
     params:
-        spec=lambda wildcards: as_json(evaluation_spec(PLAN, released(wildcards).recipe).model_dump(mode="json")),
-        code=lambda wildcards: jobs.released_code(
-            released(wildcards), Path(PATHS.outside(released(wildcards).released))
-        ),
-        recipe=lambda wildcards: released(wildcards).recipe,
-        model=lambda wildcards: PATHS.outside(released(wildcards).released),
+        spec=lambda w: as_evaluated(RELEASED[w.outside].recipe),
+        code=lambda w: jobs.released_code(RELEASED[w.outside], Path(PATHS.outside(RELEASED[w.outside].released))),
+        recipe=lambda w: RELEASED[w.outside].recipe,
+        model=lambda w: PATHS.outside(RELEASED[w.outside].released),
         out=subpath(output.metrics, parent=True),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " evaluate --spec {params.spec.file:q} --execution {EXECUTION:q}/{params.recipe:q}.yaml"
-        " --corpus {input.corpus:q} --vocabulary {params.model:q}/vocabulary.json"
-        " --features {input.features:q} --model {params.model:q} --out {params.out:q}"
+        "{RECAP} --log-file {log:q} evaluate --spec {params.spec.file:q}"
+        " --execution {EXECUTION:q}/{params.recipe:q}.yaml --corpus {input.corpus:q}"
+        " --vocabulary {params.model:q}/vocabulary.json --features {input.features:q} --model {params.model:q}"
+        " --out {params.out:q}"
 
 
-ENSEMBLE_RUN = f"{RUN.removesuffix('seed-{seed}')}ensemble-{{seeds}}/{{stage}}"
-ENSEMBLE = f"{R}/scores/{ENSEMBLE_RUN}"
-
-
-def members(wildcards):
-    """Return the weights of an ensemble's members."""
-    runs = [run_named(wildcards, seed=int(seed)) for seed in wildcards.seeds.split("+")]
-    return [PATHS.weights(PLAN.weights(run)) for run in runs]
-
-
-use rule evaluate as evaluate_ensemble with:
+rule server_captions:
     input:
-        products,
-        corpus=f"{R}/data/{{dataset}}/corpus.parquet",
-        vocabulary=f"{R}/data/{{dataset}}/vocabulary.json",
-        features=growing_features,
-        extractors=PATHS.extractors,
-        model=members,
+        corpus=lambda w: PATHS.corpus(SENT[w.run].shown(w.part)),
+        vocabulary=lambda w: PATHS.vocabulary(SENT[w.run].run),
+        features=lambda w: may_grow(PATHS.features(SENT[w.run].shown(w.part))),
+        extractors=lambda w: PATHS.extractors(SENT[w.run].shown(w.part)),
+        model=lambda w: model_files(SENT[w.run].run),
     output:
-        captions=f"{ENSEMBLE}/captions.test.json",
-        scores=f"{ENSEMBLE}/scores.test.parquet",
-        metrics=f"{ENSEMBLE}/metrics.json",
+        f"{R}/scores/{{run}}/captions.{{part}}.json",
     log:
-        f"{LOGS}/evaluate/{ENSEMBLE_RUN}.log",
+        f"{LOGS}/server_captions/{{run}}/{{part}}.log",
+    wildcard_constraints:
+        run=one_of(SENT),
+        part=one_of([VAL, TEST]),
+    threads: lambda w: execution(PLAN, SENT[w.run].run.recipe).threads
+    resources:
+        **limits(lambda w: NEEDS.submission(SENT[w.run])),
+        gpu=GPU,
     params:
-        spec=evaluate_spec,
-        code=evaluation_code,
-        model=lambda wildcards, input: [str(Path(file).parent) for file in input.model],
-        out=subpath(output.metrics, parent=True),
+        spec=lambda w: as_evaluated(SENT[w.run].run.recipe),
+        code=lambda w: jobs.captioning_code(PLAN, SENT[w.run].run.model),
+        execution=lambda w: f"{EXECUTION}/{SENT[w.run].run.recipe}.yaml",
+        partial=lambda w: partly(SENT[w.run].shown(w.part)),
+        model=folders("model"),
+    shell:
+        "{RECAP} --log-file {log:q} export captions --spec {params.spec.file:q} --execution {params.execution:q}"
+        " --part {wildcards.part:q} {params.partial} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
+        " --features {input.features:q} --model {params.model:q} --out {output:q}"
+
+
+rule submission:
+    input:
+        val=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, VAL),
+        test=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, TEST),
+    output:
+        zip=f"{SUBMISSION}/{{algorithm}}.zip",
+        files=[f"{SUBMISSION}/{results_name(part, '{algorithm}')}" for part in (VAL, TEST)],
+    log:
+        f"{LOGS}/submission/{{algorithm}}.log",
+    wildcard_constraints:
+        algorithm=one_of(SUBMISSIONS),
+    params:
+        code=code_digest("recap.share.coco_server:write_submission"),
+        partial=lambda w: partly(SUBMISSIONS[w.algorithm].run, SUBMISSIONS[w.algorithm].test),
+    shell:
+        "{RECAP} --log-file {log:q} export coco-server --val {input.val:q} --test {input.test:q}"
+        " --algorithm {wildcards.algorithm:q} {params.partial} --out {output.zip:q} > /dev/null"

@@ -1,31 +1,25 @@
-"""What a reader sees: tables, sample captions with their images, and the numbers for `dvc metrics`."""
+"""What a reader sees beside tables: sample captions, figures, the report's page, and the lists of runs in MLflow."""
 
-from recap.plan.claims import planned_claims
-from recap.plan.identities import job_code
 from recap.plan.labels import series_of
 from recap.plan.run import row_runs
-from recap.plan.source import code_digest
 
-TABLE_FILES = [f"{REPORTS}/tables/{{table}}.{ending}" for ending in ("tex", "csv", "html", "md")]
-PAPER_FILES = [f"{REPORTS}/tables/{{table}}.paper.{ending}" for ending in ("tex", "csv", "md")]
-FIGURE_FILES = [f"{REPORTS}/figures/{{table}}_captions.{ending}" for ending in ("png", "md")]
-CURVES_FILE = f"{REPORTS}/figures/curves.png"
-CLAIMS = planned_claims(PLAN)
-CLAIM_FILES = [f"{REPORTS}/tables/claims.{ending}" for ending in ("tex", "csv", "html", "md")]
-SWEEP_FILES = [f"{REPORTS}/figures/{{figure}}.{ending}" for ending in ("csv", "png")]
+FIGURES = f"{REPORTS}/figures"
+PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
+SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
+SWEEP_FILES = {"csv": f"{FIGURES}/{{figure}}.csv", "figure": f"{FIGURES}/{{figure}}.png"}
+CURVES = {"csv": f"{R}/curves.csv", "figure": f"{FIGURES}/curves.png"}
+SUMMARY = f"{R}/summary.json"
+REPORT_FILE = f"{REPORTS}/report.html"
+STORE = "mlflow/mlflow.db"
+PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES, *PAPER_FILES, *FIGURE_FILES], table=TABLE_IDS)
+    files = expand([*TABLE_FILES.values(), *PAPER_FILES, *SAMPLE_FILES.values()], table=TABLE_IDS)
     files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
-    files += CLAIM_FILES if CLAIMS else []
-    return [*files, *expand(SWEEP_FILES, figure=FIGURE_IDS), CURVES_FILE]
-
-
-def report_files():
-    """Return all that a finished profile leaves for a reader and for DVC."""
-    return [*reader_files(), f"{REPORTS}/report.html", f"{R}/summary.json", f"{R}/curves.csv"]
+    files += CLAIM_FILES.values() if CLAIMS else []
+    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), CURVES["figure"]]
 
 
 def row_paths():
@@ -50,89 +44,48 @@ def curve_runs():
     return sorted(curves, key=lambda curve: order.index(curve["label"]))
 
 
-def sample_dataset(wildcards):
+def sample_dataset(w):
     """Return the data set of a table's baseline, whose images the contact sheet shows."""
-    table = PLAN.tables[table_id(wildcards)]
+    table = PLAN.tables[TABLE_IDS[w.table]]
     return next(row.dataset for row in table.rows if row.id == table.baseline)
 
 
-rule table:
-    input:
-        f"{R}/statistics/{{table}}.json",
-    output:
-        tex=TABLE_FILES[0],
-        csv=TABLE_FILES[1],
-        html=TABLE_FILES[2],
-        md=TABLE_FILES[3],
-        paper=PAPER_FILES,
-    log:
-        f"{LOGS}/table/{{table}}.log",
-    wildcard_constraints:
-        table=one_of(TABLE_IDS),
-    params:
-        spec=lambda wildcards: as_json(PLAN.tables[table_id(wildcards)].model_dump(mode="json")),
-        code=code_digest("recap.reporting.tables"),
-        out=subpath(output.tex, parent=True),
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step table --spec {params.spec.file:q} --statistics {input:q} --out {params.out:q}"
-
-
-if CLAIMS:
-
-    rule claims:
-        input:
-            [f"{R}/statistics/{file_name(name)}.json" for name in CLAIMS.tables],
-        output:
-            tex=CLAIM_FILES[0],
-            csv=CLAIM_FILES[1],
-            html=CLAIM_FILES[2],
-            md=CLAIM_FILES[3],
-        log:
-            f"{LOGS}/claims.log",
-        localrule: True
-        params:
-            spec=lambda wildcards: as_json(CLAIMS.model_dump(mode="json")),
-            code=code_digest("recap.statistics.claims", "recap.reporting.claims"),
-            scores=f"{R}/scores",
-            out=subpath(output.md, parent=True),
-        shell:
-            "{RECAP} --log-file {log:q}"
-            " report claims --spec {params.spec.file:q} --scores {params.scores:q} --out {params.out:q} > /dev/null"
-
-
-rule samples:
-    input:
-        statistics=f"{R}/statistics/{{table}}.json",
-        corpus=lambda wildcards: f"{R}/data/{sample_dataset(wildcards)}/corpus.parquet",
-        images=lambda wildcards: PATHS.images(sample_dataset(wildcards)),
-        scores=table_scores,
-    output:
-        png=FIGURE_FILES[0],
-        md=FIGURE_FILES[1],
-    log:
-        f"{LOGS}/samples/{{table}}.log",
-    params:
-        spec=sampled_spec,
-        code=code_digest("recap.reporting.figures"),
-        number=PROFILE.sample_captions,
-        scores=f"{R}/scores",
-        out=subpath(output.md, parent=True),
-    shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step samples --spec {params.spec.file:q} --statistics {input.statistics:q} --corpus {input.corpus:q}"
-        " --images {input.images:q} --scores {params.scores:q} --out {params.out:q} --count {params.number}"
+def swept_tables(w):
+    """Return the statistics of the tables that a figure draws."""
+    return expand(STATISTICS, table=sorted({point.table for line in PLOTS[w.figure].lines for point in line.points}))
 
 
 def constant(value):
     """Return a parameter that Snakemake takes as it is; in plain texts it would look for wildcards."""
-    return lambda wildcards: value
+    return lambda w: value
 
 
 def model_figure_code(figure):
     """Return the digest of the job that draws a figure: with the models that it draws, and no others."""
     kinds = {PLAN.get("models", run.model).kind for run in figure.runs if figure.settings.needs_models}
-    return lambda wildcards: job_code(figure.settings.implementation, *kinds)
+    return lambda w: job_code(figure.settings.implementation, *kinds)
+
+
+rule samples:
+    input:
+        statistics=STATISTICS,
+        corpus=lambda w: PATHS.of_dataset(sample_dataset(w), "corpus.parquet"),
+        images=lambda w: PATHS.images(sample_dataset(w)),
+        scores=table_scores,
+    output:
+        **SAMPLE_FILES,
+    log:
+        f"{LOGS}/samples/{{table}}.log",
+    params:
+        spec=lambda w: as_json(table_spec(PLAN, TABLE_IDS[w.table])),
+        code=code_digest("recap.reporting.figures"),
+        number=PROFILE.sample_captions,
+        scores=f"{R}/scores",
+        out=subpath(output.md, parent=True),
+    shell:
+        "{RECAP} --log-file {log:q} run-step samples --spec {params.spec.file:q} --statistics {input.statistics:q}"
+        " --corpus {input.corpus:q} --images {input.images:q} --scores {params.scores:q} --out {params.out:q}"
+        " --count {params.number}"
 
 
 for figure in PLAN.model_figures:
@@ -164,73 +117,111 @@ for figure in PLAN.model_figures:
             out=PATHS.figure(figure.begin),
             code=model_figure_code(figure),
         shell:
-            "{RECAP} --log-file {log:q}"
-            " report figure --spec {params.spec.file:q} --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-            " {params.features} {input.features:q} {params.images} {input.images:q}"
-            " --texts {input.texts:q} --runs {params.runs:q} --labels {params.labels:q}"
-            " --heading {params.heading:q} --out {params.out:q}"
-
-
-def planned_figure(wildcards):
-    """Return the figure whose files have a name."""
-    return PLAN.figures[FIGURE_IDS[wildcards.figure]]
-
-
-def swept_tables(wildcards):
-    """Return the statistics of the tables that a figure draws."""
-    lines = planned_figure(wildcards).lines
-    return [f"{R}/statistics/{name}.json" for name in sorted({point.table for line in lines for point in line.points})]
+            "{RECAP} --log-file {log:q} report figure --spec {params.spec.file:q} --corpus {input.corpus:q}"
+            " --vocabulary {input.vocabulary:q} {params.features} {input.features:q} {params.images} {input.images:q}"
+            " --texts {input.texts:q} --runs {params.runs:q} --labels {params.labels:q} --heading {params.heading:q}"
+            " --out {params.out:q}"
 
 
 rule sweep:
     input:
         swept_tables,
     output:
-        csv=SWEEP_FILES[0],
-        figure=SWEEP_FILES[1],
+        **SWEEP_FILES,
     log:
         f"{LOGS}/sweep/{{figure}}.log",
     wildcard_constraints:
-        figure=one_of(FIGURE_IDS),
+        figure=one_of(PLOTS),
     params:
-        spec=lambda wildcards: as_json(planned_figure(wildcards).model_dump(mode="json")),
+        spec=lambda w: as_json(PLOTS[w.figure].model_dump(mode="json")),
         code=code_digest("recap.reporting.sweep"),
         statistics=f"{R}/statistics",
     shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q} --out {output.csv:q}"
-        " --figure {output.figure:q}"
+        "{RECAP} --log-file {log:q} run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q}"
+        " --out {output.csv:q} --figure {output.figure:q}"
 
 
 rule summary:
     input:
-        [f"{R}/scores/{run.path}/metrics.json" for run in SCORED],
+        [PATHS.scores(run)[-1] for run in SCORED],
     output:
-        f"{R}/summary.json",
+        SUMMARY,
     log:
         f"{LOGS}/summary.log",
     params:
-        spec=lambda wildcards: as_json({"rows": row_paths()}),
+        spec=lambda w: as_json({"rows": row_paths()}),
         code=code_digest("recap.reporting.summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step summary --spec {params.spec.file:q} --scores {params.scores:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step summary --spec {params.spec.file:q} --scores {params.scores:q}"
+        " --out {output:q}"
 
 
 rule curves:
     input:
         [f"{R}/runs/{run.path}/history.csv" for run in TRAINED],
     output:
-        csv=f"{R}/curves.csv",
-        figure=CURVES_FILE,
+        **CURVES,
     log:
         f"{LOGS}/curves.log",
     params:
-        spec=lambda wildcards: as_json({"runs": curve_runs()}),
+        spec=lambda w: as_json({"runs": curve_runs()}),
         code=code_digest("recap.reporting.curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step curves --spec {params.spec.file:q} --runs {params.runs:q} --out {output.csv:q}"
-        " --figure {output.figure:q}"
+        "{RECAP} --log-file {log:q} run-step curves --spec {params.spec.file:q} --runs {params.runs:q}"
+        " --out {output.csv:q} --figure {output.figure:q}"
+
+
+# `recap report make` makes it at any other time, too. Its PDF is no output: that is made where LaTeX is installed, and
+# a machine without it has nothing to do. The profile is without how jobs are computed here.
+rule report_page:
+    input:
+        reader_files(),
+        expand(STATISTICS, table=TABLE_IDS),
+        [file for file in study_files() if Path(file).name == "table.html"],
+        [f"{R}/runs/{run.path}/training.json" for run in TRAINED],
+    output:
+        REPORT_FILE,
+    log:
+        f"{LOGS}/report_page.log",
+    params:
+        profile=lambda w: as_json(
+            PROFILE.model_dump(mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"})
+        ),
+        code=code_digest("recap.profile_report.make"),
+    shell:
+        "{RECAP} --log-file {log:q} report make {params.profile.file:q} --params {PLAN.params:q}"
+        " --inputs {PROFILE.inputs:q} > /dev/null"
+
+
+# MLflow is a view of what the jobs wrote, which may be deleted at any time and is made again from the results.
+rule track_init:
+    """Prepare the store once: processes that meet in a fresh one break it for good."""
+    output:
+        touch("mlflow/ready"),
+    log:
+        f"{LOGS}/track_init.log",
+    shell:
+        "{RECAP} --log-file {log:q} run-step track-init --store {STORE:q}"
+
+
+rule publish:
+    input:
+        [file for run in TRAINED for file in PATHS.run(run)],
+        [file for run in SCORED for file in PATHS.scores(run)],
+        expand(STATISTICS, table=TABLE_IDS),
+        reader_files(),
+        sorted({PATHS.card(run) for run in SCORED}),
+        ready=ancient("mlflow/ready"),
+    output:
+        PUBLISHED,
+    log:
+        f"{LOGS}/publish.log",
+    params:
+        code=code_digest("recap.share.tracking_store"),
+        results=R,
+        reports=REPORTS,
+    shell:
+        "{RECAP} --log-file {log:q} run-step publish --profile {PROFILE.name:q} --results {params.results:q}"
+        " --reports {params.reports:q} --store {STORE:q} --out {output:q}"

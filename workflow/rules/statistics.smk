@@ -1,46 +1,45 @@
-"""Tests and intervals of one table, from the per-image and per-run scores of its rows."""
+"""Tables: tests and intervals from the per-image and per-run scores of their rows, in all forms that a reader takes."""
 
+from recap.plan.claims import planned_claims
 from recap.plan.jobs import table_spec, training_files, trainings
 from recap.plan.outside_rows import scored_files
 from recap.plan.selections import selection_files, selection_spec
-from recap.plan.source import code_digest
 from recap.plan.submissions import submissions
 from recap.statistics.scores import ANSWER, sent_captions
 
+STATISTICS = f"{R}/statistics/{{table}}.json"
 SELECTIONS = f"{R}/statistics/selections"
+CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}
+TABLE = f"{REPORTS}/tables/{{table}}"
+TABLE_FILES = {ending: f"{TABLE}.{ending}" for ending in ("tex", "csv", "html", "md")}
+PAPER_FILES = [f"{TABLE}.paper.{ending}" for ending in ("tex", "csv", "md")]
+CLAIMS = planned_claims(PLAN)
+CLAIM_FILES = {ending: file.replace("{table}", "claims") for ending, file in TABLE_FILES.items()}
 
 
-def sampled_spec(wildcards):
-    """Return a table with its seeds and recipes."""
-    return as_json(table_spec(PLAN, table_id(wildcards)))
-
-
-def compared_spec(wildcards):
-    """Return a table with its seeds, recipes, and the trainings behind its columns."""
-    found = {"trainings": trainings(PLAN, table_id(wildcards)), "server": server_folders(wildcards)}
-    return as_json({**table_spec(PLAN, table_id(wildcards)), **{key: value for key, value in found.items() if value}})
-
-
-def server_folders(wildcards):
+def server_folders(table_id):
     """Return path of a scored run -> folder of what COCO's server is sent of it."""
-    sent = submissions(PLAN, table_id(wildcards))
-    return {each.run.path: PATHS.submission(each.algorithm) for each in sent}
+    return {each.run.path: PATHS.submission(each.algorithm) for each in submissions(PLAN, table_id)}
 
 
-def server_answers(wildcards):
+def server_answers(w):
     """Return the answers of COCO's server that were brought in, and the captions that it scored."""
-    folders = [Path(folder) for folder in server_folders(wildcards).values()]
-    answered = [folder for folder in folders if (folder / ANSWER).exists()]
+    places = [Path(folder) for folder in server_folders(TABLE_IDS[w.table]).values()]
+    answered = [folder for folder in places if (folder / ANSWER).exists()]
     return [str(file) for folder in answered for file in (folder / ANSWER, sent_captions(folder))]
 
 
-def table_scores(wildcards):
+def table_scores(w):
     """Return the score files of a table's rows."""
-    outside = [file for each in scored_files(PLAN, table_id(wildcards)) for file in PATHS.outside_scores(each)]
-    return [*(file for run in PLAN.table_runs(table_id(wildcards)) for file in PATHS.scores(run)), *outside]
+    outside = [file for each in scored_files(PLAN, TABLE_IDS[w.table]) for file in PATHS.outside_scores(each)]
+    return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 
 
-CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}
+def compared_spec(w):
+    """Return a table with its seeds, recipes, and the trainings and the server's answers behind its columns."""
+    name = TABLE_IDS[w.table]
+    sources = {"trainings": trainings(PLAN, name), "server": server_folders(name)}
+    return as_json({**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}})
 
 
 def selection_records(names):
@@ -51,13 +50,13 @@ def selection_records(names):
 rule select:
     """Chooses by validation scores alone; the rows' test scores are no input of it."""
     input:
-        lambda wildcards: [f"{R}/runs/{file}" for file in selection_files(PLAN, table_id(wildcards))],
+        lambda w: [f"{R}/runs/{file}" for file in selection_files(PLAN, TABLE_IDS[w.table])],
     output:
         f"{SELECTIONS}/{{table}}.json",
     log:
         f"{LOGS}/select/{{table}}.log",
     params:
-        spec=lambda wildcards: as_json(selection_spec(PLAN, table_id(wildcards))),
+        spec=lambda w: as_json(selection_spec(PLAN, TABLE_IDS[w.table])),
         code=code_digest("recap.statistics.compare:write_selections"),
         runs=f"{R}/runs",
     shell:
@@ -68,10 +67,10 @@ rule statistics:
     input:
         table_scores,
         server_answers,
-        lambda wildcards: [f"{R}/runs/{file}" for file in training_files(PLAN, table_id(wildcards))],
-        selection=lambda wildcards: selection_records([wildcards.table]),
+        lambda w: [f"{R}/runs/{file}" for file in training_files(PLAN, TABLE_IDS[w.table])],
+        selection=lambda w: selection_records([w.table]),
     output:
-        f"{R}/statistics/{{table}}.json",
+        STATISTICS,
     log:
         f"{LOGS}/statistics/{{table}}.log",
     params:
@@ -79,8 +78,46 @@ rule statistics:
         code=code_digest("recap.statistics.compare"),
         scores=f"{R}/scores",
         runs=f"{R}/runs",
-        selection=lambda wildcards: "--selection" if wildcards.table in CHOOSING else "",
+        selection=lambda w: "--selection" if w.table in CHOOSING else "",
     shell:
-        "{RECAP} --log-file {log:q}"
-        " run-step statistics --table {wildcards.table:q} --spec {params.spec.file:q} --scores {params.scores:q}"
-        " --runs {params.runs:q} {params.selection} {input.selection:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step statistics --table {wildcards.table:q} --spec {params.spec.file:q}"
+        " --scores {params.scores:q} --runs {params.runs:q} {params.selection} {input.selection:q} --out {output:q}"
+
+
+rule table:
+    input:
+        STATISTICS,
+    output:
+        **TABLE_FILES,
+        paper=PAPER_FILES,
+    log:
+        f"{LOGS}/table/{{table}}.log",
+    wildcard_constraints:
+        table=one_of(TABLE_IDS),
+    params:
+        spec=lambda w: as_json(PLAN.tables[TABLE_IDS[w.table]].model_dump(mode="json")),
+        code=code_digest("recap.reporting.tables"),
+        out=subpath(output.tex, parent=True),
+    shell:
+        "{RECAP} --log-file {log:q} run-step table --spec {params.spec.file:q} --statistics {input:q}"
+        " --out {params.out:q}"
+
+
+if CLAIMS:
+
+    rule claims:
+        input:
+            expand(STATISTICS, table=map(file_name, CLAIMS.tables)),
+        output:
+            **CLAIM_FILES,
+        log:
+            f"{LOGS}/claims.log",
+        localrule: True
+        params:
+            spec=lambda w: as_json(CLAIMS.model_dump(mode="json")),
+            code=code_digest("recap.statistics.claims", "recap.reporting.claims"),
+            scores=f"{R}/scores",
+            out=subpath(output.md, parent=True),
+        shell:
+            "{RECAP} --log-file {log:q} report claims --spec {params.spec.file:q} --scores {params.scores:q}"
+            " --out {params.out:q} > /dev/null"

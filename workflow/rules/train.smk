@@ -1,127 +1,127 @@
-"""Training: cross-entropy, then self-critical from the best cross-entropy weights."""
+"""Training: cross-entropy, then self-critical from its best weights; and language models on texts without pictures."""
 
-from recap.plan.identities import TRAINING, job_code
-from recap.plan.run_spec import execution, nodes, run_spec
+from recap.plan.identities import TRAINING
 
-
-def train_inputs(stage):
-    """Return the function that gives the files that one stage of a run is trained on."""
-
-    def files(wildcards):
-        found = PATHS.training_inputs(run_named(wildcards, stage=stage))
-        return found | {"features": may_grow(found["features"])}
-
-    return files
+LANGUAGE_MODEL_FILE = PATHS.language_model("{dataset}", "{language_model}")
 
 
-def train_spec(stage):
-    """Return the function that gives the spec of one stage of a run."""
-    return lambda wildcards: as_json(run_spec(PLAN, run_named(wildcards, stage=stage)).model_dump(mode="json"))
+def stage_inputs(stage):
+    """Return the function that gives the files that a stage of a run is trained on."""
+
+    def of_run(w):
+        inputs = PATHS.training_inputs(run_named(w, stage=stage))
+        return inputs | {"features": may_grow(inputs["features"])}
+
+    return of_run
 
 
-def train_code(wildcards):
-    """Return the digest of training one kind of model."""
-    return job_code(TRAINING, PLAN.get("models", wildcards.model).kind)
+def stage_outputs(stage):
+    """Return the outputs of a stage."""
+    names = ("config.yaml", "model.safetensors", "history.csv", "training.json")
+    return {Path(name).stem: f"{R}/runs/{RUN}/{stage}/{name}" for name in names}
 
 
-def train_limits(stage):
-    """Return the limits of one stage of a run."""
-    return limits(lambda wildcards: NEEDS.training(run_named(wildcards, stage=stage)))
-
-
-def processes(wildcards):
-    """Return how many processes train a run together; `recap train` starts them by torchrun."""
-    return PLAN.recipe(wildcards.recipe).processes
-
-
-def all_threads(wildcards):
-    """Return the CPU threads of all processes of a training."""
-    return processes(wildcards) * execution(PLAN, wildcards.recipe).threads
-
-
-def all_gpus(wildcards):
-    """Return the GPUs of all processes of a training: one each, where there are any."""
-    return processes(wildcards) * GPU
+def threads_of(w):
+    """Return the CPU threads of all processes of a training; `recap train` starts them by torchrun."""
+    return PLAN.recipe(w.recipe).processes * execution(PLAN, w.recipe).threads
 
 
 def on_several(value):
     """Return the function that gives a resource of trainings on several nodes; others do not have it."""
-
-    def resource(wildcards):
-        count = nodes(PLAN, wildcards.recipe)
-        return value(wildcards, count) if count > 1 else None
-
-    return resource
+    return lambda w: value(w, nodes(PLAN, w.recipe)) if nodes(PLAN, w.recipe) > 1 else None
 
 
-# For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
-SEVERAL_NODES = {
-    "mpi": on_several(lambda wildcards, count: "srun"),
-    "nodes": on_several(lambda wildcards, count: count),
-    "tasks": on_several(lambda wildcards, count: count),
-    "tasks_per_gpu": on_several(lambda wildcards, count: 0),
-    "cpus_per_task": on_several(lambda wildcards, count: all_threads(wildcards) // count),
-}
+def stage_resources(stage):
+    """Return the resources of a stage: limits, a GPU for each process, and nodes.
+
+    For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
+    """
+    return {
+        **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
+        **STOPPED_BEFORE_LIMIT,
+        "mpi": on_several(lambda w, count: "srun"),
+        "nodes": on_several(lambda w, count: count),
+        "tasks": on_several(lambda w, count: count),
+        "tasks_per_gpu": on_several(lambda w, count: 0),
+        "cpus_per_task": on_several(lambda w, count: threads_of(w) // count),
+        "gpu": lambda w: PLAN.recipe(w.recipe).processes * GPU,
+    }
+
+
+def stage_params(stage):
+    """Return the parameters of a stage."""
+    return {
+        "spec": lambda w: as_json(run_spec(PLAN, run_named(w, stage=stage)).model_dump(mode="json")),
+        "code": lambda w: job_code(TRAINING, PLAN.get("models", w.model).kind),
+        # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
+        "state": f"{WORK}/{RUN}/{stage}",
+    }
+
+
+rule language_model:
+    input:
+        corpus=CORPUS,
+        vocabulary=VOCABULARY,
+        texts=lambda w: PATHS.outside_files("language_models", w.language_model),
+    output:
+        weights=LANGUAGE_MODEL_FILE,
+        report=str(Path(LANGUAGE_MODEL_FILE).with_suffix(".json")),
+    log:
+        f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
+    threads: 2
+    resources:
+        **limits(NEEDS.weights),
+        **STOPPED_BEFORE_LIMIT,
+        gpu=GPU,
+    params:
+        spec=lambda w: as_json(PLAN.spec("language_models", w.language_model)),
+        code=code_digest("recap.training.language_model"),
+        state=f"{WORK}/language_models/{{dataset}}/{{language_model}}",
+    shell:
+        "{RECAP} --log-file {log:q} pretrain-lm --spec {params.spec.file:q} --corpus {input.corpus:q}"
+        " --vocabulary {input.vocabulary:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads}"
+        " --state {params.state:q} --out {output.weights:q}"
 
 
 rule train_xe:
     input:
-        unpack(train_inputs("xe")),
+        unpack(stage_inputs("xe")),
     output:
-        config=f"{R}/runs/{RUN}/xe/config.yaml",
-        model=f"{R}/runs/{RUN}/xe/model.safetensors",
-        history=f"{R}/runs/{RUN}/xe/history.csv",
-        training=f"{R}/runs/{RUN}/xe/training.json",
+        **stage_outputs("xe"),
     log:
         f"{LOGS}/train_xe/{RUN}.log",
     # The longest jobs first, so that no core waits for the last of them.
     priority: 1
-    threads: all_threads
+    threads: threads_of
     resources:
-        **train_limits("xe"),
-        **SEVERAL_NODES,
-        **STOPPED_BEFORE_LIMIT,
-        gpu=all_gpus,
+        **stage_resources("xe"),
     params:
-        spec=train_spec("xe"),
-        code=train_code,
+        **stage_params("xe"),
         out=subpath(output.model, parent=True),
-        weights=lambda wildcards, input: [f"--weights={file}" for file in input.weights],
-        # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
-        state=f"{WORK}/{RUN}/xe",
+        weights=option("weights"),
     shell:
-        "{RECAP} --log-file {log:q}"
-        " train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
-        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --subset {input.subset:q} --features {input.features:q} {params.weights:q} --state {params.state:q}"
-        " --out {params.out:q}"
+        "{RECAP} --log-file {log:q} train --spec {params.spec.file:q}"
+        " --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml --corpus {input.corpus:q}"
+        " --vocabulary {input.vocabulary:q} --subset {input.subset:q} --features {input.features:q} {params.weights:q}"
+        " --state {params.state:q} --out {params.out:q}"
 
 
 rule train_scst:
     input:
-        unpack(train_inputs("scst")),
+        unpack(stage_inputs("scst")),
     output:
-        config=f"{R}/runs/{RUN}/scst/config.yaml",
-        model=f"{R}/runs/{RUN}/scst/model.safetensors",
-        history=f"{R}/runs/{RUN}/scst/history.csv",
-        training=f"{R}/runs/{RUN}/scst/training.json",
+        **stage_outputs("scst"),
     log:
         f"{LOGS}/train_scst/{RUN}.log",
-    threads: all_threads
+    threads: threads_of
     resources:
-        **train_limits("scst"),
-        **SEVERAL_NODES,
-        **STOPPED_BEFORE_LIMIT,
-        gpu=all_gpus,
+        **stage_resources("scst"),
     params:
-        spec=train_spec("scst"),
-        code=train_code,
+        **stage_params("scst"),
         init=subpath(input.init, parent=True),
         out=subpath(output.model, parent=True),
-        state=f"{WORK}/{RUN}/scst",
     shell:
-        "{RECAP} --log-file {log:q}"
-        " train --spec {params.spec.file:q} --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml"
-        " --corpus {input.corpus:q} --vocabulary {input.vocabulary:q}"
-        " --subset {input.subset:q} --features {input.features:q} --init {params.init:q} --state {params.state:q}"
-        " --out {params.out:q}"
+        "{RECAP} --log-file {log:q} train --spec {params.spec.file:q}"
+        " --execution {EXECUTION:q}/{wildcards.recipe:q}.yaml --corpus {input.corpus:q}"
+        " --vocabulary {input.vocabulary:q} --subset {input.subset:q} --features {input.features:q}"
+        " --init {params.init:q} --state {params.state:q} --out {params.out:q}"

@@ -10,7 +10,7 @@ from recap.cli import caption, data, features, plan, results, score, steps, stud
 from recap.cli.errors import one_sentence
 from recap.cli.frame import Parser
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
-from recap.core.process import exit_with_workflow
+from recap.core.process import exit_without_workflow
 
 COMMANDS = (
     *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
         arguments = build_parser().parse_args(argv)
         configure(arguments.log_level, arguments.log_file)
         log.info(shlex.join(["recap", *(sys.argv[1:] if argv is None else argv)]), extra=FILE_ONLY)
-        exit_with_workflow()
+        exit_without_workflow()
         arguments.function(arguments)
 
 

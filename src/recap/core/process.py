@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
@@ -32,7 +32,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
 _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"
 _held = ExitStack()  # the lock of this process's workflow
-_GRACE_SECONDS = 120.0  # for a job that got SIGTERM: training finishes its batch and saves first
 
 
 class GracefulStop:
@@ -107,23 +106,14 @@ def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
         return process.read_text() if process.exists() else "unknown"
 
 
-def exit_with_workflow() -> None:
-    """Have this process get SIGTERM when its workflow ends, however that ends; outside a workflow do nothing."""
+def exit_without_workflow() -> None:
+    """End a job whose workflow was killed before the job's shell could ask to end with it (`ending_with_us`)."""
     workflow = _workflow()
     if workflow is not None:
-        threading.Thread(target=_exit_after, args=(workflow[0], os.getppid()), daemon=True).start()
-
-
-def _exit_after(workflow: int, parent: int) -> None:
-    with suppress(ProcessLookupError):
-        while os.getppid() == parent:
-            os.kill(workflow, 0)  # asks whether it is there
-            time.sleep(0.5)
-    with suppress(OSError):  # the terminal may have gone with the workflow
-        log.info("recap: the workflow that started this job has ended; stopping the job")
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os._exit(128 + signal.SIGTERM)
+        try:
+            os.kill(workflow[0], 0)  # asks whether it is there
+        except OSError:
+            raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def _workflow() -> tuple[int, Path] | None:

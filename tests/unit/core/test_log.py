@@ -88,7 +88,7 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
 
 
 def test_a_bug_leaves_its_traceback_in_the_log(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.cli.exit_with_workflow", lambda: 1 / 0)
+    monkeypatch.setattr("recap.cli.exit_without_workflow", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["--log-file", str(tmp_path / "job.log"), "artifacts", "verify", "none"])
     assert "Traceback (most recent call last)" in (tmp_path / "job.log").read_text()

@@ -9,7 +9,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from helpers.refusals import refused
@@ -22,6 +21,7 @@ from recap.core.process import (
     bounded,
     claim,
     devices,
+    exit_without_workflow,
     running_workflow,
 )
 
@@ -156,9 +156,9 @@ def test_what_hangs_is_left_behind():
     assert at_once(lambda n: n * n, [3, 2, 1], workers=2, stop=threading.Event()) == [9, 4, 1]
 
 
-# A workflow: locks the folder, starts one job if a command is given, and prints whether the previous one was killed.
+# A workflow: locks the folder, and prints whether the previous one was killed.
 WORKFLOW = """
-import subprocess, sys, time
+import sys, time
 from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.process import lock_workflow
@@ -166,42 +166,21 @@ try:
     print("killed before" if lock_workflow(Path(sys.argv[1])) else "first", flush=True)
 except RecapError as error:
     sys.exit(str(error))
-if sys.argv[3:]:
-    subprocess.Popen([sys.executable, "-c", *sys.argv[3:]])
 time.sleep(float(sys.argv[2]))
 """
-# A job: works until it is ended.
-AT_WORK = """
-import os, sys, time
-from pathlib import Path
-from recap.core.process import exit_with_workflow
-exit_with_workflow()
-Path(sys.argv[1]).write_text(str(os.getpid()))
-time.sleep(60)
-"""
 
 
-def start(folder, seconds, *command):
-    command = [sys.executable, "-c", WORKFLOW, str(folder), str(seconds), *map(str, command)]
+def start(folder, seconds):
+    command = [sys.executable, "-c", WORKFLOW, str(folder), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def test_a_job_ends_with_a_killed_workflow_and_the_next_one_begins(tmp_path):
-    workflow = start(tmp_path, 60, AT_WORK, tmp_path / "job")
-    wait_until(lambda: (tmp_path / "job").exists() and (tmp_path / "job").read_text())
+def test_a_workflow_after_a_killed_one_knows_and_begins(tmp_path):
+    workflow = start(tmp_path, 60)
+    assert workflow.stdout.readline() == "first\n"
     workflow.kill()
     workflow.wait()
-    job = psutil.Process(int((tmp_path / "job").read_text()))
-    wait_until(lambda: not job.is_running() or job.status() == psutil.STATUS_ZOMBIE)
-    then = start(tmp_path, 0)
-    assert then.communicate(timeout=60) == ("killed before\n", "")
+    assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")
 
 
 def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
@@ -224,9 +203,11 @@ def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
         assert running_workflow(tmp_path) is None
 
 
-def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path):
+def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path, monkeypatch):
     gone = subprocess.Popen(["true"])
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"{os.getpid()} {socket.gethostname()} {tmp_path}")
+    exit_without_workflow()
     gone.wait()
-    environment = {**os.environ, WORKFLOW_VARIABLE: f"{gone.pid} {socket.gethostname()} {tmp_path}"}
-    job = subprocess.run([sys.executable, "-c", AT_WORK, str(tmp_path / "job")], env=environment, timeout=50)
-    assert job.returncode == -signal.SIGTERM
+    monkeypatch.setenv(WORKFLOW_VARIABLE, f"{gone.pid} {socket.gethostname()} {tmp_path}")
+    with pytest.raises(SystemExit, match="143"):
+        exit_without_workflow()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from workflow.specs import SpecText, write_executions
+from workflow.profile import SpecText, write_executions
 
 from recap.cli import main
 from recap.core.log import log

@@ -1,0 +1,147 @@
+"""What the rules share: the plan of a profile, files that commands read, limits of jobs, constraints of wildcards."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
+
+from recap.core.errors import RecapError
+from recap.core.files import atomic_path, write_text
+from recap.core.hashing import value_hash
+from recap.core.process import LOCK_FOLDER
+from recap.models.check import check_models
+from recap.plan import used_inputs
+from recap.plan.cost import Costs, Parameters
+from recap.plan.inputs import used_features
+from recap.plan.labels import setting_names
+from recap.plan.load import load_plan
+from recap.plan.outside import Acquired, acquired, line, requirements
+from recap.plan.paths import Paths
+from recap.plan.resources import Need, Resources
+from recap.plan.run_plan import RunPlan
+from recap.plan.run_spec import execution
+from recap.plan.source import Key, known_digests, take_digests
+from recap.plan.step_costs import StepCosts, cost_tables
+
+VARIABLE = "RECAP_PLANNED"  # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
+MOST = 3  # times the limits of the plan that a job gets at last
+# On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own comes KillWait (30 s)
+# before SIGKILL, too short for a large batch. In a profile, `--set-resources` of the command line would take its place.
+STOPPED_BEFORE_LIMIT = {"slurm_extra": "--signal=TERM@180"}
+
+
+class Planned(NamedTuple):
+    """What every job of a workflow needs to know of its plan."""
+
+    plan: RunPlan
+    acquired: Acquired  # the missing outside files that rules make
+    parameters: Parameters  # of the models
+    digests: dict[Key, str]  # of source
+
+    def needs(self) -> Resources:
+        """Return the limits of jobs."""
+        return Resources(Costs(self.plan, self.parameters, StepCosts.read(cost_tables(self.plan.params))))
+
+
+def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
+    """Return the plan of a profile, after writing the files that jobs read beside specs."""
+    try:
+        plan = load_plan(config, files)
+        paths = Paths(plan)
+        parameters = check_models(plan, Path(paths.work) / "checked_models.json")
+        needed = requirements(paths)
+        obtained = acquired(needed, paths)
+    except RecapError as error:
+        refuse(str(error))
+    for each in needed:
+        print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
+    for name in plan.datasets():
+        if obtained.pictures.keys() & {*paths.outside_files("datasets", name)}:
+            for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
+                Path(folder).mkdir(parents=True, exist_ok=True)
+    write_executions(plan, plan.labels(), Path(paths.work) / "execution")
+    used_inputs.note(Path(paths.work), plan.profile.inputs)
+    return Planned(plan, obtained, parameters, {})
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Stop with one sentence, as the `recap` commands do; Snakemake would add where its own code stood."""
+    sys.exit(f"recap: {sentence}")
+
+
+# A job on a cluster begins Snakemake twice more. Without this file both would read and check all parameters and follow
+# the whole source again, for one command. The folder is locked: no other workflow has jobs here.
+def pass_on(planned: Planned) -> None:
+    """Write what was planned, and name the file to the jobs that are submitted from now on."""
+    file = (LOCK_FOLDER / "planned").absolute()
+    with atomic_path(file) as part:
+        part.write_bytes(pickle.dumps(planned._replace(digests=known_digests())))
+    os.environ[VARIABLE] = str(file)
+
+
+def passed_on() -> Planned | None:
+    """Return what the main process of this job planned; None if it wrote no file."""
+    if VARIABLE not in os.environ:
+        return None
+    planned: Planned = pickle.loads(Path(os.environ[VARIABLE]).read_bytes())  # the main process of this user wrote it
+    take_digests(planned.digests)
+    return planned
+
+
+class SpecText(str):
+    """A spec as JSON, sorted, so that equal specs are equal parameters of a job; commands take it as a file.
+
+    With an input or a second parameter in its place, Snakemake would find the parameters of finished jobs changed.
+    """
+
+    file: str  # its name is the hash of its content
+
+    @classmethod
+    def written(cls, values: Any, folder: Path) -> SpecText:
+        """Return the text of a spec, and write it to its file unless it is there."""
+        text = cls(json.dumps(values, sort_keys=True))
+        path = folder / f"{value_hash(values)}.json"
+        text.file = str(path)
+        if not path.exists():
+            write_text(path, text + "\n")
+        return text
+
+
+def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> None:
+    """Write how jobs are computed: ``<recipe>.yaml`` with labels of runs, ``features/<name>.yaml``."""
+    named: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for series, label in labels.items():
+        named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
+    files = {
+        f"{name}.yaml": {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
+        for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
+    }
+    for name in used_features(Paths(plan)):
+        files[f"features/{name}.yaml"] = plan.get("features", name).execution()
+    for name, values in files.items():
+        path, text = folder / name, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return the regular expression that matches these names and nothing else."""
+    return "|".join(map(re.escape, names)) or "(?!)"
+
+
+def limits(need: Callable[[Any], Need]) -> dict[str, Callable[..., int]]:
+    """Return the limits of a rule's jobs on a cluster; one that is tried again (`--retries`) may have more."""
+    return {
+        "mem_mb": lambda wildcards, attempt: need(wildcards).mem_mb * min(attempt, MOST),
+        "runtime": lambda wildcards, attempt: need(wildcards).runtime * min(attempt, MOST),
+        "disk_mb": lambda wildcards: need(wildcards).disk_mb,
+    }
