@@ -13,7 +13,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
-from recap.core.process import LEAST, limited_memory
+from recap.core.process import LEAST_MEMORY, limited_memory
 from recap.data.files.archives import unpack
 from recap.data.files.json_files import read_jsons
 from recap.data.texts import read_texts
@@ -107,7 +107,7 @@ def test_the_limit_is_taken_back_and_never_above_one_that_is_there(tmp_path):
         file.truncate(2**43)
     with limited_memory():
         soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-        assert soft >= LEAST
+        assert soft >= LEAST_MEMORY
         with limited_memory(weights):
             assert resource.getrlimit(resource.RLIMIT_DATA)[0] == soft
     assert resource.getrlimit(resource.RLIMIT_DATA) == before

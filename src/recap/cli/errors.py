@@ -56,9 +56,9 @@ def one_sentence() -> Iterator[None]:
             raise
         record_failure(sentence)
         log.error(f"recap: {sentence}")
-        if sentence == _FULL_MEMORY:
-            os._exit(2)  # torch, half imported, fails again while Python ends, or crashes it
-        sys.exit(2)
+        if sentence != _FULL_MEMORY:
+            sys.exit(2)
+        os._exit(2)  # torch, half imported, fails again while Python ends, or crashes it
 
 
 def _sentence(error: Exception) -> str | None:

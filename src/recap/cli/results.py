@@ -196,7 +196,7 @@ def show_run(
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
 
-@RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'ACF seed 1 scst'")
+@RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 scst'")
 def compare(
     first: Annotated[str, "as for `recap runs show`", "RUN"],
     second: Annotated[str, "as for `recap runs show`", "RUN"],
@@ -211,7 +211,7 @@ def compare(
     print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
 
 
-@RUNS.command("recap runs gallery 'ACF seed 1 xe' 'ACF seed 1 scst' --out gallery.html")
+@RUNS.command("recap runs gallery 'Wide seed 1 xe' 'Wide seed 1 scst' --out gallery.html")
 def gallery(
     runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
     /,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PositiveInt, StrictInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
 from recap.settings.base import Strict, neutral
 from recap.settings.recipes import Execution
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a seed is a whole number")
+    return value
+
+
+Seed = Annotated[int, BeforeValidator(_no_boolean)]  # pydantic takes true for 1
 
 
 class Profile(Strict):
@@ -17,7 +26,7 @@ class Profile(Strict):
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
     scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
-    seeds: list[StrictInt] | None = Field(
+    seeds: list[Seed] | None = Field(
         None, min_length=1, description="one training each per row; default: the scale's, then the table's number"
     )
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
@@ -29,7 +38,7 @@ class Profile(Strict):
 
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, seeds: list[StrictInt] | None) -> list[int] | None:
+    def _distinct(cls, seeds: list[Seed] | None) -> list[int] | None:
         if seeds is not None and len(set(seeds)) != len(seeds):
             raise ValueError("a seed is duplicated")
         return seeds
@@ -61,7 +70,7 @@ class Replacements(Strict):
         {},
         description="subset of the training -> the recipe in place of those that `recipes` does not name",
     )
-    seeds: list[StrictInt] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
+    seeds: list[Seed] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 

@@ -292,7 +292,7 @@ def test_attributes_that_are_not_asked_for_are_left_out_with_a_message(tmp_path,
     ("changes", "named"),
     [
         ({"selection": "rising"}, ["selection", "'rising'", "min_boxes", "max_boxes"]),
-        ({"detector": "grid_feats_x101_c5", "anchors": "caffe"}, ["anchors", "grid_feats_x101_c5"]),
+        ({"detector": "grid_feats_x101_c5", "anchors": "caffe"}, ["anchors", "bottom_up_r101_c4"]),
     ],
 )
 def test_settings_that_no_release_has_are_refused(changes, named):

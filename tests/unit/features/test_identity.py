@@ -36,10 +36,6 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
             ["'form'", "'format'"],
         ),
         (
-            {"kind": "regions", "renamed": {}, "weights": "random"},
-            ["'renamed'", "'key_map'"],
-        ),
-        (
             {"kind": "imported", "format": "npz_foldr", "sources": ["a"]},
             ["format: ", "'npz_foldr'", "'npz_folder'"],
         ),

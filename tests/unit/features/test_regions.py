@@ -135,6 +135,6 @@ def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_p
 
 
 def test_only_a_detector_with_layers_after_its_regions_has_their_vectors():
-    with refused(ConfigError, "bottom_up_r101_c4", "grid_feats_x101_c5"):
+    with refused(ConfigError, "`vectors`", "grid_feats_x101_c5"):
         settings = {"kind": "regions", "detector": "bottom_up_r101_c4", "weights": "random", "vectors": "fc1"}
         validate(Features, settings, "features/x.yaml")

@@ -146,6 +146,7 @@ def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
             build(tmp_path, Counting())
 
     def full(path, block):
+        monkeypatch.setattr(packing.shutil, "disk_usage", lambda path: Usage)
         raise OSError("Can't write data (file write failed: errno = 28, error message = 'No space left on device')")
 
     monkeypatch.setattr(packing, "_new_file", full)

@@ -40,8 +40,8 @@ def planned(tmp_path, **model):
 @pytest.mark.parametrize(
     ("model", "named"),
     [
-        ({"heads": 5}, ["heads: ", "d_model 32", "5 heads"]),
-        ({"kind": "xlan", "heads": 5}, ["heads: ", "d_model 32", "5 heads"]),
+        ({"heads": 5}, ["d_model 32", "5 heads"]),
+        ({"kind": "xlan", "heads": 5}, ["d_model 32", "5 heads"]),
         (
             {"d_model": 30, "heads": 2, "kind": "transformer", "visual_positions": "grid"},
             ["visual_positions: ", "d_model", "4", "30"],

@@ -80,7 +80,7 @@ def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
         ({"labels": {"xlan/t9": "X"}}, UnknownName, ["'mine/layers'", "labels", "'xlan/t9'"]),
         ({"x": {"setting": "model.activation", "label": "-"}}, ConfigError, ["'enc2'", "'model.activation'"]),
         ({"x": {"setting": "model.tau", "label": "-"}}, ConfigError, ["'enc2'", "'model.tau'"]),
-        ({"line_of": "row"}, ConfigError, ["layers.yaml", "`rows`", "line_of: table"]),
+        ({"line_of": "row"}, ConfigError, ["layers.yaml", "`rows`", "line_of 'table'"]),
         ({"tables": ["xlan/t33"]}, UnknownName, ["'xlan/t33'", "'xlan/t3'"]),
     ],
 )
