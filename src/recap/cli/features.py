@@ -37,7 +37,7 @@ def extract(
     execution: Annotated[
         Path | None, "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
     ] = None,
-    used: Annotated[Path | None, "list of images (`recap data used`); without, all"] = None,
+    used: Annotated[Path | None, "list of images, an id a line; without, all"] = None,
     kept: Annotated[
         Path | None, "another name of the finished store, from which it grows after --out is deleted"
     ] = None,

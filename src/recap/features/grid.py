@@ -197,7 +197,7 @@ def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> P
         return initial_weights(spec, inputs=inputs)
     if trained is None:
         command = "pretrain" if spec.trained_on() == "boxes" else "tune"
-        raise ConfigError(f"weights {spec.weights!r}: say with --trained which file `recap features {command}` made")
+        raise ConfigError(f"weights {spec.weights!r}: say with --trained which file the step `{command}` made")
     return trained
 
 

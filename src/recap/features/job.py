@@ -26,7 +26,7 @@ class ExtractionJob:
         out: the store.
         device: auto, cpu or cuda.
         threads: how many pictures or batches are prepared at a time.
-        trained: weights that `recap features pretrain` or `recap features tune` made, for settings that ask for it.
+        trained: weights that the step `pretrain` or `tune` made, for settings that ask for it.
         boxes: a store whose main stream has boxes, for settings that name one.
         cells: a store with a grid, for settings that pool one.
         products: files that the data set's reader wrote beside the corpus, for settings that name some.

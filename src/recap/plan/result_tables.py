@@ -1,4 +1,4 @@
-"""The statistics of a profile's tables, as ``recap statistics`` wrote them."""
+"""The statistics of a profile's tables, as the step `statistics` wrote them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
     for path in sorted((results / "statistics").glob("[!.]*.json")):
         table = read_json(path)
         if not isinstance(table, dict) or _TABLE - set(table) or any(_ROW - set(row) for row in table["rows"]):
-            raise RecapError(f"{path}: not the statistics of a table; delete it and rebuild it with `recap statistics`")
+            raise RecapError(f"{path}: not the statistics of a table; delete it and run the workflow again")
         found.append(table)
     return found

@@ -9,7 +9,7 @@ from recap.plan.run_plan import RunPlan
 
 
 def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the choices of a table as `recap select` takes them."""
+    """Return the choices of a table as the step `select` takes them."""
     table, seeds = plan.tables[table_id], plan.seeds[table_id]
     over = {name for selection in table.selections for name in selection.over}
     rows = [row for row in table.rows if row.id in over]

@@ -120,7 +120,7 @@ def _check(table: Table, statistics: Mapping[str, Any]) -> None:
     ids = [each.id for rows in (table.rows, table.selections, table.outside) for each in rows]
     asked = (ids, list(table.columns), table.baseline)
     found = ([row["id"] for row in run_rows(statistics)], statistics["columns"], statistics["baseline"])
-    again = "rebuild them with `recap statistics`"
+    again = "delete the statistics and run the workflow again"
     if asked != found:
         raise RecapError(
             f"the statistics of table {statistics['table']!r} were made for other rows or columns; {again}"

@@ -97,7 +97,7 @@ class FeaturesConfig(NamesFiles):
         return ()
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
-        """Return what of the data set the weights are first trained on (`recap features pretrain` or `tune`), if so."""
+        """Return what of the data set the weights are first trained on (steps `pretrain` and `tune`), if so."""
         return None
 
     def hub(self) -> str | None:

@@ -134,7 +134,7 @@ class Line(Strict):
 
 
 class Figure(Strict):
-    """A planned figure (``recap report sweep``)."""
+    """A planned figure (step `sweep`)."""
 
     title: str
     scale: str = Field(description="what was scaled down")

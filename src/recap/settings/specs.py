@@ -21,7 +21,7 @@ from recap.settings.tables import Selection, Stages, Table
 
 
 class ComparedTable(Strict):
-    """``recap statistics`` and ``recap report captions``."""
+    """Steps `statistics` and `samples`."""
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
@@ -33,7 +33,7 @@ class ComparedTable(Strict):
 
 
 class SelectedRows(Strict):
-    """``recap select``: the choices of a table, and the trainings among which it chooses."""
+    """Step `select`: the choices of a table, and the trainings among which it chooses."""
 
     selections: list[Selection] = Field(description="keys of the table's `selections`")
     labels: dict[str, str] = Field(description="id of a row -> its label")
@@ -57,7 +57,7 @@ class JudgedClaims(Strict):
 
 
 class Summary(Strict):
-    """``recap report summary``."""
+    """Step `summary`."""
 
     rows: dict[str, list[str]] = Field(description="<table>.<row> -> paths of its runs below --scores")
 
@@ -73,7 +73,7 @@ class Curve(Strict):
 
 
 class Curves(Strict):
-    """``recap report curves``."""
+    """Step `curves`."""
 
     runs: list[Curve] = Field(description="the runs, each with `label`, `seed`, `stage`, `path` (folder below --runs)")
 

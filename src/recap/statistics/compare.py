@@ -71,10 +71,10 @@ def compare_table(
     """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason).
 
     ``scores_root``, ``trainings`` and ``server`` are those of :func:`recap.statistics.scores.collect`; ``selection`` is
-    what `recap select` wrote, for a table with `selections`.
+    what the step `select` wrote, for a table with `selections`.
     """
     if table.selections and selection is None:
-        raise MetricError(f"table {name!r} chooses rows on validation; give the record of `recap select`")
+        raise MetricError(f"table {name!r} chooses rows on validation; give the record of its selection")
     choices = read_selections(selection, table.selections) if selection else []
     if not seeds:
         raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
@@ -235,5 +235,5 @@ def read_selections(path: Path, selections: Sequence[Selection]) -> list[Choice]
     lines = [(each.id, [candidate.row for candidate in each.candidates]) for each in choices]
     expected = [(each.id, each.over) for each in selections]
     if lines != expected or any(each.chosen not in rows for each, (_, rows) in zip(choices, lines, strict=True)):
-        raise DamagedFile(f"{path}: the choices are not those of the table; delete it and run `recap select` again")
+        raise DamagedFile(f"{path}: the choices are not those of the table; delete it and run the workflow again")
     return choices

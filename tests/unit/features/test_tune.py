@@ -92,7 +92,7 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
         )
     with pytest.raises(ValueError, match="weights 'boxes' are not tuned on words as well"):
         GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
-    with refused(ConfigError, "--trained", "`recap features tune`"):
+    with refused(ConfigError, "--trained", "`tune`"):
         weights_file(GridFeatures(**SPEC, word_tuning={}), inputs=tmp_path, trained=None)
 
 

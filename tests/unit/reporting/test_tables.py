@@ -360,7 +360,7 @@ def test_statistics_of_another_table_are_refused(tmp_path):
     table = make_table()
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
-    with refused(RecapError, "'two'", "rows or columns", "`recap statistics`"):
+    with refused(RecapError, "'two'", "rows or columns", "run the workflow"):
         write_table(name="two", table=make_table(columns=["CIDEr"]), statistics=result, out=tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
@@ -370,7 +370,7 @@ def test_statistics_of_an_earlier_version_are_refused(tmp_path):
     write_scores(tmp_path / "scores", table, [1])
     result = statistics(tmp_path, table, [1])
     del result["family"]["power"]
-    with refused(RecapError, "'two'", "earlier version", "`recap statistics`"):
+    with refused(RecapError, "'two'", "earlier version", "run the workflow"):
         write_table(name="two", table=table, statistics=result, out=tmp_path / "t")
 
 
