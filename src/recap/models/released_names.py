@@ -58,6 +58,8 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, kno
         for pattern, replacement in rules:
             ours = re.sub(pattern, replacement, ours)
         if not re.fullmatch(known, ours):
-            raise ConfigError(f"parameter {name!r} is none of the released model's; give its own state dict")
+            raise ConfigError(
+                f"parameter {name!r} is none of those that the release has; docs/guides/released_checkpoints.md lists what can be read"
+            )
         renamed[ours] = value
     return renamed

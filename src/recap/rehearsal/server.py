@@ -63,9 +63,7 @@ class _Server(ThreadingHTTPServer):
     def content(self, name: str) -> bytes | None:
         """Return the bytes of a file, or None."""
         path = self.folder / name
-        if ".." not in Path(name).parts and path.is_file():
-            return path.read_bytes()
-        return self.made(name)
+        return path.read_bytes() if path.is_file() else self.made(name)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of clients that hang up."""
@@ -78,7 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         path = self.path.lstrip("/").partition("?")[0]
-        if repository := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path):
+        if ".." in path.split("/"):  # what lies above the folder is nobody's business
+            self._answer(404, b"", {})
+        elif repository := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path):
             self._describe(*repository.groups())
         elif file := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._file(f"{HUB}/{file[1]}/{file[3]}", {"X-Repo-Commit": _commit(file[2])})

@@ -52,6 +52,12 @@ def test_the_rest_of_a_file_is_sent_if_it_is_still_the_same_file(tmp_path):
                 fetched(f"{url}/{name}")
 
 
+def test_folders_above_that_of_the_files_are_not_listed(tmp_path):
+    (tmp_path / "files" / "hub").mkdir(parents=True)
+    with serve(tmp_path / "files") as url, pytest.raises(HTTPError, match="404"):
+        fetched(f"{url}/api/models/../..")
+
+
 def test_a_fault_is_played_at_its_file_alone_and_at_other_addresses_where_it_says_so(tmp_path):
     for name in ("a.bin", "b.bin"):
         (tmp_path / name).write_bytes(bytes(range(100)))
