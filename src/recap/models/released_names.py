@@ -59,7 +59,8 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, kno
             ours = re.sub(pattern, replacement, ours)
         if not re.fullmatch(known, ours):
             raise ConfigError(
-                f"parameter {name!r} is none of those that the release has; docs/guides/released_checkpoints.md lists what can be read"
+                f"parameter {name!r} is none of those that the release has; docs/guides/released_checkpoints.md lists "
+                "what can be read"
             )
         renamed[ours] = value
     return renamed
