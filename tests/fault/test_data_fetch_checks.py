@@ -142,7 +142,7 @@ def test_names_and_patterns(tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [(errno.ENOSPC, "in/d/a: the disk is full ("), (errno.EACCES, "in/d/a: the folder may not be written; change")],
+    [(errno.ENOSPC, "in/d/a: the disk is full"), (errno.EACCES, "in/d/a: cannot be written")],
 )
 def test_what_the_disk_refuses_is_one_sentence(tmp_path, monkeypatch, number, message):
     def refuse(*arguments, **options):
