@@ -33,9 +33,6 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
     """Map the names of a Transformer in the Annotated Transformer's form to ours.
 
     `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
-
-    Raises:
-        ConfigError: a name is none of the release's.
     """
     linears = [(rf"\.linears\.{index}\.", f".{ours}.") for index, ours in enumerate(projections)]
     known = (
@@ -47,11 +44,7 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
 
 
 def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:
-    """Apply all rules (pattern and replacement) to every name, in order.
-
-    Raises:
-        ConfigError: a name is none of the release's: once renamed, it does not match the pattern `known` as a whole.
-    """
+    """Apply all rules (pattern and replacement) to every name, in order; what is not `known` then is refused."""
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         ours = name
