@@ -12,7 +12,7 @@ import yaml
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
-from recap.core.process import ending_with_us, running_workflow
+from recap.core.process import ending_with_us
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.single_run import SingleRun, row_config, single_run
@@ -72,17 +72,8 @@ def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: d
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
     outputs = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
-    absent = any(not Path(file).exists() for file in outputs)
-    if not (absent and running_workflow()) and not _snakemake(
-        *outputs, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"
-    ):
-        return
-    if process := running_workflow():
-        raise RecapError(
-            f"{chosen.row}: files that it is trained on are still to be made, and a workflow is running in this folder "
-            f"(process {process}), beside which none is made; wait for it, or stop it, and repeat the command"
-        )
-    raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
+    if _snakemake(*outputs, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"):
+        raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
 
 
 def _snakemake(*words: str | Path) -> int:

@@ -81,8 +81,7 @@ def lock_workflow(folder: Path) -> bool:
     process = folder / "process"
     number = process.read_text() if process.exists() else "unknown"
     try:
-        # `running_workflow` of another process may hold it for a moment.
-        _held.enter_context(exclusive(folder / "lock", wait_seconds=1.0, what="the workflow"))
+        _held.enter_context(exclusive(folder / "lock", wait_seconds=0, what="the workflow"))
     except InUse as error:
         raise InUse(
             f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it"
@@ -92,18 +91,6 @@ def lock_workflow(folder: Path) -> bool:
     atexit.register(process.unlink, missing_ok=True)
     os.environ[WORKFLOW_VARIABLE] = f"{os.getpid()} {_place()} {folder.absolute()}"
     return killed
-
-
-def running_workflow(folder: Path = LOCK_FOLDER) -> str | None:
-    """Return the number of the process whose workflow holds the lock of a folder; None if none does."""
-    process = folder / "process"
-    if not (folder / "lock").exists():
-        return None
-    try:
-        with exclusive(folder / "lock", wait_seconds=0, what="the workflow"):
-            return None
-    except InUse:
-        return process.read_text() if process.exists() else "unknown"
 
 
 def exit_without_workflow() -> None:

