@@ -105,6 +105,7 @@ def scored():
     return {name: scores.corpus[name] for name in SCORES}
 
 
+@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -113,8 +114,8 @@ def scored():
         "-Duser.language=tr -Dfile.encoding=ISO-8859-9",
     ],
 )
-def test_options_of_java_in_the_environment_change_no_score(options, monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", options)
+def test_options_of_java_in_the_environment_change_no_score(variable, options, monkeypatch):
+    monkeypatch.setenv(variable, options)
     assert scored() == pytest.approx(SCORES, abs=1e-12)
 
 

